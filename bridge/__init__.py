@@ -1,0 +1,1 @@
+"""The bridge: Azure Service Bus on RabbitMQ."""

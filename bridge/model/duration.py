@@ -1,0 +1,64 @@
+"""Durations as Service Bus writes them: ISO 8601 text on the outside, whole milliseconds inside."""
+
+from __future__ import annotations
+
+import re
+
+MAX_MS = 922_337_203_685_477
+""".NET's TimeSpan.MaxValue (2^63 - 1 ticks of 100 ns), cut to milliseconds; means 'for ever'."""
+
+MAX_TEXT = "P10675199DT2H48M5.4775807S"
+"""How Service Bus itself writes `MAX_MS`."""
+
+_FOREVER_FROM_MS = MAX_MS - 1_000
+"""SDKs write the longest duration with different roundings (`...5.477581S`, `...5.477S`)."""
+
+_ISO = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?"
+)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return the milliseconds of an ISO 8601 duration such as `PT1M` or `P14D`.
+
+    Parts below a millisecond are cut. Whatever lies within a second of the longest duration, or
+    beyond it, is the longest duration.
+
+    Raises:
+        ValueError: the text is no such duration (years, months and weeks are none).
+    """
+    match = _ISO.fullmatch(text.strip())
+    if match is None or text.strip() in ("P", "PT"):
+        raise ValueError(f"{text!r} is not an ISO 8601 duration such as PT30S, PT1M or P14D")
+    days, hours, minutes, seconds = (
+        int(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds")
+    )
+    fraction_ms = int((match["fraction"] or "").ljust(3, "0")[:3])
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    total_ms = total_s * 1000 + fraction_ms
+    return MAX_MS if total_ms >= _FOREVER_FROM_MS else total_ms
+
+
+def format_duration(duration_ms: int) -> str:
+    """Return the ISO 8601 text of a duration of `duration_ms` milliseconds (0 to `MAX_MS`)."""
+    if not 0 <= duration_ms <= MAX_MS:
+        raise ValueError(f"{duration_ms} ms is outside 0 to {MAX_MS} ms")
+    if duration_ms >= _FOREVER_FROM_MS:
+        return MAX_TEXT
+    seconds, milliseconds = divmod(duration_ms, 1000)
+    days, seconds = divmod(seconds, 86_400)
+    hours, seconds = divmod(seconds, 3_600)
+    minutes, seconds = divmod(seconds, 60)
+    date = f"{days}D" if days else ""
+    time = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
+    if milliseconds:
+        time += f"{seconds}.{milliseconds:03d}".rstrip("0") + "S"
+    elif seconds or not (date or time):
+        time += f"{seconds}S"
+    return "P" + date + ("T" + time if time else "")
+
+
+def is_forever(duration_ms: int) -> bool:
+    """Whether a duration is Service Bus's 'for ever' (in any SDK's rounding)."""
+    return duration_ms >= _FOREVER_FROM_MS

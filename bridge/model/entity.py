@@ -1,0 +1,301 @@
+"""The entities of a Service Bus namespace, as values.
+
+Field names are those of the SDKs' `QueueProperties`, `TopicProperties` and so on; durations are in
+milliseconds, `duration.MAX_MS` meaning 'for ever'. A value that Service Bus would refuse cannot be
+built. Ranges and defaults: Service Bus documentation and SDK constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bridge.model.duration import MAX_MS, format_duration
+from bridge.model.errors import ArgumentOutOfRange
+from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+class Tier(Enum):
+    """The pricing tier that a namespace behaves as."""
+
+    BASIC = "Basic"
+    STANDARD = "Standard"
+    PREMIUM = "Premium"
+
+
+class EntityStatus(Enum):
+    """What an entity lets through."""
+
+    ACTIVE = "Active"
+    DISABLED = "Disabled"
+    SEND_DISABLED = "SendDisabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+
+
+class Right(Enum):
+    """A claim of a shared access rule."""
+
+    SEND = "Send"
+    LISTEN = "Listen"
+    MANAGE = "Manage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationRule:
+    """A shared access rule: who knows one of its keys has its rights. Its repr shows no key."""
+
+    name: str
+    primary_key: str = field(repr=False)
+    secondary_key: str = field(default="", repr=False)
+    rights: frozenset[Right]
+
+    def __post_init__(self) -> None:
+        if Right.MANAGE in self.rights and self.rights != frozenset(Right):
+            raise ArgumentOutOfRange(f"Rule {self.name!r}: Manage needs Send and Listen beside it.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFilter:
+    """A SQL filter; parameters map `@name` to a value."""
+
+    expression: str
+    parameters: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrueFilter:
+    """Takes every message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FalseFilter:
+    """Takes no message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrelationFilter:
+    """Takes messages whose fields equal all the given ones; `None` means 'any'."""
+
+    content_type: str | None = None
+    correlation_id: str | None = None
+    label: str | None = None
+    message_id: str | None = None
+    reply_to: str | None = None
+    reply_to_session_id: str | None = None
+    session_id: str | None = None
+    to: str | None = None
+    properties: tuple[tuple[str, object], ...] = ()
+
+
+Filter = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A named filter with an optional SQL action (empty: none)."""
+
+    name: str
+    filter: Filter
+    action: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name != "$Default":
+            check_entity_name(self.name, length_max=SHORT_NAME_LENGTH_MAX)
+
+
+DEFAULT_RULE = Rule(name="$Default", filter=TrueFilter())
+
+
+def _check_range(entity: str, what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ArgumentOutOfRange(f"{entity}: {what} is {value}; Service Bus takes {low} to {high}.")
+
+
+def _check_duration(entity: str, what: str, value_ms: int, low_ms: int, high_ms: int) -> None:
+    if not low_ms <= value_ms <= high_ms:
+        shown = format_duration(value_ms) if 0 <= value_ms <= MAX_MS else f"{value_ms} ms"
+        raise ArgumentOutOfRange(
+            f"{entity}: {what} is {shown}; Service Bus takes "
+            f"{format_duration(low_ms)} to {format_duration(high_ms)}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue. Defaults are those of the service for omitted properties."""
+
+    name: str
+    lock_duration_ms: int = MINUTE_MS
+    max_size_mb: int = 1024
+    requires_duplicate_detection: bool = False
+    requires_session: bool = False
+    default_message_time_to_live_ms: int = MAX_MS
+    dead_lettering_on_message_expiration: bool = False
+    duplicate_detection_history_time_window_ms: int = 10 * MINUTE_MS
+    max_delivery_count: int = 10
+    enable_batched_operations: bool = True
+    status: EntityStatus = EntityStatus.ACTIVE
+    forward_to: str = ""
+    forward_dead_lettered_messages_to: str = ""
+    user_metadata: str = ""
+    auto_delete_on_idle_ms: int = MAX_MS
+    enable_partitioning: bool = False
+    enable_express: bool = False
+    max_message_size_kb: int | None = None
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_entity_name(self.name)
+        where = f"Queue {self.name!r}"
+        _check_common(where, self)
+        _check_subscriptionlike(where, self)
+        _check_topiclike(where, self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A subscription of a topic."""
+
+    topic: str
+    name: str
+    lock_duration_ms: int = MINUTE_MS
+    requires_session: bool = False
+    default_message_time_to_live_ms: int = MAX_MS
+    dead_lettering_on_message_expiration: bool = False
+    dead_lettering_on_filter_evaluation_exceptions: bool = True
+    max_delivery_count: int = 10
+    enable_batched_operations: bool = True
+    status: EntityStatus = EntityStatus.ACTIVE
+    forward_to: str = ""
+    forward_dead_lettered_messages_to: str = ""
+    user_metadata: str = ""
+    auto_delete_on_idle_ms: int = MAX_MS
+    rules: tuple[Rule, ...] = (DEFAULT_RULE,)
+
+    def __post_init__(self) -> None:
+        check_entity_name(self.topic)
+        check_entity_name(self.name, length_max=SHORT_NAME_LENGTH_MAX)
+        where = f"Subscription {self.path!r}"
+        _check_common(where, self)
+        _check_subscriptionlike(where, self)
+        if self.status is EntityStatus.SEND_DISABLED:
+            raise ArgumentOutOfRange(f"{where}: a subscription cannot be SendDisabled.")
+
+    @property
+    def path(self) -> str:
+        """The entity's path, `topic/Subscriptions/name`."""
+        return f"{self.topic}/Subscriptions/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic with its subscriptions."""
+
+    name: str
+    max_size_mb: int = 1024
+    requires_duplicate_detection: bool = False
+    default_message_time_to_live_ms: int = MAX_MS
+    duplicate_detection_history_time_window_ms: int = 10 * MINUTE_MS
+    enable_batched_operations: bool = True
+    status: EntityStatus = EntityStatus.ACTIVE
+    support_ordering: bool = True
+    user_metadata: str = ""
+    auto_delete_on_idle_ms: int = MAX_MS
+    enable_partitioning: bool = False
+    enable_express: bool = False
+    max_message_size_kb: int | None = None
+    filtering_messages_before_publishing: bool = False
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+    subscriptions: tuple[Subscription, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_entity_name(self.name)
+        where = f"Topic {self.name!r}"
+        _check_common(where, self)
+        _check_topiclike(where, self)
+        if self.status is EntityStatus.RECEIVE_DISABLED:
+            raise ArgumentOutOfRange(f"{where}: a topic cannot be ReceiveDisabled.")
+        for subscription in self.subscriptions:
+            if subscription.topic.lower() != self.name.lower():
+                raise ArgumentOutOfRange(
+                    f"{where} holds subscription {subscription.path!r} of another topic."
+                )
+
+
+Entity = Queue | Topic | Subscription
+
+
+def _check_common(where: str, entity: Entity) -> None:
+    _check_duration(
+        where, "DefaultMessageTimeToLive", entity.default_message_time_to_live_ms, SECOND_MS, MAX_MS
+    )
+    _check_duration(where, "AutoDeleteOnIdle", entity.auto_delete_on_idle_ms, 5 * MINUTE_MS, MAX_MS)
+    _check_range(where, "the length of UserMetadata", len(entity.user_metadata), 0, 1024)
+
+
+def _check_subscriptionlike(where: str, entity: Queue | Subscription) -> None:
+    _check_duration(where, "LockDuration", entity.lock_duration_ms, 5 * SECOND_MS, 5 * MINUTE_MS)
+    _check_range(where, "MaxDeliveryCount", entity.max_delivery_count, 1, 2000)
+
+
+def _check_topiclike(where: str, entity: Queue | Topic) -> None:
+    _check_duration(
+        where,
+        "DuplicateDetectionHistoryTimeWindow",
+        entity.duplicate_detection_history_time_window_ms,
+        5 * SECOND_MS,
+        7 * DAY_MS,
+    )
+    _check_range(where, "MaxSizeInMegabytes", entity.max_size_mb, 1, 81_920 * 16)
+    _check_range(where, "the number of authorization rules", len(entity.authorization_rules), 0, 12)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A namespace: its tier, its rules and all of its entities, each name once (in any case)."""
+
+    name: str = "sbemulatorns"
+    tier: Tier = Tier.STANDARD
+    queues: tuple[Queue, ...] = ()
+    topics: tuple[Topic, ...] = ()
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        names = [queue.name for queue in self.queues] + [topic.name for topic in self.topics]
+        for name in names:
+            if name.lower() in seen:
+                raise ArgumentOutOfRange(
+                    f"Namespace {self.name!r} has two entities of the name {name!r}; "
+                    "names are not case-sensitive."
+                )
+            seen.add(name.lower())
+
+
+def effective_time_to_live_ms(message_ttl_ms: int | None, *caps_ms: int) -> int:
+    """Return the time a message lives: its own TTL, silently cut to the entities' defaults.
+
+    "The default TTL ... is also used as an upper limit for the time to live value of messages"
+    (Azure, message expiration). `caps_ms` are the defaults of the queue, or of topic and
+    subscription.
+    """
+    return min((message_ttl_ms if message_ttl_ms is not None else MAX_MS, *caps_ms, MAX_MS))
+
+
+TIER_TIME_TO_LIVE_MAX_MS = {
+    Tier.BASIC: 14 * DAY_MS,
+    Tier.STANDARD: MAX_MS,
+    Tier.PREMIUM: MAX_MS,
+}
+"""The longest TTL of a tier ("The default ... for Basic tier is 14 days, which is the maximum")."""
+
+TIER_MESSAGE_SIZE_MAX_BYTES = {
+    Tier.BASIC: 256 * 1024,
+    Tier.STANDARD: 256 * 1024,
+    Tier.PREMIUM: 100 * 1024 * 1024,
+}
+"""The largest message of a tier (Service Bus quotas)."""

@@ -1,0 +1,136 @@
+"""What can go wrong, in Azure's words.
+
+Every error carries Azure's AMQP condition, the status that goes with it on `$management`, and
+whether trying again helps. Source of the table: the service's own conditions as the SDKs map them.
+
+    ServiceBusError
+      EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict
+      MessageNotFound, MessageLockLost, MessageSizeExceeded
+      SessionLockLost, SessionCannotBeLocked
+      Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange
+      QuotaExceeded, ServerBusy, OperationTimeout, InternalError
+"""
+
+from __future__ import annotations
+
+
+class ServiceBusError(Exception):
+    """Something that Service Bus refuses; `str()` is the description that the client sees.
+
+    Attributes:
+        condition: the AMQP error condition.
+        status: the status code of a `$management` or HTTP reply.
+        is_retryable: whether the same request can succeed later without any change.
+    """
+
+    condition = "amqp:internal-error"
+    status = 500
+    is_retryable = True
+
+
+class EntityNotFound(ServiceBusError):
+    """No such queue, topic or subscription."""
+
+    condition, status, is_retryable = "amqp:not-found", 404, False
+
+
+class EntityAlreadyExists(ServiceBusError):
+    """An entity or rule of this name is there already."""
+
+    condition, status, is_retryable = "com.microsoft:entity-already-exists", 409, False
+
+
+class EntityConflict(ServiceBusError):
+    """The definition contradicts what exists and cannot be changed in place."""
+
+    condition, status, is_retryable = "com.microsoft:precondition-failed", 409, False
+
+
+class EntityDisabled(ServiceBusError):
+    """The entity's status forbids the operation."""
+
+    condition, status, is_retryable = "com.microsoft:entity-disabled", 400, False
+
+
+class MessageNotFound(ServiceBusError):
+    """No message has that sequence number in that state."""
+
+    condition, status, is_retryable = "com.microsoft:message-not-found", 404, False
+
+
+class MessageLockLost(ServiceBusError):
+    """The lock token is unknown, or its lock has ended."""
+
+    condition, status, is_retryable = "com.microsoft:message-lock-lost", 410, False
+
+
+class SessionLockLost(ServiceBusError):
+    """The session lock has ended."""
+
+    condition, status, is_retryable = "com.microsoft:session-lock-lost", 410, False
+
+
+class SessionCannotBeLocked(ServiceBusError):
+    """Another receiver holds the session."""
+
+    condition, status, is_retryable = "com.microsoft:session-cannot-be-locked", 410, True
+
+
+class MessageSizeExceeded(ServiceBusError):
+    """The message is larger than the entity takes."""
+
+    condition, status, is_retryable = "amqp:link:message-size-exceeded", 403, False
+
+
+class Unauthorized(ServiceBusError):
+    """No valid token, or a token without the right that the operation needs."""
+
+    condition, status, is_retryable = "amqp:unauthorized-access", 401, False
+
+
+class NotAllowed(ServiceBusError):
+    """The entity's definition or the protocol rules the operation out."""
+
+    condition, status, is_retryable = "amqp:not-allowed", 400, False
+
+
+class NotImplementedHere(ServiceBusError):
+    """A feature of Service Bus that this bridge does not have."""
+
+    condition, status, is_retryable = "amqp:not-implemented", 501, False
+
+
+class ArgumentError(ServiceBusError):
+    """A field of the request is missing, malformed or of the wrong type."""
+
+    condition, status, is_retryable = "com.microsoft:argument-error", 400, False
+
+
+class ArgumentOutOfRange(ServiceBusError):
+    """A field of the request is outside the range that Service Bus takes."""
+
+    condition, status, is_retryable = "com.microsoft:argument-out-of-range", 400, False
+
+
+class QuotaExceeded(ServiceBusError):
+    """The entity is full."""
+
+    condition, status, is_retryable = "amqp:resource-limit-exceeded", 403, True
+
+
+class ServerBusy(ServiceBusError):
+    """RabbitMQ takes no publishes at the moment (alarm, reconnect); come back later."""
+
+    condition, status, is_retryable = "com.microsoft:server-busy", 503, True
+
+
+class OperationTimeout(ServiceBusError):
+    """The operation did not end within its time."""
+
+    condition, status, is_retryable = "com.microsoft:timeout", 408, True
+
+
+class InternalError(ServiceBusError):
+    """A fault of the bridge's own."""
+
+    condition, status, is_retryable = "amqp:internal-error", 500, True

@@ -1,0 +1,85 @@
+"""Names and paths of entities.
+
+A path is what a client writes as a link address: `orders`, `orders/$DeadLetterQueue`,
+`events/Subscriptions/audit`, `orders/$management`, with or without scheme and host.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from bridge.model.errors import ArgumentError
+
+PATH_LENGTH_MAX = 260
+"""Characters in the name of a queue or topic (Service Bus quotas)."""
+
+SHORT_NAME_LENGTH_MAX = 50
+"""Characters in the name of a subscription, rule or namespace (Service Bus quotas)."""
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/\-]*[A-Za-z0-9])?")
+_SCHEME = re.compile(r"^[a-z]+://[^/]*", re.IGNORECASE)
+
+
+class SubQueue(Enum):
+    """The hidden queues that an entity has beside itself."""
+
+    NONE = ""
+    DEAD_LETTER = "$deadletterqueue"
+    TRANSFER_DEAD_LETTER = "$transfer/$deadletterqueue"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPath:
+    """Which entity, and which of its sub-queues, an address means. Names keep the client's case.
+
+    Attributes:
+        entity: `orders`, or `events/Subscriptions/audit` for a subscription.
+        sub_queue: the entity itself or one of its sub-queues.
+        is_management: the address ends in `$management`.
+    """
+
+    entity: str
+    sub_queue: SubQueue = SubQueue.NONE
+    is_management: bool = False
+
+    @property
+    def key(self) -> str:
+        """The entity's identity: names are case-insensitive in Service Bus."""
+        return self.entity.lower()
+
+    def __str__(self) -> str:
+        return self.entity + ("/" + self.sub_queue.value if self.sub_queue.value else "")
+
+
+def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:
+    """Return `name` if Service Bus takes it as an entity's name.
+
+    Raises:
+        ArgumentError: it is empty, too long, or has characters that Service Bus refuses.
+    """
+    if len(name) > length_max or not _NAME.fullmatch(name) or "//" in name:
+        raise ArgumentError(
+            f"The entity name {name!r} is not valid: 1 to {length_max} letters, digits, '.', '-', "
+            "'_' or '/', beginning and ending with a letter or digit."
+        )
+    return name
+
+
+def parse_path(address: str) -> EntityPath:
+    """Return what a link address means; scheme, host and leading slashes are ignored.
+
+    Raises:
+        ArgumentError: the entity part is not a valid name.
+    """
+    path = _SCHEME.sub("", address).strip("/")
+    is_management = path.lower().endswith("/$management")
+    if is_management:
+        path = path[: -len("/$management")]
+    sub_queue = SubQueue.NONE
+    for candidate in (SubQueue.TRANSFER_DEAD_LETTER, SubQueue.DEAD_LETTER):
+        if path.lower().endswith("/" + candidate.value):
+            path, sub_queue = path[: -len(candidate.value) - 1], candidate
+            break
+    return EntityPath(check_entity_name(path), sub_queue, is_management)

@@ -1,0 +1,1 @@
+"""The one compiler: entities in, RabbitMQ resources out. Pure."""

@@ -1,0 +1,82 @@
+"""What each resource of an entity is called: one reversible function, in both directions.
+
+A queue's active messages wait in a queue of the entity's own name, so that a RabbitMQ user finds
+them; everything else hangs below it, behind `/$`. Service Bus names are not case-sensitive and
+RabbitMQ's are: resource names are lower case. A name that RabbitMQ reserves (`amq.` in front) or
+that would pass 255 bytes is escaped or cut to a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+NAME_BYTES_MAX = 255
+"""RabbitMQ's limit for the name of a queue or exchange (measured on 3.10, 4.0 and 4.3)."""
+
+_SUFFIX_BYTES_MAX = 40
+"""Room that the longest suffix of ours needs, buckets included."""
+
+SINK = "$sb/sink"
+"""Where what is to be dropped goes: a classic queue of length 0."""
+
+LAPSED = "$sb/lapsed"
+"""What expired in an inbox, on its way back to its sequencer."""
+
+EVENTS = "$sb/events"
+"""Fanout exchange: a definition has changed, read it again."""
+
+
+def resource_base(entity: str) -> str:
+    """Return the RabbitMQ name that an entity's resources begin with."""
+    name = entity.lower()
+    if name.startswith("amq."):
+        name = "$" + name
+    if len(name.encode()) > NAME_BYTES_MAX - _SUFFIX_BYTES_MAX:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+        name = name[: NAME_BYTES_MAX - _SUFFIX_BYTES_MAX - 26] + "~" + digest
+    return name
+
+
+def front(entity: str) -> str:
+    """Exchange: the entity's front door."""
+    return resource_base(entity)
+
+
+def inbox(entity: str) -> str:
+    """Queue: what was sent and has no number yet."""
+    return resource_base(entity) + "/$inbox"
+
+
+def active_exchange(entity: str) -> str:
+    """Exchange: where the sequencer publishes numbered messages."""
+    return resource_base(entity) + "/$active"
+
+
+def active_queue(entity: str) -> str:
+    """Queue: the entity's active messages."""
+    return resource_base(entity)
+
+
+def journal(entity: str) -> str:
+    """Stream: every number that was given, in order."""
+    return resource_base(entity) + "/$journal"
+
+
+def dead_letter_exchange(entity: str) -> str:
+    """Headers exchange: routes a dead letter by its reason."""
+    return resource_base(entity) + "/$dlx"
+
+
+def dead_letter_queue(entity: str) -> str:
+    """Queue: the entity's dead-letter sub-queue."""
+    return resource_base(entity) + "/$deadletterqueue"
+
+
+def bucket(entity: str, level: int, slot: int) -> str:
+    """Queue: scheduled messages whose time falls in slot `slot` of wheel level `level`."""
+    return f"{resource_base(entity)}/$scheduled/{level}-{slot}"
+
+
+def bucket_prefix(entity: str) -> str:
+    """What all bucket names of an entity begin with."""
+    return resource_base(entity) + "/$scheduled/"

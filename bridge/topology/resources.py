@@ -1,0 +1,76 @@
+"""RabbitMQ resources as values: the compiler returns them, broker and `policies` use them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Value = str | int | bool | None | list["Value"] | dict[str, "Value"]
+"""A JSON value, as arguments and policy definitions hold it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    type: str
+    arguments: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A durable queue or stream; its type is in `x-queue-type` among the arguments."""
+
+    name: str
+    arguments: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A binding from an exchange to a queue (or, with `to_exchange`, to an exchange)."""
+
+    source: str
+    destination: str
+    routing_key: str = ""
+    to_exchange: bool = False
+    arguments: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy, or an operator policy; `apply_to` is RabbitMQ's word (`queues`, `exchanges`)."""
+
+    name: str
+    pattern: str
+    definition: dict[str, Value]
+    priority: int = 0
+    apply_to: str = "queues"
+    is_operator: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that RabbitMQ cannot do as Service Bus does it, by name.
+
+    Attributes:
+        entity: the entity's path, or "" for the namespace.
+        property: the Service Bus property that is concerned.
+        grade: `exact`, `by the bridge`, `approximate` or `lost`.
+        message: what differs, and what to do.
+    """
+
+    entity: str
+    property: str
+    grade: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """All resources of a namespace, in an order in which they can be declared one after another."""
+
+    exchanges: tuple[Exchange, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    policies: tuple[Policy, ...] = ()
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,1 @@
+"""Policies: RabbitMQ policies and definitions from Service Bus definitions."""
