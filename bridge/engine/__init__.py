@@ -1,0 +1,1 @@
+"""The Service Bus verbs on RabbitMQ: the one way in for every door."""

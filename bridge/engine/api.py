@@ -1,0 +1,162 @@
+"""What a door sees of the engine: the verbs of Service Bus, as protocols and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+from uuid import UUID
+
+from bridge.model import entity as model
+from bridge.model.name import EntityPath
+from bridge.wire.basic import Table
+from bridge.wire.record import Record
+
+
+class ReceiveMode(Enum):
+    """Whether a message is locked until it is settled, or gone as soon as it is delivered."""
+
+    PEEK_LOCK = "PeekLock"
+    RECEIVE_AND_DELETE = "ReceiveAndDelete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message on its way in, as a door made it.
+
+    Attributes:
+        record: properties and body as they will stand in RabbitMQ, without number and times.
+        size_bytes: its size as the client sent it, for the size limit.
+        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
+        session_id: its session, or `None`.
+    """
+
+    record: Record
+    size_bytes: int
+    scheduled_ms: int | None = None
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message on its way out.
+
+    Attributes:
+        delivery_count: failed deliveries before this one (0 at first), as on the wire.
+        lock_token: what settles it; `None` in receive-and-delete.
+        locked_until_ms: the lock's end (UTC ms).
+        time_to_live_ms: effective TTL, counted from `enqueued_ms`; `None` means for ever.
+        dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
+            itself moved it there (otherwise they are among the record's headers).
+    """
+
+    record: Record
+    sequence_number: int
+    enqueued_ms: int
+    delivery_count: int
+    lock_token: UUID | None = None
+    locked_until_ms: int | None = None
+    time_to_live_ms: int | None = None
+    dead_letter: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Done: the message is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandon:
+    """Available again at once, one more on its count; `properties` are merged into it."""
+
+    properties: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """To the dead-letter sub-queue; reason and description become application properties."""
+
+    reason: str | None = None
+    description: str | None = None
+    properties: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defer:
+    """Set aside: to be had by its sequence number only."""
+
+    properties: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Available again at once, its count unchanged."""
+
+
+Disposition = Complete | Abandon | DeadLetter | Defer | Release
+
+
+class Receiver(Protocol):
+    """One client's demand for messages of an entity."""
+
+    def add_credit(self, count: int) -> None:
+        """Ask for `count` more messages."""
+
+    async def drain(self) -> None:
+        """Take back all credit; when this returns nothing more is delivered until new credit."""
+
+    async def close(self) -> None:
+        """Take back all credit for good; locks stay until they are settled or expire."""
+
+
+class Namespace(Protocol):
+    """The entities of a namespace and all that can be done with them."""
+
+    def entity(self, path: EntityPath) -> model.Queue:
+        """Return the definition of the queue.
+
+        Raises:
+            EntityNotFound: there is none of that name.
+        """
+
+    async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
+        """Store all messages or none; returns when RabbitMQ has confirmed them.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+            MessageSizeExceeded, EntityDisabled, NotAllowed, QuotaExceeded: see `model.errors`.
+        """
+
+    async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
+        """Store messages for later (each has `scheduled_ms`); returns their sequence numbers."""
+
+    async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
+        """Remove scheduled messages.
+
+        Raises:
+            MessageNotFound: one of the numbers is not that of a scheduled message.
+        """
+
+    def open_receiver(
+        self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
+    ) -> Receiver:
+        """Return a receiver without credit; `deliver` is called once a message, in the loop.
+
+        Raises:
+            EntityNotFound, EntityDisabled, NotAllowed: see `model.errors`.
+        """
+
+    async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
+        """End a lock; returns when a crash can no longer undo it.
+
+        Raises:
+            MessageLockLost: the token is unknown or its lock has ended.
+        """
+
+    async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
+        """Give each lock its full duration from now; returns the new ends (UTC ms), in order.
+
+        Raises:
+            MessageLockLost: one of the tokens is unknown or its lock has ended.
+        """

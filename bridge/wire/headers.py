@@ -1,0 +1,71 @@
+"""Names of the headers that the bridge writes on messages in RabbitMQ.
+
+`x-opt-` names are Azure's own message annotations, so that a RabbitMQ user (and RabbitMQ 4's own
+AMQP 1.0) sees them under the names that the SDKs use; `x-busbridge-` names are the bridge's own.
+"""
+
+SEQUENCE_NUMBER = "x-opt-sequence-number"
+"""Signed 64-bit ('l'): the entity's sequence number."""
+
+ENQUEUED_TIME = "x-opt-enqueued-time"
+"""Signed 64-bit ('l'): UTC milliseconds."""
+
+SCHEDULED_ENQUEUE_TIME = "x-opt-scheduled-enqueue-time"
+"""Signed 64-bit ('l'): UTC milliseconds; a native publisher may also write a timestamp ('T')."""
+
+TIME_TO_LIVE = "x-opt-time-to-live"
+"""Signed 64-bit ('l'), ms: the true effective TTL; absent means for ever."""
+
+PARTITION_KEY = "x-opt-partition-key"
+VIA_PARTITION_KEY = "x-opt-via-partition-key"
+SESSION_ID = "x-opt-session-id"
+REPLY_TO_SESSION_ID = "x-opt-reply-to-session-id"
+TO = "x-opt-to"
+PRIORITY = "x-opt-priority"
+"""AMQP 1.0 header.priority: never a RabbitMQ priority, which would break arrival order."""
+
+DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
+
+IDENTITY = "x-busbridge-id"
+"""Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
+
+ENTRY = "x-busbridge-entry"
+"""What a journal entry is when it is no numbered message: schedule, cancel, marker, snapshot."""
+
+KIND = "x-busbridge-kind"
+"""What an inbox message is when it is no native one: envelope, lapsed."""
+
+SCHEDULED_NUMBER = "x-busbridge-scheduled"
+"""Signed 64-bit ('l'): the number under which an activated message had waited."""
+
+DELIVERED = "x-busbridge-delivered"
+"""Signed 64-bit ('l'): deliveries counted before the message was published again."""
+
+SECTIONS = "x-busbridge-sections"
+"""Bytes ('x'): the AMQP 1.0 sections that 0-9-1 cannot say exactly, encoded as they came."""
+
+BODY = "x-busbridge-body"
+"""What the body is when it is not one Data section: `sections` (AMQP 1.0 body sections, encoded)."""
+
+BASIC_USER_ID = "x-basic-user-id"
+"""The 0-9-1 user_id of a native message: RabbitMQ would compare it with the bridge's own user."""
+
+DEAD_LETTER_REASON = "DeadLetterReason"
+DEAD_LETTER_ERROR_DESCRIPTION = "DeadLetterErrorDescription"
+
+BROKER_ONLY = frozenset(
+    {
+        "x-death",
+        "x-first-death-reason",
+        "x-first-death-queue",
+        "x-first-death-exchange",
+        "x-last-death-reason",
+        "x-last-death-queue",
+        "x-last-death-exchange",
+        "x-delivery-count",
+        "x-acquired-count",
+        "CC",
+        "BCC",
+    }
+)
+"""What only a broker may say: a stale one misleads RabbitMQ, so it is taken off at the entrance."""
