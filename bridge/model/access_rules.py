@@ -1,0 +1,159 @@
+"""Shared access rules: which exist in a namespace, and the file that an operator writes them in.
+
+The file (`--auth`) is JSON, with the names that Azure's own export of a rule has:
+
+    {"rules": [{"name": "orders-reader", "primaryKey": "...", "secondaryKey": "...",
+                "rights": ["Listen"], "scope": "orders"}]}
+
+`scope` is a queue's or topic's path; without it (or as "/") the rule is the namespace's.
+`secondaryKey` may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bridge.model.entity import AuthorizationRule, Namespace, Right
+from bridge.model.errors import ArgumentError, ServiceBusError
+from bridge.model.name import EntityPath, check_entity_name
+
+RULES_PER_SCOPE_MAX = 12
+"""Rules of one namespace, queue or topic (Service Bus quotas)."""
+
+_FIELDS = {"name", "primaryKey", "secondaryKey", "rights", "scope"}
+
+Segments = tuple[str, ...]
+
+
+def path_segments(path: EntityPath | str) -> Segments:
+    """Return a path's parts in lower case, `$management` included; the namespace has none."""
+    text = str(path)
+    if isinstance(path, EntityPath) and path.is_management:
+        text += "/$management"
+    return tuple(part for part in text.lower().split("/") if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSet:
+    """All shared access rules: the namespace's, and those of single queues and topics.
+
+    Attributes:
+        namespace: rules whose scope is every entity.
+        entities: rules by the entity's path; they reach the entity and what hangs below it (its
+            sub-queues, `$management`, a topic's subscriptions), but not another entity whose name
+            only goes on after a '/'.
+    """
+
+    namespace: tuple[AuthorizationRule, ...] = ()
+    entities: Mapping[str, tuple[AuthorizationRule, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> RuleSet:
+        """Return the rules that a namespace's definition holds."""
+        return cls(
+            namespace=namespace.authorization_rules,
+            entities={
+                **{queue.name: queue.authorization_rules for queue in namespace.queues},
+                **{topic.name: topic.authorization_rules for topic in namespace.topics},
+            },
+        )
+
+    def merged(self, other: RuleSet) -> RuleSet:
+        """Return the rules of both."""
+        entities = {path_segments(name): name for name in self.entities}
+        rules = dict(self.entities)
+        for name, more in other.entities.items():
+            name = entities.get(path_segments(name), name)
+            rules[name] = (*rules.get(name, ()), *more)
+        return RuleSet(namespace=(*self.namespace, *other.namespace), entities=rules)
+
+    def named(self, rule_name: str) -> Iterator[tuple[Segments, AuthorizationRule]]:
+        """Yield the rules of that name with the path that each was made for."""
+        scopes: list[tuple[Segments, tuple[AuthorizationRule, ...]]] = [((), self.namespace)]
+        scopes += [(path_segments(path), rules) for path, rules in self.entities.items()]
+        for scope, rules in scopes:
+            for rule in rules:
+                if rule.name == rule_name:
+                    yield scope, rule
+
+
+def reaches(scope: Segments, path: Segments) -> bool:
+    """Whether a rule made for `scope` is a rule for `path`: the same entity, or a parent of it."""
+    if path[: len(scope)] != scope:
+        return False
+    below = path[len(scope) :]
+    return not scope or not below or below[0] == "subscriptions" or below[0].startswith("$")
+
+
+def rule_keys(rule: AuthorizationRule) -> tuple[bytes, ...]:
+    """Return the rule's keys as they sign; an empty key is no key."""
+    return tuple(key.encode() for key in (rule.primary_key, rule.secondary_key) if key)
+
+
+def read_rules(text: str) -> RuleSet:
+    """Return the rules that the text of a rules file holds.
+
+    Raises:
+        ArgumentError: it is not such a file; says which rule and which field, never a key.
+    """
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ArgumentError(f"The rules file is not JSON: {error}.") from None
+    listed = document.get("rules") if isinstance(document, dict) else None
+    if not isinstance(listed, list) or set(document) != {"rules"}:
+        raise ArgumentError('The rules file must be {"rules": [...]}.')
+    scopes: dict[Segments, tuple[str, list[AuthorizationRule]]] = {}
+    for position, entry in enumerate(listed, 1):
+        try:
+            scope, rule = _read_rule(entry)
+            _, rules = scopes.setdefault(path_segments(scope), (scope, []))
+            if any(other.name.lower() == rule.name.lower() for other in rules):
+                raise ArgumentError(f"the name {rule.name!r} is there twice in this scope")
+            if len(rules) == RULES_PER_SCOPE_MAX:
+                raise ArgumentError(f"a scope takes {RULES_PER_SCOPE_MAX} rules at most")
+        except ServiceBusError as error:
+            raise ArgumentError(
+                f"The rules file, rule {position}: {str(error).rstrip('.')}."
+            ) from None
+        rules.append(rule)
+    _, namespace = scopes.pop((), ("", []))
+    entities = {scope: tuple(rules) for scope, rules in scopes.values()}
+    return RuleSet(namespace=tuple(namespace), entities=entities)
+
+
+def _read_rule(entry: object) -> tuple[str, AuthorizationRule]:
+    if not isinstance(entry, dict):
+        raise ArgumentError("it is not an object")
+    if unknown := sorted(set(entry) - _FIELDS):
+        raise ArgumentError(f"the field {unknown[0]!r} is not known; known: {sorted(_FIELDS)}")
+    for required in ("name", "primaryKey"):
+        if not _is_text(entry.get(required)) or not entry[required]:
+            raise ArgumentError(f"{required!r} must be a text that is not empty")
+    for optional in ("secondaryKey", "scope"):
+        if not _is_text(entry.get(optional, "")):
+            raise ArgumentError(f"{optional!r} must be a text")
+    rights = entry.get("rights")
+    names = {right.value: right for right in Right}
+    if (
+        not isinstance(rights, list)
+        or not rights
+        or not all(isinstance(right, str) and right in names for right in rights)
+    ):
+        raise ArgumentError(f"'rights' must be a list of some of {sorted(names)}")
+    scope = entry.get("scope", "").strip("/")
+    if scope:
+        check_entity_name(scope)
+    rule = AuthorizationRule(
+        name=entry["name"],
+        primary_key=entry["primaryKey"],
+        secondary_key=entry.get("secondaryKey", ""),
+        rights=frozenset(names[right] for right in rights),
+    )
+    return scope, rule
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable()
