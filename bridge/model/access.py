@@ -27,8 +27,17 @@ HTTP_GRACE_S = 60
 """How long past its expiry a token still serves over HTTP: Python's administration client renews
 only when expiry + 60 s has come. Over AMQP there is no grace."""
 
+_LENGTH_MAX = 8_192
+"""Characters of a token: far above what a resource of 260 characters can need."""
+
 _SCHEME = "SharedAccessSignature"
-_URI = re.compile(r"[a-z][a-z0-9+.\-]*://[^/?#]+(?P<path>[^?#]*)", re.IGNORECASE)
+_URI = re.compile(
+    r"(?:[a-z][a-z0-9+.\-]*://[^/?#]+|localhost|[^/?#]+[.:][^/?#]*)(?P<path>(?:/[^?#]*)?)(?:[?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Scheme, host and path; without a scheme the first part is the host when it looks like one, as in
+the documentation's `sr=<namespace>.servicebus.windows.net`."""
+
 _EXPIRY = re.compile(r"[0-9]{1,15}")
 
 
@@ -64,6 +73,8 @@ def parse(token: str) -> Token:
     """
     if not token.isascii():
         raise _malformed("it has characters that are not url-encoded")
+    if len(token) > _LENGTH_MAX:
+        raise _malformed(f"it is longer than {_LENGTH_MAX} characters")
     scheme, _, rest = token.strip().partition(" ")
     if scheme != _SCHEME:
         raise _malformed("it does not begin with 'SharedAccessSignature '")
@@ -80,7 +91,7 @@ def parse(token: str) -> Token:
         raise _malformed("'se' is not a number of seconds")
     uri = _URI.fullmatch(_decoded(fields["sr"]).strip())
     if uri is None:
-        raise _malformed("'sr' is not a URI with scheme and host")
+        raise _malformed("'sr' is not a URI with a host")
     return Token(
         resource=fields["sr"],
         signature=_decoded(fields["sig"]),
