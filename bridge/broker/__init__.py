@@ -1,0 +1,1 @@
+"""RabbitMQ over the network: the only floor that talks to a broker."""
