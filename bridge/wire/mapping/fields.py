@@ -1,0 +1,280 @@
+"""One value: AMQP 1.0 encoding <-> 0-9-1 header field.
+
+The table below is the mapping: for each AMQP 1.0 constructor the letter of the 0-9-1 field type
+(as RabbitMQ reads it) and whether the way back gives the same value and type. The docs print it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from uuid import UUID
+
+from bridge.wire.basic import FieldValue
+
+
+class MappingError(ValueError):
+    """The bytes are no AMQP 1.0 message; the text says where and why."""
+
+
+_FIXED_WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+"""Width in bytes by the constructor's upper half (AMQP 1.0, 1.2)."""
+
+
+_DESCRIBED_DEPTH_MAX = 16
+"""Descriptors of descriptors: nobody sends more than one level."""
+
+
+def skip_value(raw: bytes, at: int, depth: int = 0) -> int:
+    """Return the position behind the AMQP 1.0 value that begins at `at`.
+
+    Raises:
+        MappingError: the value is not whole, or of no known kind.
+    """
+    try:
+        code = raw[at]
+        at += 1
+        if code == 0x00:
+            if depth == _DESCRIBED_DEPTH_MAX:
+                raise MappingError(f"the value at byte {at} is described too many times over")
+            return skip_value(raw, skip_value(raw, at, depth + 1), depth + 1)
+        category = code >> 4
+        if category in _FIXED_WIDTH:
+            end = at + _FIXED_WIDTH[category]
+        elif category in (0xA, 0xC, 0xE):
+            end = at + 1 + raw[at]
+        elif category in (0xB, 0xD, 0xF):
+            end = at + 4 + int.from_bytes(raw[at : at + 4], "big")
+        else:
+            raise MappingError(f"0x{code:02x} at byte {at - 1} is no AMQP 1.0 constructor")
+    except IndexError:
+        raise MappingError(f"the value at byte {at} is cut short") from None
+    if end > len(raw):
+        raise MappingError(f"the value at byte {at} is cut short")
+    return end
+
+
+def _number(format_: str) -> Callable[[bytes], object]:
+    unpack = struct.Struct(format_).unpack
+    return lambda raw: unpack(raw)[0]
+
+
+def _utf8(raw: bytes) -> bytes:
+    raw.decode()
+    return raw
+
+
+FROM_AMQP: dict[int, tuple[str, str, bool, Callable[[bytes], object]]] = {
+    0x40: ("null", "V", True, lambda raw: None),
+    0x41: ("boolean", "t", True, lambda raw: True),
+    0x42: ("boolean", "t", True, lambda raw: False),
+    0x56: ("boolean", "t", True, lambda raw: raw[0] != 0),
+    0x50: ("ubyte", "B", True, lambda raw: raw[0]),
+    0x51: ("byte", "b", True, _number(">b")),
+    0x60: ("ushort", "u", True, _number(">H")),
+    0x61: ("short", "s", True, _number(">h")),
+    0x70: ("uint", "i", True, _number(">I")),
+    0x52: ("uint", "i", True, lambda raw: raw[0]),
+    0x43: ("uint", "i", True, lambda raw: 0),
+    0x71: ("int", "I", True, _number(">i")),
+    0x54: ("int", "I", True, _number(">b")),
+    0x80: ("ulong", "l", False, _number(">Q")),
+    0x53: ("ulong", "l", False, lambda raw: raw[0]),
+    0x44: ("ulong", "l", False, lambda raw: 0),
+    0x81: ("long", "l", True, _number(">q")),
+    0x55: ("long", "l", True, _number(">b")),
+    0x72: ("float", "f", True, _number(">f")),
+    0x82: ("double", "d", True, _number(">d")),
+    0x73: ("char", "S", False, lambda raw: raw.decode("utf-32-be", "replace").encode()),
+    0x83: ("timestamp", "T", False, _number(">q")),
+    0x98: ("uuid", "S", False, lambda raw: str(UUID(bytes=raw)).encode()),
+    0xA0: ("binary", "x", True, bytes),
+    0xB0: ("binary", "x", True, bytes),
+    0xA1: ("string", "S", True, _utf8),
+    0xB1: ("string", "S", True, _utf8),
+    0xA3: ("symbol", "S", False, bytes),
+    0xB3: ("symbol", "S", False, bytes),
+}
+"""AMQP 1.0 constructor -> (its name, letter of the 0-9-1 field, whether exact, reader).
+
+What is not listed (decimals, lists, maps, arrays, described values) has no readable form."""
+
+_INT64_MAX = 2**63 - 1
+
+
+def field_of(raw: bytes, start: int, end: int) -> tuple[FieldValue | None, bool]:
+    """Return the 0-9-1 field of the AMQP 1.0 value `raw[start:end]`, and whether it is exact.
+
+    `None` means that 0-9-1 has no form for it at all.
+    """
+    entry = FROM_AMQP.get(raw[start])
+    if entry is None:
+        return None, False
+    _, letter, is_exact, read = entry
+    code = raw[start]
+    body_at = start + 1
+    if code >= 0xA0:
+        body_at += 1 if code < 0xB0 else 4
+    try:
+        value = read(raw[body_at:end])
+    except (UnicodeDecodeError, struct.error):
+        return None, False
+    if letter == "T":
+        assert isinstance(value, int)
+        if value < 0:
+            return None, False
+        return ("T", value // 1000), value % 1000 == 0
+    if code in (0x80, 0x53, 0x44) and isinstance(value, int) and value > _INT64_MAX:
+        return None, False
+    return (letter, value), is_exact
+
+
+def _sized(short: int, long: int) -> Callable[[bytes], bytes]:
+    def encode(value: bytes) -> bytes:
+        if len(value) < 256:
+            return bytes((short, len(value))) + value
+        return bytes((long,)) + len(value).to_bytes(4, "big") + value
+
+    return encode
+
+
+encode_string = _sized(0xA1, 0xB1)
+encode_symbol = _sized(0xA3, 0xB3)
+encode_binary = _sized(0xA0, 0xB0)
+
+_pack_long = struct.Struct(">Bq").pack
+_pack_uint = struct.Struct(">BI").pack
+_pack_int = struct.Struct(">Bi").pack
+_pack_double = struct.Struct(">Bd").pack
+
+
+def encode_long(value: int) -> bytes:
+    """Encode an AMQP 1.0 long."""
+    return _pack_long(0x81, value)
+
+
+def encode_timestamp(value_ms: int) -> bytes:
+    """Encode an AMQP 1.0 timestamp from UTC milliseconds."""
+    return _pack_long(0x83, value_ms)
+
+
+def encode_uint(value: int) -> bytes:
+    """Encode an AMQP 1.0 uint."""
+    return (
+        bytes((0x52, value))
+        if 0 < value < 256
+        else b"\x43"
+        if not value
+        else _pack_uint(0x70, value)
+    )
+
+
+def encode_int(value: int) -> bytes:
+    """Encode an AMQP 1.0 int."""
+    return _pack_int(0x71, value)
+
+
+def _text_or_binary(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return encode_binary(value)
+    return encode_string(value)
+
+
+def _decimal(value: object) -> bytes:
+    assert isinstance(value, tuple)
+    return _pack_double(0x82, value[1] / 10 ** value[0])
+
+
+TO_AMQP: dict[str, Callable[..., bytes]] = {
+    "V": lambda value: b"\x40",
+    "t": lambda value: b"\x41" if value else b"\x42",
+    "B": lambda value: bytes((0x50, value)),
+    "b": struct.Struct(">Bb").pack,
+    "u": struct.Struct(">BH").pack,
+    "s": struct.Struct(">Bh").pack,
+    "i": encode_uint,
+    "I": encode_int,
+    "l": encode_long,
+    "f": struct.Struct(">Bf").pack,
+    "d": lambda value: _pack_double(0x82, value),
+    "D": _decimal,
+    "T": lambda value: encode_timestamp(value * 1000),
+    "S": _text_or_binary,
+    "x": encode_binary,
+}
+"""Letter of the 0-9-1 field -> AMQP 1.0 encoder; tables (F) and arrays (A) are below."""
+
+_PREFIXED = {"b": 0x51, "u": 0x60, "s": 0x61, "f": 0x72}
+
+AMQP_ENCODED = "amqp-1.0"
+"""Letter of a field that holds an encoded AMQP 1.0 value as it came. It lives in memory only (a
+disposition's properties on their way into a message): 0-9-1 has no such type."""
+
+
+def encode_field(field: FieldValue) -> bytes:
+    """Return the AMQP 1.0 encoding of a 0-9-1 field. Nested tables become maps, arrays lists."""
+    letter, value = field
+    prefix = _PREFIXED.get(letter)
+    if prefix is not None:
+        return TO_AMQP[letter](prefix, value)
+    encode = TO_AMQP.get(letter)
+    if encode is not None:
+        return encode(value)
+    if letter == AMQP_ENCODED:
+        assert isinstance(value, bytes)
+        return value
+    if letter == "F":
+        assert isinstance(value, dict)
+        return encode_map(
+            [(encode_string(key.encode()), encode_field(item)) for key, item in value.items()]
+        )
+    assert letter == "A", letter
+    assert isinstance(value, list), value
+    return _compound(0xD0, len(value), b"".join(encode_field(item) for item in value))
+
+
+def encode_map(pairs: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the AMQP 1.0 map of pairs of encoded keys and values."""
+    return _compound(0xD1, 2 * len(pairs), b"".join(part for pair in pairs for part in pair))
+
+
+def encode_list(items: list[bytes]) -> bytes:
+    """Return the AMQP 1.0 list of encoded values."""
+    return _compound(0xD0, len(items), b"".join(items))
+
+
+def _compound(code: int, count: int, body: bytes) -> bytes:
+    if len(body) < 255 and count < 256:
+        return bytes((code - 0x10, len(body) + 1, count)) + body
+    return bytes((code,)) + (len(body) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+
+
+def compound_items(raw: bytes, start: int) -> list[tuple[int, int]]:
+    """Return where each item of the AMQP 1.0 list or map at `start` begins and ends.
+
+    Raises:
+        MappingError: there is no list or map, or it is not whole.
+    """
+    limit = skip_value(raw, start)
+    code = raw[start]
+    if code == 0x45:
+        return []
+    if code in (0xC0, 0xC1):
+        count, at = int.from_bytes(raw[start + 2 : start + 3], "big"), start + 3
+    elif code in (0xD0, 0xD1):
+        count, at = int.from_bytes(raw[start + 5 : start + 9], "big"), start + 9
+    else:
+        raise MappingError(f"0x{code:02x} at byte {start} is neither a list nor a map")
+    if code in (0xC1, 0xD1) and count % 2:
+        raise MappingError(f"the map at byte {start} has a key without a value")
+    items = []
+    for _ in range(count):
+        end = skip_value(raw, at)
+        if end > limit:
+            raise MappingError(f"an item at byte {at} reaches beyond its list or map")
+        items.append((at, end))
+        at = end
+    return items

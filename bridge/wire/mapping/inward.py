@@ -1,0 +1,310 @@
+"""AMQP 1.0 message -> record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.fields import (
+    AMQP_ENCODED,
+    MappingError,
+    compound_items,
+    encode_list,
+    encode_string,
+    field_of,
+)
+from bridge.wire.record import Record
+
+UINT_MAX = 2**32 - 1
+SHORT_STRING_BYTES_MAX = 255
+"""RabbitMQ's limit for a property and for a header's name."""
+
+READABLE_BYTES_MAX = 32_000
+"""With more than this in application properties only the exact form is kept: RabbitMQ closes the
+connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.3)."""
+
+_STRING_CODES = (0xA1, 0xB1)
+_SYMBOL_CODES = (0xA3, 0xB3)
+
+_PROPERTY_NAMES = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+
+_BASIC = {
+    "message-id": "message_id",
+    "subject": "type",
+    "reply-to": "reply_to",
+    "correlation-id": "correlation_id",
+    "content-type": "content_type",
+    "content-encoding": "content_encoding",
+}
+"""Property of AMQP 1.0 -> basic property of 0-9-1; Azure's Subject (Label) is 0-9-1's type."""
+
+_HEADER = {
+    "user-id": "x-opt-user-id",
+    "to": headers.TO,
+    "absolute-expiry-time": "x-opt-absolute-expiry-time",
+    "creation-time": "x-opt-creation-time",
+    "group-id": headers.SESSION_ID,
+    "group-sequence": "x-opt-group-sequence",
+    "reply-to-group-id": headers.REPLY_TO_SESSION_ID,
+}
+"""Property of AMQP 1.0 -> header, where 0-9-1 has no property for it."""
+
+_KNOWN_ANNOTATIONS = {
+    b"x-opt-scheduled-enqueue-time": headers.SCHEDULED_ENQUEUE_TIME,
+    b"x-opt-partition-key": headers.PARTITION_KEY,
+    b"x-opt-via-partition-key": headers.VIA_PARTITION_KEY,
+}
+
+SERVICE_ANNOTATIONS = frozenset(
+    {
+        b"x-opt-sequence-number",
+        b"x-opt-enqueue-sequence-number",
+        b"x-opt-enqueued-time",
+        b"x-opt-locked-until",
+        b"x-opt-message-state",
+        b"x-opt-offset",
+        b"x-opt-partition-id",
+        b"x-opt-deadletter-source",
+        b"x-opt-lock-token",
+    }
+)
+"""Annotations that the service alone may set; a client's are taken off."""
+
+
+@dataclass(slots=True)
+class Inward:
+    """A client's message, ready for RabbitMQ.
+
+    Attributes:
+        scheduled_ms: x-opt-scheduled-enqueue-time, UTC ms.
+        session_id: group-id.
+    """
+
+    record: Record
+    scheduled_ms: int | None
+    session_id: str | None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a header of this name would mean something to RabbitMQ or to the bridge."""
+    return name in headers.BROKER_ONLY or name.startswith(("x-opt-", "x-busbridge-", "x-stream-"))
+
+
+def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
+    """Return the record of one encoded AMQP 1.0 message.
+
+    Args:
+        raw: the message's sections.
+        new_message_id: its id if it brings none (the JavaScript SDK cannot settle one without).
+
+    Raises:
+        MappingError: the bytes are no AMQP 1.0 message.
+    """
+    found = part.split_sections(raw)
+    properties = Properties(delivery_mode=2, headers={})
+    assert properties.headers is not None
+    exact: dict[int, bytes] = {}
+    times = _read_properties(found, properties, exact)
+    if properties.message_id is None and "message-id" not in times:
+        properties.message_id = new_message_id
+        if part.PROPERTIES in exact:
+            exact[part.PROPERTIES] = _with_message_id(found, new_message_id)
+    _read_header(found, properties.headers, times)
+    scheduled_ms = _read_annotations(found, properties.headers, exact)
+    _read_application_properties(found, properties.headers, exact)
+    if part.FOOTER in found.at:
+        exact[part.FOOTER] = found.section(part.FOOTER)
+    if exact:
+        properties.headers[headers.SECTIONS] = (
+            "x",
+            b"".join(exact[code] for code in sorted(exact)),
+        )
+    session = properties.headers.get(headers.SESSION_ID)
+    body = _read_body(found, properties.headers)
+    return Inward(Record(properties, body), scheduled_ms, _text_of(session))
+
+
+def _text_of(field: FieldValue | None) -> str | None:
+    if field is None:
+        return None
+    value = field[1]
+    assert isinstance(value, bytes)
+    return value.decode()
+
+
+def _read_properties(
+    found: part.Sections, properties: Properties, exact: dict[int, bytes]
+) -> dict[str, int]:
+    """Fill in what 0-9-1 can say; return the times (ms), and "message-id" if there was one."""
+    assert properties.headers is not None
+    seen: dict[str, int] = {}
+    where = found.at.get(part.PROPERTIES)
+    if where is None:
+        return seen
+    raw = found.raw
+    is_exact = True
+    for name, (start, end) in zip(_PROPERTY_NAMES, compound_items(raw, where[1]), strict=False):
+        code = raw[start]
+        if code == 0x40:
+            continue
+        field, field_is_exact = field_of(raw, start, end)
+        if name in _BASIC:
+            if name == "message-id":
+                seen[name] = 1
+            # these two are symbols in AMQP 1.0: written back as such, so nothing is lost
+            if name.startswith("content-"):
+                field_is_exact = code in _SYMBOL_CODES
+            else:
+                field_is_exact = code in _STRING_CODES
+            value = field[1] if field else None
+            if isinstance(value, int):
+                value = str(value).encode()
+            if isinstance(value, bytes) and len(value) <= SHORT_STRING_BYTES_MAX:
+                try:
+                    setattr(properties, _BASIC[name], value.decode())
+                except UnicodeDecodeError:
+                    field_is_exact = False
+            else:
+                field_is_exact = False
+        elif name in ("absolute-expiry-time", "creation-time") and code == 0x83:
+            time_ms = int.from_bytes(raw[start + 1 : end], "big", signed=True)
+            seen[name] = time_ms
+            properties.headers[_HEADER[name]] = ("l", time_ms)
+            field_is_exact = True
+            if name == "creation-time" and time_ms >= 0:
+                properties.timestamp = time_ms // 1000
+        elif field is not None:
+            properties.headers[_HEADER[name]] = field
+        is_exact = is_exact and field_is_exact
+    if not is_exact:
+        exact[part.PROPERTIES] = found.section(part.PROPERTIES)
+    return seen
+
+
+def _with_message_id(found: part.Sections, message_id: str) -> bytes:
+    """The properties section as it came, but for its first field."""
+    raw, (start, value_at, _) = found.raw, found.at[part.PROPERTIES]
+    items = [raw[begin:end] for begin, end in compound_items(raw, value_at)]
+    return raw[start:value_at] + encode_list([encode_string(message_id.encode()), *items[1:]])
+
+
+def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> None:
+    """Priority and TTL; a TTL beyond a uint stands in the difference of the two times."""
+    where = found.at.get(part.HEADER)
+    ttl_ms: int | None = None
+    if where is not None:
+        items = compound_items(found.raw, where[1])
+        if len(items) > 1:
+            priority = field_of(found.raw, *items[1])[0]
+            if priority is not None and priority[1] not in (None, 4):
+                table[headers.PRIORITY] = ("B", priority[1])
+        if len(items) > 2 and (ttl := field_of(found.raw, *items[2])[0]) is not None:
+            ttl_ms = ttl[1] if isinstance(ttl[1], int) else None
+    if "creation-time" in times and "absolute-expiry-time" in times:
+        span_ms = times["absolute-expiry-time"] - times["creation-time"]
+        if span_ms > UINT_MAX:
+            ttl_ms = span_ms
+    if ttl_ms is not None:
+        table[headers.TIME_TO_LIVE] = ("l", ttl_ms)
+
+
+def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes]) -> int | None:
+    where = found.at.get(part.MESSAGE_ANNOTATIONS)
+    if where is None:
+        return None
+    raw = found.raw
+    items = compound_items(raw, where[1])
+    scheduled_ms = None
+    is_exact = True
+    for (key_start, key_end), (start, end) in zip(items[::2], items[1::2], strict=True):
+        key = raw[key_start + 2 : key_end] if raw[key_start] == 0xA3 else b""
+        name = _KNOWN_ANNOTATIONS.get(key)
+        if name == headers.SCHEDULED_ENQUEUE_TIME and raw[start] == 0x83:
+            scheduled_ms = int.from_bytes(raw[start + 1 : end], "big", signed=True)
+            table[name] = ("l", scheduled_ms)
+        elif name is not None:
+            field, field_is_exact = field_of(raw, start, end)
+            if field is not None and field[0] == "S":
+                table[name] = field
+            is_exact = is_exact and field_is_exact
+        elif key not in SERVICE_ANNOTATIONS:
+            is_exact = False
+    if not is_exact:
+        exact[part.MESSAGE_ANNOTATIONS] = found.section(part.MESSAGE_ANNOTATIONS)
+    return scheduled_ms
+
+
+def _read_application_properties(
+    found: part.Sections, table: Table, exact: dict[int, bytes]
+) -> None:
+    where = found.at.get(part.APPLICATION_PROPERTIES)
+    if where is None:
+        return
+    raw = found.raw
+    items = compound_items(raw, where[1])
+    is_exact = True
+    readable: Table = {}
+    for (key_start, key_end), (start, end) in zip(items[::2], items[1::2], strict=True):
+        if raw[key_start] not in _STRING_CODES:
+            raise MappingError(f"the application property at byte {key_start} has no string name")
+        key = raw[key_start + (2 if raw[key_start] == 0xA1 else 5) : key_end]
+        field, field_is_exact = field_of(raw, start, end)
+        try:
+            name = key.decode()
+        except UnicodeDecodeError:
+            raise MappingError(f"the name at byte {key_start} is no UTF-8") from None
+        if field is None or len(key) > SHORT_STRING_BYTES_MAX or is_reserved(name):
+            is_exact = False
+            continue
+        is_exact = is_exact and field_is_exact and name not in readable
+        readable[name] = field
+    if where[2] - where[1] <= READABLE_BYTES_MAX or is_exact:
+        table.update(readable)
+    if not is_exact:
+        exact[part.APPLICATION_PROPERTIES] = found.section(part.APPLICATION_PROPERTIES)
+
+
+def _read_body(found: part.Sections, table: Table) -> bytes:
+    """One Data section is the body itself; anything else travels as encoded sections."""
+    raw = found.raw
+    if len(found.body) == 1 and found.body[0][0] == part.DATA:
+        _, _, start, end = found.body[0]
+        if raw[start] == 0xA0:
+            return raw[start + 2 : end]
+        if raw[start] == 0xB0:
+            return raw[start + 5 : end]
+        raise MappingError(f"the Data section at byte {start} holds no binary")
+    table[headers.BODY] = ("S", b"sections")
+    return found.body_sections()
+
+
+def properties_from_map(raw: bytes) -> Table:
+    """Return an encoded AMQP 1.0 map (a disposition's properties) as fields, values as they came.
+
+    Raises:
+        MappingError: it is no map with string or symbol keys.
+    """
+    table: Table = {}
+    items = compound_items(raw, 0)
+    for (key_start, key_end), (start, end) in zip(items[::2], items[1::2], strict=True):
+        if raw[key_start] not in _STRING_CODES + _SYMBOL_CODES:
+            raise MappingError(f"the key at byte {key_start} is neither a string nor a symbol")
+        key = raw[key_start + (2 if raw[key_start] in (0xA1, 0xA3) else 5) : key_end]
+        table[key.decode("utf-8", "replace")] = (AMQP_ENCODED, raw[start:end])
+    return table

@@ -1,0 +1,290 @@
+"""Record -> AMQP 1.0 message, with what the service adds."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.fields import (
+    AMQP_ENCODED,
+    compound_items,
+    encode_binary,
+    encode_field,
+    encode_int,
+    encode_list,
+    encode_map,
+    encode_string,
+    encode_symbol,
+    encode_timestamp,
+    encode_uint,
+    field_of,
+)
+from bridge.wire.mapping.inward import SERVICE_ANNOTATIONS, UINT_MAX, is_reserved
+from bridge.wire.record import Record
+
+_NULL = b"\x40"
+_TRUE = b"\x41"
+
+_SEQUENCE_NUMBER = encode_symbol(b"x-opt-sequence-number") + b"\x81"
+_ENQUEUED_TIME = encode_symbol(b"x-opt-enqueued-time") + b"\x83"
+_LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
+_MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
+_SCHEDULED = encode_symbol(b"x-opt-scheduled-enqueue-time")
+_pack_long = struct.Struct(">q").pack
+
+_STRING_ANNOTATIONS = (
+    (headers.PARTITION_KEY, encode_symbol(b"x-opt-partition-key")),
+    (headers.VIA_PARTITION_KEY, encode_symbol(b"x-opt-via-partition-key")),
+    (headers.DEAD_LETTER_SOURCE, encode_symbol(b"x-opt-deadletter-source")),
+)
+
+ABSOLUTE_EXPIRY_MAX_MS = 253_402_243_199_000
+"""9999-12-31T07:59:59Z, the latest absolute-expiry-time that the SDKs write."""
+
+APP_ID_PROPERTY = "x-basic-app-id"
+"""Application property that shows a native publisher's app_id: AMQP 1.0 has no field for it."""
+
+
+def message_from_record(
+    record: Record,
+    *,
+    sequence_number: int,
+    enqueued_ms: int,
+    delivery_count: int = 0,
+    locked_until_ms: int | None = None,
+    time_to_live_ms: int | None = None,
+    state: int = 0,
+    dead_letter: tuple[str, str] | None = None,
+) -> bytes:
+    """Return the encoded AMQP 1.0 message that a client gets.
+
+    Args:
+        record: what stood in RabbitMQ.
+        state: 0 active, 1 deferred, 2 scheduled.
+        dead_letter: reason and description of a message that RabbitMQ itself dead-lettered.
+    """
+    properties = record.properties
+    table = properties.headers if properties.headers is not None else {}
+    exact = _exact_sections(table)
+    return b"".join(
+        (
+            _header(table, time_to_live_ms, delivery_count),
+            _annotations(table, exact, sequence_number, enqueued_ms, locked_until_ms, state),
+            (exact and exact.section(part.PROPERTIES))
+            or _properties(properties, table, sequence_number, enqueued_ms, time_to_live_ms),
+            _application_properties(properties, table, exact, dead_letter),
+            _body(record, table),
+            exact.section(part.FOOTER) if exact else b"",
+        )
+    )
+
+
+def _exact_sections(table: Table) -> part.Sections | None:
+    field = table.get(headers.SECTIONS)
+    if field is None or not isinstance(field[1], bytes):
+        return None
+    return part.split_sections(field[1])
+
+
+def _described(code: int, value: bytes) -> bytes:
+    return bytes((0x00, 0x53, code)) + value
+
+
+def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
+    priority = table.get(headers.PRIORITY)
+    items = [
+        _TRUE,
+        encode_field(("B", priority[1])) if priority else _NULL,
+        _NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
+        _NULL,
+        encode_uint(delivery_count),
+    ]
+    return _described(part.HEADER, encode_list(items))
+
+
+def _annotations(
+    table: Table,
+    exact: part.Sections | None,
+    sequence_number: int,
+    enqueued_ms: int,
+    locked_until_ms: int | None,
+    state: int,
+) -> bytes:
+    pairs = [
+        (_SEQUENCE_NUMBER, _pack_long(sequence_number)),
+        (_ENQUEUED_TIME, _pack_long(enqueued_ms)),
+        (_MESSAGE_STATE, encode_int(state)),
+    ]
+    if locked_until_ms is not None:
+        pairs.append((_LOCKED_UNTIL, _pack_long(locked_until_ms)))
+    scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
+    if scheduled is not None and isinstance(scheduled[1], int):
+        scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
+        pairs.append((_SCHEDULED, encode_timestamp(scheduled_ms)))
+    for name, key in _STRING_ANNOTATIONS:
+        if (field := table.get(name)) is not None:
+            pairs.append((key, encode_field(field)))
+    known = {key for _, key in _STRING_ANNOTATIONS} | {_SCHEDULED}
+    if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
+        for key_span, span in _pairs(exact, part.MESSAGE_ANNOTATIONS):
+            key = exact.raw[slice(*key_span)]
+            if key[2:] not in SERVICE_ANNOTATIONS and key not in known:
+                pairs.append((key, exact.raw[slice(*span)]))
+    return _described(part.MESSAGE_ANNOTATIONS, encode_map(pairs))
+
+
+def _pairs(exact: part.Sections, code: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    items = compound_items(exact.raw, exact.at[code][1])
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def _string(value: str | None) -> bytes:
+    return _NULL if value is None else encode_string(value.encode())
+
+
+def _symbol(value: str | None) -> bytes:
+    return _NULL if value is None else encode_symbol(value.encode())
+
+
+def _field(table: Table, name: str) -> bytes:
+    field = table.get(name)
+    return _NULL if field is None else encode_field(field)
+
+
+def _times(
+    properties: Properties, table: Table, enqueued_ms: int, time_to_live_ms: int | None
+) -> tuple[bytes, bytes]:
+    """Absolute expiry and creation time; a TTL that no uint holds stands in their difference."""
+    if time_to_live_ms is not None and time_to_live_ms > UINT_MAX:
+        expiry_ms = min(enqueued_ms + time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS)
+        return encode_timestamp(expiry_ms), encode_timestamp(enqueued_ms)
+    expiry, creation = table.get("x-opt-absolute-expiry-time"), table.get("x-opt-creation-time")
+    if creation is None and properties.timestamp is not None:
+        creation = ("l", properties.timestamp * 1000)
+    return (
+        _NULL if expiry is None else _timestamp(expiry),
+        _NULL if creation is None else _timestamp(creation),
+    )
+
+
+def _timestamp(field: FieldValue) -> bytes:
+    assert isinstance(field[1], int)
+    return encode_timestamp(field[1])
+
+
+def _properties(
+    properties: Properties,
+    table: Table,
+    sequence_number: int,
+    enqueued_ms: int,
+    time_to_live_ms: int | None,
+) -> bytes:
+    message_id = properties.message_id
+    if message_id is None:
+        # the JavaScript SDK cannot settle a message without an id; a native one may have none
+        message_id = f"{sequence_number:032x}"
+    user_id = table.get("x-opt-user-id")
+    items = [
+        _string(message_id),
+        encode_binary(user_id[1]) if user_id and isinstance(user_id[1], bytes) else _NULL,
+        _field(table, headers.TO),
+        _string(properties.type),
+        _string(properties.reply_to),
+        _string(properties.correlation_id),
+        _symbol(properties.content_type),
+        _symbol(properties.content_encoding),
+        *_times(properties, table, enqueued_ms, time_to_live_ms),
+        _field(table, headers.SESSION_ID),
+        _field(table, "x-opt-group-sequence"),
+        _field(table, headers.REPLY_TO_SESSION_ID),
+    ]
+    while items[-1] is _NULL:
+        items.pop()
+    return _described(part.PROPERTIES, encode_list(items))
+
+
+def _application_properties(
+    properties: Properties,
+    table: Table,
+    exact: part.Sections | None,
+    dead_letter: tuple[str, str] | None,
+) -> bytes:
+    pairs: list[tuple[bytes, bytes]]
+    if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
+        pairs = [
+            (exact.raw[slice(*key)], exact.raw[slice(*value)])
+            for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
+        ]
+    else:
+        pairs = [
+            (encode_string(name.encode()), encode_field(field))
+            for name, field in table.items()
+            if not is_reserved(name)
+        ]
+        if properties.app_id is not None:
+            pairs.append((encode_string(APP_ID_PROPERTY.encode()), _string(properties.app_id)))
+    if dead_letter is not None:
+        names = (headers.DEAD_LETTER_REASON, headers.DEAD_LETTER_ERROR_DESCRIPTION)
+        for name, text in zip(names, dead_letter, strict=True):
+            pairs.append((encode_string(name.encode()), _string(text)))
+    if not pairs:
+        return b""
+    return _described(part.APPLICATION_PROPERTIES, encode_map(pairs))
+
+
+def _body(record: Record, table: Table) -> bytes:
+    if headers.BODY in table:
+        return record.body
+    return _described(part.DATA, encode_binary(record.body))
+
+
+def merge_properties(record: Record, changes: Table) -> Record:
+    """Return the record with application properties added or replaced, as settlements ask for.
+
+    `changes` may hold values as they came over AMQP 1.0 (`fields.AMQP_ENCODED`). What 0-9-1 can say
+    exactly becomes a header; otherwise the exact section is written, or written anew.
+    """
+    table = dict(record.properties.headers or {})
+    exact = _exact_sections(table)
+    if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
+        pairs = {
+            exact.raw[slice(*key)]: exact.raw[slice(*value)]
+            for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
+        }
+        needs_exact = True
+    else:
+        pairs = {
+            encode_string(name.encode()): encode_field(field)
+            for name, field in table.items()
+            if not is_reserved(name)
+        }
+        needs_exact = False
+    for name, field in changes.items():
+        encoded = encode_field(field)
+        pairs[encode_string(name.encode())] = encoded
+        readable, is_exact = _readable(field, encoded)
+        if readable is not None and not is_reserved(name) and len(name.encode()) <= 255:
+            table[name] = readable
+        else:
+            table.pop(name, None)
+            is_exact = False
+        needs_exact = needs_exact or not is_exact
+    if needs_exact:
+        section = _described(part.APPLICATION_PROPERTIES, encode_map(list(pairs.items())))
+        before, after = (b"", b"") if exact is None else _other_sections(exact)
+        table[headers.SECTIONS] = ("x", before + section + after)
+    properties = Properties.decode(record.properties.encode())
+    properties.headers = table
+    return Record(properties, record.body)
+
+
+def _readable(field: FieldValue, encoded: bytes) -> tuple[FieldValue | None, bool]:
+    return field_of(encoded, 0, len(encoded)) if field[0] == AMQP_ENCODED else (field, True)
+
+
+def _other_sections(exact: part.Sections) -> tuple[bytes, bytes]:
+    before = exact.section(part.MESSAGE_ANNOTATIONS) + exact.section(part.PROPERTIES)
+    return before, exact.section(part.FOOTER)

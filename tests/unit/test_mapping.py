@@ -1,0 +1,342 @@
+"""AMQP 1.0 message <-> record in RabbitMQ."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+
+import pytest
+from azure.servicebus._pyamqp._decode import decode_payload
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.wire import headers
+from bridge.wire.basic import Properties
+from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.fields import (
+    AMQP_ENCODED,
+    FROM_AMQP,
+    MappingError,
+    compound_items,
+    encode_binary,
+    encode_list,
+    encode_map,
+    encode_string,
+    encode_symbol,
+    encode_timestamp,
+    encode_uint,
+    skip_value,
+)
+from bridge.wire.mapping.inward import properties_from_map, record_from_message
+from bridge.wire.mapping.outward import merge_properties, message_from_record
+from bridge.wire.record import Record
+
+NULL = b"\x40"
+
+
+def section(code: int, value: bytes) -> bytes:
+    return bytes((0, 0x53, code)) + value
+
+
+def data(body: bytes) -> bytes:
+    return section(part.DATA, encode_binary(body))
+
+
+fixed = {
+    1: st.binary(min_size=1, max_size=1),
+    2: st.binary(min_size=2, max_size=2),
+    4: st.binary(min_size=4, max_size=4),
+    8: st.binary(min_size=8, max_size=8),
+    16: st.binary(min_size=16, max_size=16),
+}
+
+
+def of_width(code: int, width: int) -> st.SearchStrategy[bytes]:
+    return fixed[width].map(lambda raw: bytes((code,)) + raw)
+
+
+simple_values = st.one_of(
+    st.sampled_from([b"\x40", b"\x41", b"\x42", b"\x43", b"\x44", b"\x45"]),
+    st.sampled_from([b"\x56\x00", b"\x56\x01"]),
+    *(of_width(code, 1) for code in (0x50, 0x51, 0x52, 0x53, 0x54, 0x55)),
+    *(of_width(code, 2) for code in (0x60, 0x61)),
+    *(of_width(code, 4) for code in (0x70, 0x71, 0x74)),
+    st.integers(32, 126).map(lambda point: b"\x73" + struct.pack(">I", point)),
+    st.floats(width=32, allow_nan=False).map(lambda value: b"\x72" + struct.pack(">f", value)),
+    st.floats(allow_nan=False).map(lambda value: b"\x82" + struct.pack(">d", value)),
+    *(of_width(code, 8) for code in (0x80, 0x81, 0x84)),
+    st.integers(-(2**40), 2**43).map(encode_timestamp),
+    *(of_width(code, 16) for code in (0x94, 0x98)),
+    st.binary(max_size=300).map(encode_binary),
+    st.text(max_size=100).map(lambda text: encode_string(text.encode())),
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60).map(
+        lambda text: encode_symbol(text.encode())
+    ),
+)
+values = st.one_of(
+    simple_values,
+    st.lists(simple_values, max_size=3).map(encode_list),
+    simple_values.map(lambda raw: b"\x00" + encode_symbol(b"com.microsoft:timespan") + raw),
+)
+names = st.one_of(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(
+        ["x-death", "CC", "x-opt-sequence-number", "x-busbridge-id", "x-opt-mine", "n" * 300]
+    ),
+)
+
+
+def through_rabbitmq(record: Record) -> Record:
+    return Record(Properties.decode(record.properties.encode()), record.body)
+
+
+def out(record: Record, **extra: object) -> part.Sections:
+    arguments = {"sequence_number": 7, "enqueued_ms": 1_000} | extra
+    return part.split_sections(message_from_record(record, **arguments))  # type: ignore[arg-type]
+
+
+def round_trip(raw: bytes, **extra: object) -> part.Sections:
+    record = record_from_message(raw, new_message_id="new-id").record
+    return out(through_rabbitmq(record), **extra)
+
+
+def items_of(found: part.Sections, code: int) -> list[bytes]:
+    return [found.raw[a:b] for a, b in compound_items(found.raw, found.at[code][1])]
+
+
+def same_value(left: bytes, right: bytes) -> bool:
+    """Whether two encodings have the same type and value; widths may differ (smalluint, uint)."""
+    if left == right:
+        return True
+    if left[0] not in FROM_AMQP or right[0] not in FROM_AMQP:
+        return False
+    (left_type, *_, left_read), (right_type, *_, right_read) = (
+        FROM_AMQP[left[0]],
+        FROM_AMQP[right[0]],
+    )
+    widths = {0xA0: 2, 0xA1: 2, 0xA3: 2, 0xB0: 5, 0xB1: 5, 0xB3: 5}
+    return left_type == right_type and left_read(left[widths.get(left[0], 1) :]) == right_read(
+        right[widths.get(right[0], 1) :]
+    )
+
+
+@given(st.dictionaries(names, values, max_size=8))
+def test_every_type_of_application_property_comes_back_unchanged(wanted: dict[str, bytes]) -> None:
+    """Whatever AMQP 1.0 can say in an application property is said again on the way out."""
+    pairs = [(encode_string(name.encode()), value) for name, value in wanted.items()]
+    found = round_trip(section(part.APPLICATION_PROPERTIES, encode_map(pairs)) + data(b"x"))
+
+    items = items_of(found, part.APPLICATION_PROPERTIES) if pairs else []
+    got = dict(zip(items[::2], items[1::2], strict=True))
+
+    assert got.keys() == {name for name, _ in pairs}
+    for name, value in pairs:
+        assert same_value(got[name], value), name
+
+
+@given(
+    st.one_of(
+        simple_values.filter(lambda raw: raw[0] in (0x80, 0x98, 0xA0, 0xA1)),
+        st.text(max_size=300).map(lambda text: encode_string(text.encode())),
+    )
+)
+def test_a_message_id_of_any_type_comes_back_unchanged(message_id: bytes) -> None:
+    """AMQP 1.0 allows ulong, uuid, binary and string as message-id."""
+    found = round_trip(section(part.PROPERTIES, encode_list([message_id])) + data(b"x"))
+
+    assert same_value(items_of(found, part.PROPERTIES)[0], message_id)
+
+
+def test_all_properties_come_back_unchanged() -> None:
+    """Each field of the properties section has a place in RabbitMQ."""
+    fields = [
+        encode_string(b"id"),
+        encode_binary(b"\x00\xff"),
+        encode_string(b"to"),
+        encode_string(b"subject"),
+        encode_string(b"reply"),
+        encode_string(b"correlation"),
+        encode_symbol(b"text/plain"),
+        encode_symbol(b"gzip"),
+        encode_timestamp(1_700_000_000_123),
+        encode_timestamp(1_600_000_000_456),
+        encode_string(b"session"),
+        encode_uint(7),
+        encode_string(b"reply-session"),
+    ]
+    found = round_trip(section(part.PROPERTIES, encode_list(fields)) + data(b"x"))
+
+    assert items_of(found, part.PROPERTIES) == fields
+    assert headers.SECTIONS.encode() not in found.raw
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        data(b""),
+        data(b"a" * 1000),
+        data(b"one") + data(b"two"),
+        section(part.AMQP_VALUE, encode_string(b"text")),
+        section(part.AMQP_VALUE, b"\x98" + uuid.uuid4().bytes),
+        section(part.AMQP_VALUE, NULL),
+        section(part.AMQP_SEQUENCE, encode_list([NULL, encode_uint(1)]))
+        + section(part.AMQP_SEQUENCE, b"\x45"),
+    ],
+)
+def test_every_kind_of_body_comes_back_unchanged(body: bytes) -> None:
+    """Data, several Data, value and sequence bodies survive to the byte."""
+    assert round_trip(body).body_sections() == body
+
+
+def test_a_single_data_section_is_the_native_body() -> None:
+    """A native consumer reads the bytes that the SDK's user gave."""
+    record = record_from_message(data(b"hello"), new_message_id="m").record
+
+    assert record.body == b"hello"
+    assert headers.BODY not in (record.properties.headers or {})
+
+
+def test_a_message_without_id_gets_one() -> None:
+    """The JavaScript SDK sends none and cannot settle without."""
+    plain = record_from_message(data(b"x"), new_message_id="given").record
+    odd = section(part.PROPERTIES, encode_list([NULL, NULL, NULL, NULL, NULL, b"\x98" + bytes(16)]))
+
+    assert plain.properties.message_id == "given"
+    assert items_of(round_trip(odd + data(b"x")), part.PROPERTIES)[0] == encode_string(b"new-id")
+
+
+def test_names_that_mean_something_to_rabbitmq_never_become_headers() -> None:
+    """A client cannot forge a number, a death or a routing key; its property survives all the same."""
+    pairs = [(encode_string(name), encode_string(b"v")) for name in (b"CC", b"x-death", b"x-opt-a")]
+    record = record_from_message(
+        section(part.APPLICATION_PROPERTIES, encode_map(pairs)), new_message_id="m"
+    ).record
+
+    assert set(record.properties.headers or {}) == {headers.SECTIONS, headers.BODY}
+
+
+def test_a_ttl_beyond_a_uint_is_read_from_the_two_times_and_written_to_them() -> None:
+    """Header.ttl ends at 49.7 days; longer ones are the difference of expiry and creation time."""
+    year_ms = 365 * 86_400_000
+    header = section(part.HEADER, encode_list([NULL, NULL, encode_uint(2**32 - 1)]))
+    times = [NULL] * 8 + [encode_timestamp(5_000 + year_ms), encode_timestamp(5_000)]
+    raw = header + section(part.PROPERTIES, encode_list(times)) + data(b"x")
+    record = record_from_message(raw, new_message_id="m").record
+    found = out(record, enqueued_ms=9_000, time_to_live_ms=year_ms)
+
+    assert (record.properties.headers or {})[headers.TIME_TO_LIVE] == ("l", year_ms)
+    assert items_of(found, part.HEADER)[2] == encode_uint(2**32 - 1)
+    assert items_of(found, part.PROPERTIES)[8:10] == [
+        encode_timestamp(9_000 + year_ms),
+        encode_timestamp(9_000),
+    ]
+
+
+def test_the_scheduled_time_is_read_and_comes_back() -> None:
+    """`x-opt-scheduled-enqueue-time` says when, and stays on the delivered message."""
+    key = encode_symbol(b"x-opt-scheduled-enqueue-time")
+    raw = section(part.MESSAGE_ANNOTATIONS, encode_map([(key, encode_timestamp(1_234_567))]))
+    inward = record_from_message(raw + data(b"x"), new_message_id="m")
+
+    assert inward.scheduled_ms == 1_234_567
+    assert key + encode_timestamp(1_234_567) in out(inward.record).raw
+
+
+def test_the_sdk_reads_what_is_written() -> None:
+    """The Python SDK's own decoder finds number, times, counts and properties where it looks."""
+    record = Record(
+        Properties(message_id="m", type="label", headers={"color": ("S", b"red")}), b"body"
+    )
+    raw = message_from_record(
+        record,
+        sequence_number=42,
+        enqueued_ms=1_000,
+        delivery_count=3,
+        locked_until_ms=2_000,
+        time_to_live_ms=60_000,
+        dead_letter=("why", "how"),
+    )
+    message = decode_payload(memoryview(raw))
+
+    assert message.message_annotations[b"x-opt-sequence-number"] == 42
+    assert message.message_annotations[b"x-opt-locked-until"] == 2_000
+    assert (message.header.ttl, message.header.delivery_count) == (60_000, 3)
+    assert message.properties.message_id == b"m"
+    assert message.properties.subject == b"label"
+    assert message.application_properties == {
+        b"color": b"red",
+        b"DeadLetterReason": b"why",
+        b"DeadLetterErrorDescription": b"how",
+    }
+    assert b"".join(message.data) == b"body"
+
+
+def test_a_native_message_without_id_gets_its_number_as_id() -> None:
+    """The same message shows the same id at every delivery."""
+    found = out(Record(Properties(), b"x"), sequence_number=255)
+
+    assert items_of(found, part.PROPERTIES)[0] == encode_string(b"0" * 30 + b"ff")
+
+
+@given(st.dictionaries(names, values, max_size=4), st.dictionaries(names, values, max_size=4))
+def test_merged_properties_replace_and_add(
+    first: dict[str, bytes], second: dict[str, bytes]
+) -> None:
+    """Abandon and dead-letter merge properties of any type into the message; the rest stays."""
+    pairs = [(encode_string(name.encode()), value) for name, value in first.items()]
+    raw = section(part.APPLICATION_PROPERTIES, encode_map(pairs)) + data(b"x")
+    record = record_from_message(raw, new_message_id="m").record
+    changes = {name: (AMQP_ENCODED, value) for name, value in second.items()}
+    found = out(through_rabbitmq(merge_properties(record, changes)))
+    wanted = {encode_string(name.encode()): value for name, value in (first | second).items()}
+
+    items = items_of(found, part.APPLICATION_PROPERTIES) if wanted else []
+    got = dict(zip(items[::2], items[1::2], strict=True))
+
+    assert got.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert same_value(got[name], value), name
+
+
+def test_a_dispositions_properties_are_read_from_symbol_and_string_keys() -> None:
+    """Python sends symbols, JavaScript strings."""
+    raw = encode_map([(encode_symbol(b"a"), encode_uint(1)), (encode_string(b"b"), NULL)])
+
+    assert properties_from_map(raw) == {
+        "a": (AMQP_ENCODED, encode_uint(1)),
+        "b": (AMQP_ENCODED, NULL),
+    }
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused_and_nothing_else_happens(raw: bytes) -> None:
+    """Any bytes are a message or a MappingError, never another exception."""
+    try:
+        found = record_from_message(raw, new_message_id="m")
+    except MappingError:
+        return
+    through_rabbitmq(found.record)
+
+
+@given(st.data())
+def test_a_mutated_message_is_refused_or_read(choice: st.DataObject) -> None:
+    """One changed byte in a real message is a message or a MappingError, never another exception."""
+    pairs = [(encode_string(b"n"), encode_uint(9)), (encode_string(b"u"), b"\x98" + bytes(16))]
+    raw = bytearray(
+        section(part.PROPERTIES, encode_list([encode_string(b"id"), NULL, encode_string(b"to")]))
+        + section(part.APPLICATION_PROPERTIES, encode_map(pairs))
+        + data(b"body")
+    )
+    raw[choice.draw(st.integers(0, len(raw) - 1))] = choice.draw(st.integers(0, 255))
+    try:
+        record = record_from_message(bytes(raw), new_message_id="m").record
+    except MappingError:
+        return
+    out(through_rabbitmq(record))
+
+
+def test_a_value_cut_short_is_refused() -> None:
+    """A length that points beyond the end is named."""
+    with pytest.raises(MappingError, match="cut short"):
+        skip_value(b"\xa1\x05ab", 0)
