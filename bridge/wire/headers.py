@@ -45,7 +45,7 @@ SECTIONS = "x-busbridge-sections"
 """Bytes ('x'): the AMQP 1.0 sections that 0-9-1 cannot say exactly, encoded as they came."""
 
 BODY = "x-busbridge-body"
-"""What the body is when it is not one Data section: `sections` (AMQP 1.0 body sections, encoded)."""
+"""Present when the body is not one Data section: `sections`, AMQP 1.0 body sections, encoded."""
 
 BASIC_USER_ID = "x-basic-user-id"
 """The 0-9-1 user_id of a native message: RabbitMQ would compare it with the bridge's own user."""

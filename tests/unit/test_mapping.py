@@ -35,10 +35,12 @@ NULL = b"\x40"
 
 
 def section(code: int, value: bytes) -> bytes:
+    """An encoded section."""
     return bytes((0, 0x53, code)) + value
 
 
 def data(body: bytes) -> bytes:
+    """An encoded Data section."""
     return section(part.DATA, encode_binary(body))
 
 
@@ -52,6 +54,7 @@ fixed = {
 
 
 def of_width(code: int, width: int) -> st.SearchStrategy[bytes]:
+    """Values of a fixed-width constructor."""
     return fixed[width].map(lambda raw: bytes((code,)) + raw)
 
 
@@ -87,20 +90,24 @@ names = st.one_of(
 
 
 def through_rabbitmq(record: Record) -> Record:
+    """The record as it is after a stay in RabbitMQ."""
     return Record(Properties.decode(record.properties.encode()), record.body)
 
 
 def out(record: Record, **extra: object) -> part.Sections:
+    """The sections that a client gets."""
     arguments = {"sequence_number": 7, "enqueued_ms": 1_000} | extra
     return part.split_sections(message_from_record(record, **arguments))  # type: ignore[arg-type]
 
 
 def round_trip(raw: bytes, **extra: object) -> part.Sections:
+    """The sections that a client gets for what a client sent."""
     record = record_from_message(raw, new_message_id="new-id").record
     return out(through_rabbitmq(record), **extra)
 
 
 def items_of(found: part.Sections, code: int) -> list[bytes]:
+    """The encoded items of a section's list or map."""
     return [found.raw[a:b] for a, b in compound_items(found.raw, found.at[code][1])]
 
 
@@ -207,7 +214,7 @@ def test_a_message_without_id_gets_one() -> None:
 
 
 def test_names_that_mean_something_to_rabbitmq_never_become_headers() -> None:
-    """A client cannot forge a number, a death or a routing key; its property survives all the same."""
+    """A client cannot forge a number, a death or a routing key; its property survives."""
     pairs = [(encode_string(name), encode_string(b"v")) for name in (b"CC", b"x-death", b"x-opt-a")]
     record = record_from_message(
         section(part.APPLICATION_PROPERTIES, encode_map(pairs)), new_message_id="m"
@@ -321,7 +328,7 @@ def test_garbage_is_refused_and_nothing_else_happens(raw: bytes) -> None:
 
 @given(st.data())
 def test_a_mutated_message_is_refused_or_read(choice: st.DataObject) -> None:
-    """One changed byte in a real message is a message or a MappingError, never another exception."""
+    """One changed byte in a real message is read or a MappingError, nothing else."""
     pairs = [(encode_string(b"n"), encode_uint(9)), (encode_string(b"u"), b"\x98" + bytes(16))]
     raw = bytearray(
         section(part.PROPERTIES, encode_list([encode_string(b"id"), NULL, encode_string(b"to")]))
