@@ -1,0 +1,115 @@
+"""What can go wrong between the bridge and RabbitMQ.
+
+    BrokerError
+      ConnectionLost            the connection is gone, or could not be made
+        LoginRefused            user, password, certificate or virtual host is wrong
+      BrokerSilent              no answer, or no confirm, within the deadline
+      WriteBufferFull           RabbitMQ has not read what was written so far
+      PublishRefused            basic.nack: a queue is full, or a leader is missing
+      Unroutable                basic.return: no queue took the message
+      AckLost                   published and confirmed, but not acked: it is in both places now
+      ChannelClosed             RabbitMQ (or the bridge) closed the channel
+        AccessRefused           403
+        NotFound                404
+        ResourceLocked          405
+        PreconditionFailed      406
+
+Codes are those of https://www.rabbitmq.com/amqp-0-9-1-reference#constants.
+"""
+
+from __future__ import annotations
+
+
+class BrokerError(Exception):
+    """Anything that RabbitMQ refused or could not do.
+
+    Attributes:
+        code: AMQP 0-9-1 reply code, 0 when RabbitMQ sent none.
+        text: RabbitMQ's words, or the bridge's.
+        is_retryable: whether the same operation can succeed later, perhaps on a new channel.
+    """
+
+    is_retryable = True
+
+    def __init__(self, code: int = 0, text: str = "") -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.text}" if self.code else self.text
+
+    def again(self) -> BrokerError:
+        """Return an equal error, to be raised at another place with a traceback of its own."""
+        error = type(self)(self.code, self.text)
+        error.__cause__ = self.__cause__
+        return error
+
+
+class ConnectionLost(BrokerError):
+    """The connection to RabbitMQ has ended, or there was none to be had."""
+
+
+class LoginRefused(ConnectionLost):
+    """RabbitMQ does not let this user in, or not into this virtual host."""
+
+    is_retryable = False
+
+
+class BrokerSilent(BrokerError):
+    """RabbitMQ did not answer or confirm within the deadline; what became of it is unknown."""
+
+
+class WriteBufferFull(BrokerError):
+    """Too much that was written still waits to be read by RabbitMQ; nothing was published."""
+
+
+class PublishRefused(BrokerError):
+    """RabbitMQ refused a message (basic.nack)."""
+
+
+class Unroutable(BrokerError):
+    """No queue is bound where a mandatory message went (basic.return); RabbitMQ dropped it."""
+
+
+class AckLost(BrokerError):
+    """A hand-over was confirmed but its ack could not be sent: the message is in both places."""
+
+
+class ChannelClosed(BrokerError):
+    """The channel is closed; what was unacked on it goes back to its queue."""
+
+
+class AccessRefused(ChannelClosed):
+    """The user has no right to this."""
+
+    is_retryable = False
+
+
+class NotFound(ChannelClosed):
+    """No such queue or exchange."""
+
+    is_retryable = False
+
+
+class ResourceLocked(ChannelClosed):
+    """Another connection has the resource for itself."""
+
+
+class PreconditionFailed(ChannelClosed):
+    """The resource exists with other settings, or an argument is not valid."""
+
+    is_retryable = False
+
+
+_BY_CODE: dict[int, type[ChannelClosed]] = {
+    403: AccessRefused,
+    404: NotFound,
+    405: ResourceLocked,
+    406: PreconditionFailed,
+}
+
+
+def channel_closed(code: int, text: str) -> ChannelClosed:
+    """Return the error that a channel.close of RabbitMQ's stands for."""
+    return _BY_CODE.get(code, ChannelClosed)(code, text)
