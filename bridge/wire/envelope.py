@@ -1,0 +1,186 @@
+"""Envelopes: how a door hands messages, schedules and cancels to an entity's sequencer.
+
+An envelope is one message in the inbox, so whatever it holds is taken as a whole or not at all: an
+Azure batch is one envelope. Its 0-9-1 properties say what it is (`x-busbridge-kind`) and who waits
+for an answer (`reply_to`, `correlation_id`); everything else is in its body:
+
+    version u8 | operation u8 | identity 16 bytes | count u32 | items
+
+    item of send and schedule:   flags u8 | [ttl_ms i64] | [scheduled_ms i64] | [key: u16 + bytes]
+                                 | properties: u32 + bytes | body: u32 + bytes
+    item of cancel:              sequence number i64
+
+Message `i` of an envelope has the identity `identity + i` (four bytes, big-endian), by which a
+recovering sequencer tells two equal messages apart. All integers are big-endian.
+
+The properties in an item are canonical: as `Properties.encode` writes them, persistent, without
+`expiration`, `priority`, `user_id` and without any header that only a broker or the sequencer may
+write. So the sequencer can stamp them without decoding the header table.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+VERSION = 1
+
+IDENTITY_BYTES = 16
+ITEM_IDENTITY_BYTES = 20
+
+KIND = "envelope"
+"""Value of the header `x-busbridge-kind` on an envelope."""
+
+LAPSED_KIND = "lapsed"
+"""Value of that header on a message that expired in the inbox and came back."""
+
+_HEAD = struct.Struct(">BB16sI")
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">I")
+_I64 = struct.Struct(">q")
+
+_HAS_TTL = 1
+_HAS_SCHEDULED = 2
+_HAS_KEY = 4
+
+
+class Operation(IntEnum):
+    """What the sequencer shall do with an envelope."""
+
+    SEND = 1
+    SCHEDULE = 2
+    CANCEL = 3
+
+
+class MalformedEnvelope(ValueError):
+    """These bytes are no envelope that this version reads."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One message of an envelope.
+
+    Attributes:
+        properties: canonical 0-9-1 properties, encoded.
+        body: the message's body.
+        ttl_ms: the message's own time to live, or `None`.
+        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
+        key: what chooses its partition in a partitioned entity (session id, else partition key,
+            else message id with duplicate detection), or `None`.
+    """
+
+    properties: bytes
+    body: bytes
+    ttl_ms: int | None = None
+    scheduled_ms: int | None = None
+    key: bytes | None = None
+
+
+@dataclass(slots=True)
+class Envelope:
+    """A decoded envelope: `items` for send and schedule, `numbers` for cancel."""
+
+    operation: Operation
+    identity: bytes
+    items: Sequence[Item] = ()
+    numbers: Sequence[int] = ()
+
+
+def item_identity(identity: bytes, index: int) -> bytes:
+    """Return the identity of message `index` of the envelope `identity`."""
+    return identity + _U32.pack(index)
+
+
+def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> bytes:
+    """Return the body of an envelope that sends or schedules `items`."""
+    assert len(identity) == IDENTITY_BYTES, identity
+    assert operation is not Operation.CANCEL
+    parts = [_HEAD.pack(VERSION, operation, identity, len(items))]
+    append = parts.append
+    for item in items:
+        flags = 0
+        optional = b""
+        if item.ttl_ms is not None:
+            flags |= _HAS_TTL
+            optional += _I64.pack(item.ttl_ms)
+        if item.scheduled_ms is not None:
+            flags |= _HAS_SCHEDULED
+            optional += _I64.pack(item.scheduled_ms)
+        if item.key is not None:
+            flags |= _HAS_KEY
+            optional += _U16.pack(len(item.key)) + item.key
+        append(bytes((flags,)) + optional + _U32.pack(len(item.properties)))
+        append(item.properties)
+        append(_U32.pack(len(item.body)))
+        append(item.body)
+    return b"".join(parts)
+
+
+def encode_cancel(identity: bytes, numbers: Sequence[int]) -> bytes:
+    """Return the body of an envelope that cancels the scheduled messages `numbers`."""
+    assert len(identity) == IDENTITY_BYTES, identity
+    head = _HEAD.pack(VERSION, Operation.CANCEL, identity, len(numbers))
+    return head + struct.pack(f">{len(numbers)}q", *numbers)
+
+
+def decode(body: bytes) -> Envelope:
+    """Return the envelope in `body`.
+
+    Raises:
+        MalformedEnvelope: it is cut short, has bytes left over, or is of another version.
+    """
+    try:
+        version, operation, identity, count = _HEAD.unpack_from(body)
+        if version != VERSION:
+            raise MalformedEnvelope(f"version {version}; this bridge reads version {VERSION}")
+        operation = Operation(operation)
+        if count == 0:
+            raise MalformedEnvelope("holds nothing")
+        if operation is Operation.CANCEL:
+            if len(body) != _HEAD.size + 8 * count:
+                raise MalformedEnvelope(f"{len(body)} bytes for {count} sequence numbers")
+            numbers = struct.unpack_from(f">{count}q", body, _HEAD.size)
+            return Envelope(operation, identity, numbers=numbers)
+        return Envelope(operation, identity, items=_decode_items(body, count))
+    except (struct.error, ValueError) as error:
+        if isinstance(error, MalformedEnvelope):
+            raise
+        raise MalformedEnvelope(str(error)) from error
+
+
+def _decode_items(body: bytes, count: int) -> list[Item]:
+    items: list[Item] = []
+    at, end = _HEAD.size, len(body)
+    u32 = _U32.unpack_from
+    for _ in range(count):
+        if at >= end:
+            raise MalformedEnvelope(f"{count} messages announced, {len(items)} found")
+        flags = body[at]
+        at += 1
+        ttl_ms = scheduled_ms = key = None
+        if flags:
+            if flags & ~(_HAS_TTL | _HAS_SCHEDULED | _HAS_KEY):
+                raise MalformedEnvelope(f"unknown flags {flags:#x}")
+            if flags & _HAS_TTL:
+                (ttl_ms,) = _I64.unpack_from(body, at)
+                at += 8
+            if flags & _HAS_SCHEDULED:
+                (scheduled_ms,) = _I64.unpack_from(body, at)
+                at += 8
+            if flags & _HAS_KEY:
+                (size,) = _U16.unpack_from(body, at)
+                key = body[at + 2 : at + 2 + size]
+                at += 2 + size
+        (size,) = u32(body, at)
+        at += 4
+        properties = body[at : at + size]
+        at += size
+        (size,) = u32(body, at)
+        at += 4
+        items.append(Item(properties, body[at : at + size], ttl_ms, scheduled_ms, key))
+        at += size
+    if at != end:
+        raise MalformedEnvelope(f"{end} bytes, {at} expected")
+    return items

@@ -1,0 +1,63 @@
+"""Replies of a sequencer to whoever sent an envelope with `reply_to`.
+
+0 u8 | sequence numbers i64 ...
+1 u8 | condition: u16 + UTF-8 | description: UTF-8
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_DONE, _REFUSED = 0, 1
+
+
+class MalformedReply(ValueError):
+    """These bytes are no reply of a sequencer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The envelope was carried out; `numbers` are those that its messages got (none for cancel)."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing of the envelope was carried out: Azure's condition and a description."""
+
+    condition: str
+    description: str
+
+
+Reply = Done | Refused
+
+
+def encode_done(numbers: Sequence[int]) -> bytes:
+    """Return the body of a reply that carries sequence numbers."""
+    return struct.pack(f">B{len(numbers)}q", _DONE, *numbers)
+
+
+def encode_refused(condition: str, description: str) -> bytes:
+    """Return the body of a reply that says why nothing was done."""
+    name = condition.encode()
+    return struct.pack(">BH", _REFUSED, len(name)) + name + description.encode()
+
+
+def decode_reply(body: bytes) -> Reply:
+    """Return the reply in `body`.
+
+    Raises:
+        MalformedReply: it is none.
+    """
+    try:
+        if body[0] == _DONE:
+            return Done(struct.unpack_from(f">{(len(body) - 1) // 8}q", body, 1))
+        if body[0] == _REFUSED:
+            (size,) = struct.unpack_from(">H", body, 1)
+            return Refused(body[3 : 3 + size].decode(), body[3 + size :].decode())
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedReply(str(error)) from error
+    raise MalformedReply(f"begins with {body[0]}")
