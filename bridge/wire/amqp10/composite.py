@@ -1,0 +1,313 @@
+"""Composite types (part 1, section 1.4): described lists whose fields have a name and a type.
+
+A composite is declared as a dataclass, and the declaration is the table: the annotation of a field
+says how it is read and written, a default stands for null, and a field without one is mandatory.
+Every field is written, nulls included: the Python SDK up to 7.14 reads fields by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
+
+from bridge.wire.amqp10 import types
+from bridge.wire.amqp10.errors import DecodeError, EncodeError
+from bridge.wire.amqp10.types import CONSTRUCTORS, UNREADABLE, Array, Reader, Writer
+
+U8 = Annotated[int, "ubyte"]
+U16 = Annotated[int, "ushort"]
+U32 = Annotated[int, "uint"]
+U64 = Annotated[int, "ulong"]
+Bool = Annotated[bool, "boolean"]
+Text = Annotated[str, "string"]
+Sym = Annotated[str, "symbol"]
+Syms = Annotated[tuple[str, ...], "symbols"]
+"""A `multiple="true"` field of symbols: one symbol, an array of them, or null."""
+Bin = Annotated[bytes, "binary"]
+Millis = Annotated[int, "timestamp"]
+Fields = Annotated[dict[Any, Any], "map"]
+Any_ = Annotated[Any, "*"]
+"""A value of any type; known composites are read as such."""
+
+_Readers = dict[int, Reader]
+
+
+def _plain(kind: Callable[[Any], Any], read: Reader) -> Reader:
+    def plain(raw: bytes, at: int) -> tuple[Any, int]:
+        value, at = read(raw, at)
+        return kind(value), at
+
+    return plain
+
+
+_PLAIN: Final[dict[str, Callable[[Any], Any]]] = dict.fromkeys(
+    ("ubyte", "ushort", "uint", "ulong", "timestamp"), int
+)
+
+
+def _unsigned(width: int) -> Reader:
+    def read(raw: bytes, at: int) -> tuple[int, int]:
+        end = at + width
+        if end > len(raw):
+            raise DecodeError(f"{width} bytes at byte {at} are cut short")
+        return int.from_bytes(raw[at:end], "big"), end
+
+    return read
+
+
+_FAST: Final[dict[int, Reader]] = {
+    0x70: _unsigned(4),
+    0x80: _unsigned(8),
+    0x60: _unsigned(2),
+    0x50: lambda raw, at: (raw[at], at + 1),
+    0x52: lambda raw, at: (raw[at], at + 1),
+    0x53: lambda raw, at: (raw[at], at + 1),
+    0x43: lambda raw, at: (0, at),
+    0x44: lambda raw, at: (0, at),
+}
+"""Readers of unsigned numbers as plain `int`: a field's type is known, its class need not be."""
+
+
+def _symbols(read: Reader) -> Reader:
+    def several(raw: bytes, at: int) -> tuple[tuple[str, ...], int]:
+        value, at = read(raw, at)
+        if isinstance(value, Array):
+            if value.type not in ("symbol", "null"):
+                raise DecodeError(f"an array of {value.type} stands where symbols are due")
+            return tuple(value.items), at
+        return (value,), at
+
+    return several
+
+
+def _readers_of(type_name: str) -> _Readers:
+    if type_name == "symbols":
+        single = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "symbol"}
+        arrays = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "array"}
+        return {code: _symbols(read) for code, read in (single | arrays).items()}
+    rows = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == type_name}
+    kind = _PLAIN.get(type_name)
+    if kind is not None:
+        rows = {code: _FAST.get(code) or _plain(kind, read) for code, read in rows.items()}
+    return rows
+
+
+def _write_symbols(value: tuple[str, ...]) -> bytes:
+    return types.encode(Array("symbol", tuple(value)))
+
+
+def _write_any(value: Any) -> bytes:
+    if type(value) in _BY_CLASS:
+        return encode_composite(value)
+    return types.encode(value)
+
+
+_WRITERS: Final[dict[str, Writer]] = {
+    "ubyte": types.WRITERS[types.Ubyte],
+    "ushort": types.WRITERS[types.Ushort],
+    "uint": types.write_uint,
+    "ulong": types.write_ulong,
+    "boolean": types.write_boolean,
+    "string": types.write_string,
+    "symbol": types.write_symbol,
+    "symbols": _write_symbols,
+    "binary": types.write_binary,
+    "timestamp": types.WRITERS[types.Timestamp],
+    "map": types.write_map,
+    "*": _write_any,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a composite: its readers by constructor, its writer and what null means."""
+
+    name: str
+    type: str
+    is_mandatory: bool
+    default: Any
+    readers: _Readers | None
+    write: Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a composite is laid out: its descriptor and its fields."""
+
+    cls: type
+    code: int
+    symbol: str
+    fields: tuple[Field, ...]
+    prefix: bytes
+    readers: tuple[tuple[_Readers | None, Any], ...]
+    writers: tuple[tuple[str, Writer], ...]
+
+
+_BY_CLASS: dict[type, Layout] = {}
+_BY_CODE: dict[int, Layout] = {}
+_BY_SYMBOL: dict[str, Layout] = {}
+
+_T = TypeVar("_T")
+
+
+@dataclass_transform()
+def composite(code: int, symbol: str) -> Callable[[type[_T]], type[_T]]:
+    """Declare a composite type with its descriptor, as a number and as a symbol."""
+
+    def declare(cls: type[_T]) -> type[_T]:
+        made = dataclass(slots=True)(cls)
+        made.__annotations__ = cls.__annotations__
+        hints = get_type_hints(made, include_extras=True)
+        rows = []
+        for item in fields(made):  # type: ignore[arg-type]
+            type_name = _type_name(hints[item.name])
+            default = item.default if item.default is not MISSING else None
+            rows.append(
+                Field(
+                    name=item.name,
+                    type=type_name,
+                    is_mandatory=item.default is MISSING
+                    and type(None) not in _parts(hints[item.name]),
+                    default=default,
+                    readers=None if type_name == "*" else _readers_of(type_name),
+                    write=_WRITERS[type_name],
+                )
+            )
+        layout = Layout(
+            cls=made,
+            code=code,
+            symbol=symbol,
+            fields=tuple(rows),
+            prefix=b"\x00" + types.write_ulong(code),
+            readers=tuple((row.readers, row.default) for row in rows),
+            writers=tuple((row.name, row.write) for row in rows),
+        )
+        _BY_CLASS[made] = _BY_CODE[code] = _BY_SYMBOL[symbol] = layout
+        return made
+
+    return declare
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return (hint, *getattr(hint, "__args__", ()))
+
+
+def _type_name(hint: Any) -> str:
+    for part in _parts(hint):
+        for extra in getattr(part, "__metadata__", ()):
+            assert isinstance(extra, str)
+            return extra
+    raise TypeError(f"{hint!r} names no AMQP 1.0 type")
+
+
+def layouts() -> tuple[Layout, ...]:
+    """Return the layout of every composite that has been declared."""
+    return tuple(_BY_CLASS.values())
+
+
+def encode_composite(value: Any) -> bytes:
+    """Return the bytes of a composite, every field in its place.
+
+    Raises:
+        EncodeError: a field's value does not fit its type.
+    """
+    layout = _BY_CLASS[type(value)]
+    parts = []
+    for name, write in layout.writers:
+        item = getattr(value, name)
+        try:
+            parts.append(b"\x40" if item is None else write(item))
+        except EncodeError:
+            raise
+        except Exception as error:
+            raise EncodeError(f"{layout.symbol} {name}: {item!r} cannot be written") from error
+    return layout.prefix + types.write_list(len(parts), b"".join(parts))
+
+
+def decode_composite(raw: bytes, at: int = 0) -> tuple[Any, int]:
+    """Return the composite that begins at `at`, and the position behind it.
+
+    Raises:
+        DecodeError: there is none, or one of its fields is missing or of a wrong type.
+    """
+    try:
+        layout, at = _layout_at(raw, at)
+        return _decode_fields(layout, raw, at)
+    except UNREADABLE as error:
+        raise DecodeError(f"the composite at byte {at} cannot be read: {error}") from None
+
+
+def _layout_at(raw: bytes, at: int) -> tuple[Layout, int]:
+    if raw[at] != 0x00:
+        raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no described type")
+    if raw[at + 1] == 0x53:
+        layout, after = _BY_CODE.get(raw[at + 2]), at + 3
+    else:
+        layout, after = _layout_named(raw, at)
+    if layout is None:
+        raise DecodeError(f"the descriptor at byte {at} is of no known composite")
+    return layout, after
+
+
+def _layout_named(raw: bytes, at: int) -> tuple[Layout | None, int]:
+    descriptor, after = types.decode(raw, at + 1)
+    if isinstance(descriptor, types.Symbol):
+        return _BY_SYMBOL.get(descriptor), after
+    if isinstance(descriptor, types.Ulong):
+        return _BY_CODE.get(descriptor), after
+    return None, after
+
+
+def _decode_fields(layout: Layout, raw: bytes, at: int) -> tuple[Any, int]:
+    code = raw[at]
+    if code == 0xC0:
+        size = raw[at + 1]
+        end, count, at = at + 2 + size, raw[at + 2], at + 3
+    elif code == 0xD0:
+        end = at + 5 + int.from_bytes(raw[at + 1 : at + 5], "big")
+        count, at = int.from_bytes(raw[at + 5 : at + 9], "big"), at + 9
+    elif code == 0x45:
+        count, at = 0, at + 1
+        end = at
+    else:
+        raise DecodeError(f"{layout.symbol}: 0x{code:02x} at byte {at} is no list")
+    if end > len(raw) or count > len(layout.readers) or at > end:
+        raise DecodeError(f"{layout.symbol}: {count} fields up to byte {end} are cut short")
+    values = []
+    for readers, default in layout.readers[:count]:
+        code = raw[at]
+        if code == 0x40:
+            values.append(default)
+            at += 1
+        elif readers is None:
+            value, at = decode_any(raw, at)
+            values.append(value)
+        else:
+            read = readers.get(code)
+            if read is None:
+                raise DecodeError(_misfit(layout, len(values), code, at))
+            value, at = read(raw, at + 1)
+            values.append(value)
+    if at != end:
+        raise DecodeError(f"{layout.symbol}: the fields end at byte {at}, not at byte {end}")
+    for row in layout.fields[count:]:
+        values.append(row.default)
+    for value, row in zip(values, layout.fields, strict=True):
+        if value is None and row.is_mandatory:
+            raise DecodeError(f"{layout.symbol}: the mandatory field {row.name} is not there")
+    return layout.cls(*values), end
+
+
+def _misfit(layout: Layout, index: int, code: int, at: int) -> str:
+    row = layout.fields[index]
+    return f"{layout.symbol}: {row.name} is no {row.type} (0x{code:02x} at byte {at})"
+
+
+def decode_any(raw: bytes, at: int) -> tuple[Any, int]:
+    """Return the value at `at`: a known composite as such, anything else as `types.decode` does."""
+    if raw[at] == 0x00:
+        layout, after = _layout_named(raw, at)
+        if layout is not None:
+            return _decode_fields(layout, raw, after)
+    return types.decode(raw, at)

@@ -1,0 +1,282 @@
+"""The performatives of transport and security, and the types they hold, as tables of fields.
+
+OASIS AMQP 1.0, part 2 (transport), part 3 (delivery states, sources and targets), part 4
+(transactions, recognised to be refused by name) and part 5 (SASL). Order, type and default of each
+field are the specification's; `composite` reads and writes them from these declarations.
+"""
+
+from __future__ import annotations
+
+from bridge.wire.amqp10.composite import (
+    U8,
+    U16,
+    U32,
+    U64,
+    Any_,
+    Bin,
+    Bool,
+    Fields,
+    Sym,
+    Syms,
+    Text,
+    composite,
+)
+
+U32_MAX = 0xFFFFFFFF
+
+
+@composite(0x10, "amqp:open:list")
+class Open:
+    """Begins a connection."""
+
+    container_id: Text
+    hostname: Text | None = None
+    max_frame_size: U32 = U32_MAX
+    channel_max: U16 = 0xFFFF
+    idle_time_out: U32 | None = None
+    outgoing_locales: Syms | None = None
+    incoming_locales: Syms | None = None
+    offered_capabilities: Syms | None = None
+    desired_capabilities: Syms | None = None
+    properties: Fields | None = None
+
+
+@composite(0x11, "amqp:begin:list")
+class Begin:
+    """Begins a session on a channel."""
+
+    remote_channel: U16 | None
+    next_outgoing_id: U32
+    incoming_window: U32
+    outgoing_window: U32
+    handle_max: U32 = U32_MAX
+    offered_capabilities: Syms | None = None
+    desired_capabilities: Syms | None = None
+    properties: Fields | None = None
+
+
+@composite(0x12, "amqp:attach:list")
+class Attach:
+    """Attaches a link to a session; `role` is true for the receiving end."""
+
+    name: Text
+    handle: U32
+    role: Bool
+    snd_settle_mode: U8 = 2
+    rcv_settle_mode: U8 = 0
+    source: Any_ | None = None
+    target: Any_ | None = None
+    unsettled: Fields | None = None
+    incomplete_unsettled: Bool = False
+    initial_delivery_count: U32 | None = None
+    max_message_size: U64 | None = None
+    offered_capabilities: Syms | None = None
+    desired_capabilities: Syms | None = None
+    properties: Fields | None = None
+
+
+@composite(0x13, "amqp:flow:list")
+class Flow:
+    """Tells the state of a session's windows and, with a handle, of a link's credit."""
+
+    next_incoming_id: U32 | None
+    incoming_window: U32
+    next_outgoing_id: U32
+    outgoing_window: U32
+    handle: U32 | None = None
+    delivery_count: U32 | None = None
+    link_credit: U32 | None = None
+    available: U32 | None = None
+    drain: Bool = False
+    echo: Bool = False
+    properties: Fields | None = None
+
+
+@composite(0x14, "amqp:transfer:list")
+class Transfer:
+    """Carries a message or a part of one; the payload follows the performative."""
+
+    handle: U32
+    delivery_id: U32 | None = None
+    delivery_tag: Bin | None = None
+    message_format: U32 | None = None
+    settled: Bool | None = None
+    more: Bool = False
+    rcv_settle_mode: U8 | None = None
+    state: Any_ | None = None
+    resume: Bool = False
+    aborted: Bool = False
+    batchable: Bool = False
+
+
+@composite(0x15, "amqp:disposition:list")
+class Disposition:
+    """Tells the state of deliveries `first` to `last`."""
+
+    role: Bool
+    first: U32
+    last: U32 | None = None
+    settled: Bool = False
+    state: Any_ | None = None
+    batchable: Bool = False
+
+
+@composite(0x16, "amqp:detach:list")
+class Detach:
+    """Detaches a link, or with `closed` ends it."""
+
+    handle: U32
+    closed: Bool = False
+    error: Any_ | None = None
+
+
+@composite(0x17, "amqp:end:list")
+class End:
+    """Ends a session."""
+
+    error: Any_ | None = None
+
+
+@composite(0x18, "amqp:close:list")
+class Close:
+    """Ends a connection."""
+
+    error: Any_ | None = None
+
+
+@composite(0x1D, "amqp:error:list")
+class Error:
+    """What went wrong."""
+
+    condition: Sym
+    description: Text | None = None
+    info: Fields | None = None
+
+
+@composite(0x23, "amqp:received:list")
+class Received:
+    """Delivery state: how much has arrived."""
+
+    section_number: U32
+    section_offset: U64
+
+
+@composite(0x24, "amqp:accepted:list")
+class Accepted:
+    """Outcome: taken."""
+
+
+@composite(0x25, "amqp:rejected:list")
+class Rejected:
+    """Outcome: refused."""
+
+    error: Any_ | None = None
+
+
+@composite(0x26, "amqp:released:list")
+class Released:
+    """Outcome: given back as it was."""
+
+
+@composite(0x27, "amqp:modified:list")
+class Modified:
+    """Outcome: given back, changed."""
+
+    delivery_failed: Bool = False
+    undeliverable_here: Bool = False
+    message_annotations: Fields | None = None
+
+
+@composite(0x28, "amqp:source:list")
+class Source:
+    """Where a link's messages come from."""
+
+    address: Any_ | None = None
+    durable: U32 = 0
+    expiry_policy: Sym = "session-end"
+    timeout: U32 = 0
+    dynamic: Bool = False
+    dynamic_node_properties: Fields | None = None
+    distribution_mode: Sym | None = None
+    filter: Fields | None = None
+    default_outcome: Any_ | None = None
+    outcomes: Syms | None = None
+    capabilities: Syms | None = None
+
+
+@composite(0x29, "amqp:target:list")
+class Target:
+    """Where a link's messages go."""
+
+    address: Any_ | None = None
+    durable: U32 = 0
+    expiry_policy: Sym = "session-end"
+    timeout: U32 = 0
+    dynamic: Bool = False
+    dynamic_node_properties: Fields | None = None
+    capabilities: Syms | None = None
+
+
+@composite(0x30, "amqp:coordinator:list")
+class Coordinator:
+    """The target of a link that controls transactions."""
+
+    capabilities: Syms | None = None
+
+
+@composite(0x33, "amqp:declared:list")
+class Declared:
+    """Outcome: a transaction has begun."""
+
+    txn_id: Bin
+
+
+@composite(0x34, "amqp:transactional-state:list")
+class TransactionalState:
+    """Delivery state: part of a transaction."""
+
+    txn_id: Bin
+    outcome: Any_ | None = None
+
+
+@composite(0x40, "amqp:sasl-mechanisms:list")
+class SaslMechanisms:
+    """The mechanisms that a server takes."""
+
+    sasl_server_mechanisms: Syms
+
+
+@composite(0x41, "amqp:sasl-init:list")
+class SaslInit:
+    """The mechanism that a client has chosen."""
+
+    mechanism: Sym
+    initial_response: Bin | None = None
+    hostname: Text | None = None
+
+
+@composite(0x42, "amqp:sasl-challenge:list")
+class SaslChallenge:
+    """What a server asks."""
+
+    challenge: Bin
+
+
+@composite(0x43, "amqp:sasl-response:list")
+class SaslResponse:
+    """What a client answers."""
+
+    response: Bin
+
+
+@composite(0x44, "amqp:sasl-outcome:list")
+class SaslOutcome:
+    """How it ended: 0 ok, 1 wrong credentials, 2 to 4 the server's troubles."""
+
+    code: U8
+    additional_data: Bin | None = None
+
+
+Performative = Open | Begin | Attach | Flow | Transfer | Disposition | Detach | End | Close
+SaslFrame = SaslMechanisms | SaslInit | SaslChallenge | SaslResponse | SaslOutcome
+Outcome = Accepted | Rejected | Released | Modified
