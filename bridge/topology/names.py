@@ -22,6 +22,9 @@ SINK = "$sb/sink"
 LAPSED = "$sb/lapsed"
 """What expired in an inbox, on its way back to its sequencer."""
 
+OTHER_DEATHS = "$sb/other-deaths"
+"""Direct exchange: dead letters of a reason that no binding names, by their dead-letter queue."""
+
 EVENTS = "$sb/events"
 """Fanout exchange: a definition has changed, read it again."""
 

@@ -1,0 +1,114 @@
+"""What a RabbitMQ version can do, as far as it changes what an entity compiles to.
+
+Measured on 3.10.8, 4.0.5 and 4.3.6. What lies between follows the older one, unless RabbitMQ's
+release notes name the version that brought a feature.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+Version = tuple[int, int]
+
+OLDEST: Version = (3, 10)
+"""The oldest version that the bridge runs on: quorum queues there dead-letter at least once."""
+
+NEWEST_KNOWN: Version = (4, 3)
+
+TTL_MAX_MS = 315_360_000_000
+"""10 years of 365 days: RabbitMQ's longest `message-ttl`, `expiration` and `expires`.
+
+An argument above it is refused. A policy above it is accepted, and one that holds Service Bus's
+default TTL breaks a quorum queue for good on 3.10 and 4.0.
+"""
+
+DELIVERY_LIMIT_MAX = 2_147_483_647
+"""'No limit', for a queue: accepted by every version, and a returned message keeps its place.
+
+-1 drops messages on 3.10 and returns them to the tail on 4.0; without any limit 3.10 returns them
+to the tail and 4.x gives up after 20 returns.
+"""
+
+PATTERN_BYTES_MAX = 1_024
+"""The longest pattern of a policy on 4.3; kept on every version, so that an upgrade meets none
+that the newer version refuses."""
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?(?:[-+.].*)?")
+
+
+class UnsupportedVersion(ValueError):
+    """This is no RabbitMQ version that the bridge knows how to run on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The capabilities of one version; made by `of`.
+
+    Attributes:
+        version: major and minor number.
+        pattern_bytes_max: the longest pattern that a policy is given.
+        message_bytes_max: the largest message that a broker takes as delivered.
+        delivery_limit_default: deliveries after which a queue without any limit gives a message up;
+            `None` is never.
+        has_unlimited_policy: a policy may say `delivery-limit: -1`.
+        has_queue_consumer_timeout: a queue may have a consumer timeout of its own; otherwise only
+            the whole node has one (30 minutes as delivered).
+        has_exact_consumer_timeout: it is kept to the millisecond, and per delivery.
+        has_queue_type_scope: a policy may apply to `quorum_queues`, `classic_queues`, `streams`.
+        has_last_death: dead letters carry `x-last-death-reason`.
+        has_delayed_retry: a quorum queue can keep a returned message back for a while.
+        has_stream_filter: a stream can filter by value.
+        nack_counts: `basic.nack(requeue)` counts as a failed delivery.
+        delivery_count_travels: a dead letter brings its delivery count into the next queue.
+    """
+
+    version: Version
+    pattern_bytes_max: int = PATTERN_BYTES_MAX
+    message_bytes_max: int
+    delivery_limit_default: int | None
+    has_unlimited_policy: bool
+    has_queue_consumer_timeout: bool
+    has_exact_consumer_timeout: bool
+    has_queue_type_scope: bool
+    has_last_death: bool
+    has_delayed_retry: bool
+    has_stream_filter: bool
+    nack_counts: bool
+    delivery_count_travels: bool
+
+    def __str__(self) -> str:
+        return f"RabbitMQ {self.version[0]}.{self.version[1]}"
+
+    @classmethod
+    def of(cls, version: str) -> Capabilities:
+        """Return the capabilities of a version such as `3.10`, `4.0.5` or `4.3.0-rc.1`.
+
+        Raises:
+            UnsupportedVersion: it is older than 3.10, or no version.
+        """
+        match = _VERSION.fullmatch(version.strip())
+        if match is None:
+            raise UnsupportedVersion(f"{version!r} is not a RabbitMQ version such as 4.0 or 3.10.8")
+        number = (int(match[1]), int(match[2]))
+        if number < OLDEST:
+            raise UnsupportedVersion(
+                f"RabbitMQ {version} is older than 3.10, the oldest on which a quorum queue "
+                "dead-letters at least once"
+            )
+        is_4 = number >= (4, 0)
+        is_43 = number >= (4, 3)
+        return cls(
+            version=number,
+            message_bytes_max=16_777_216 if is_4 else 134_217_728,
+            delivery_limit_default=20 if is_4 else None,
+            has_unlimited_policy=is_4,
+            has_queue_consumer_timeout=number >= (3, 12),
+            has_exact_consumer_timeout=is_43,
+            has_queue_type_scope=is_4,
+            has_last_death=is_4,
+            has_delayed_retry=is_43,
+            has_stream_filter=number >= (3, 13),
+            nack_counts=not is_43,
+            delivery_count_travels=is_43,
+        )

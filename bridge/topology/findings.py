@@ -1,0 +1,106 @@
+"""What the target RabbitMQ cannot hold as Service Bus does, found while compiling.
+
+Each is named after the entity and the property of Service Bus. What the bridge adds by its own
+doing is no loss; what differs in the user's eyes is `approximate`, what is missing is `lost`.
+"""
+
+from __future__ import annotations
+
+from bridge.model import entity as model
+from bridge.model.duration import format_duration, is_forever
+from bridge.topology.capabilities import NEWEST_KNOWN, TTL_MAX_MS, Capabilities
+from bridge.topology.resources import Finding
+
+BY_THE_BRIDGE = "by the bridge"
+APPROXIMATE = "approximate"
+LOST = "lost"
+
+
+def namespace_findings(
+    namespace: model.Namespace, capabilities: Capabilities
+) -> tuple[Finding, ...]:
+    """Return what concerns every entity of a namespace on this RabbitMQ."""
+    found = []
+    if capabilities.version > NEWEST_KNOWN:
+        found.append(
+            Finding(
+                entity="",
+                property="version",
+                grade=APPROXIMATE,
+                message=f"{capabilities} is newer than 4.3, the newest that was measured; "
+                "it is treated like that.",
+            )
+        )
+    if not capabilities.has_queue_consumer_timeout and (namespace.queues or namespace.topics):
+        found.append(
+            Finding(
+                entity="",
+                property="LockDuration",
+                grade=APPROXIMATE,
+                message=f"{capabilities} has one consumer timeout for the whole node (30 minutes): "
+                "a lock that is renewed for longer ends with it. Set consumer_timeout in "
+                "rabbitmq.conf.",
+            )
+        )
+    return tuple(found)
+
+
+def queue_findings(
+    entity: model.Queue | model.Subscription, path: str, capabilities: Capabilities
+) -> tuple[Finding, ...]:
+    """Return what differs for a queue or a subscription."""
+    found = [*_time_to_live(path, entity.default_message_time_to_live_ms)]
+    if not is_forever(entity.auto_delete_on_idle_ms):
+        found.append(
+            Finding(
+                entity=path,
+                property="AutoDeleteOnIdle",
+                grade=BY_THE_BRIDGE,
+                message="RabbitMQ's expires is not used: sends and peeks do not renew it, and it "
+                "deletes messages.",
+            )
+        )
+    if isinstance(entity, model.Subscription):
+        found.append(
+            Finding(
+                entity=path,
+                property="MaxSizeInMegabytes",
+                grade=APPROXIMATE,
+                message="Each subscription may hold as much as its topic, instead of all together.",
+            )
+        )
+    elif (entity.max_message_size_kb or 0) * 1024 > capabilities.message_bytes_max:
+        found.append(_message_size(path, entity.max_message_size_kb or 0, capabilities))
+    return tuple(found)
+
+
+def topic_findings(topic: model.Topic, capabilities: Capabilities) -> tuple[Finding, ...]:
+    """Return what differs for a topic, its subscriptions aside."""
+    found = [*_time_to_live(topic.name, topic.default_message_time_to_live_ms)]
+    if (topic.max_message_size_kb or 0) * 1024 > capabilities.message_bytes_max:
+        found.append(_message_size(topic.name, topic.max_message_size_kb or 0, capabilities))
+    return tuple(found)
+
+
+def _time_to_live(path: str, time_to_live_ms: int) -> tuple[Finding, ...]:
+    if time_to_live_ms <= TTL_MAX_MS or is_forever(time_to_live_ms):
+        return ()
+    return (
+        Finding(
+            entity=path,
+            property="DefaultMessageTimeToLive",
+            grade=BY_THE_BRIDGE,
+            message=f"{format_duration(time_to_live_ms)} is longer than RabbitMQ's "
+            f"{format_duration(TTL_MAX_MS)}; it is in no policy, and the bridge keeps it.",
+        ),
+    )
+
+
+def _message_size(path: str, size_kb: int, capabilities: Capabilities) -> Finding:
+    return Finding(
+        entity=path,
+        property="MaxMessageSizeInKilobytes",
+        grade=APPROXIMATE,
+        message=f"{size_kb} KB is more than {capabilities} takes as delivered "
+        f"({capabilities.message_bytes_max // 1024} KB); raise max_message_size in rabbitmq.conf.",
+    )

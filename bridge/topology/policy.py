@@ -1,0 +1,210 @@
+"""Policies: as few as RabbitMQ's limit on patterns allows, each for an exact list of queues.
+
+RabbitMQ applies one policy to a queue, the matching one of the highest priority, and tries every
+policy on every queue whenever one changes. So queues of equal settings share a policy. Its pattern
+lists their names in full; names that do not fit are packed by their common beginnings, and split
+when that does not help either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.topology.capabilities import PATTERN_BYTES_MAX, TTL_MAX_MS
+from bridge.topology.resources import Policy, Value
+
+PREFIX = "busbridge."
+"""What the name of every policy of ours begins with; nobody else's is touched."""
+
+PRIORITY = 50
+"""Above what people usually give a catch-all (0 to 10), with room above it for a user's own."""
+
+MEBIBYTE = 1_048_576
+
+_SHORT = {
+    "delivery-limit": "limit",
+    "max-length-bytes": "size",
+    "message-ttl": "ttl",
+}
+_SPECIAL = frozenset("\\^$.[]|()?*+{}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """What no queue of a vhost may exceed, whoever made it. `None`: no ceiling."""
+
+    time_to_live_ms: int | None = None
+    size_bytes: int | None = None
+    delivery_limit: int | None = None
+
+
+def escape(name: str) -> str:
+    """Return a pattern (PCRE, as Erlang's `re` reads it) that means exactly `name`."""
+    return "".join("\\" + char if char in _SPECIAL else char for char in name)
+
+
+def matches(policy: Policy, queue: str) -> bool:
+    """Whether a policy's pattern takes a queue of this name (RabbitMQ: `re:run`, unanchored)."""
+    return re.search(policy.pattern, queue) is not None
+
+
+def share(
+    settings: Mapping[str, Mapping[str, Value]],
+    *,
+    priority: int = PRIORITY,
+    pattern_bytes_max: int = PATTERN_BYTES_MAX,
+) -> tuple[Policy, ...]:
+    """Return the policies that give each queue its settings; queues without settings get none."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    definitions: dict[str, dict[str, Value]] = {}
+    for queue in sorted(settings):
+        if settings[queue]:
+            definition = {key: settings[queue][key] for key in sorted(settings[queue])}
+            name = name_of(definition)
+            groups[name].append(queue)
+            definitions[name] = definition
+    return tuple(
+        Policy(
+            name=name if part == 1 else f"{name}.{part}",
+            pattern=pattern,
+            definition=definitions[name],
+            priority=priority,
+        )
+        for name in sorted(groups)
+        for part, pattern in enumerate(patterns(groups[name], pattern_bytes_max), start=1)
+    )
+
+
+def name_of(definition: Mapping[str, Value]) -> str:
+    """Return the name of the policy with these settings: it says what they are."""
+    settings = (f"{_SHORT.get(key, key)}-{definition[key]}" for key in sorted(definition))
+    return PREFIX + ".".join(settings)
+
+
+def patterns(names: Sequence[str], bytes_max: int = PATTERN_BYTES_MAX) -> list[str]:
+    """Return as few anchored patterns, each of `bytes_max` at most, as take exactly `names`.
+
+    Raises:
+        ValueError: a single name is longer than a pattern may be.
+    """
+    left = sorted(set(names))
+    listed = _listed(left)
+    if len(listed) <= bytes_max:
+        return [listed] if left else []
+    found = []
+    while left:
+        count = _longest_run(left, bytes_max)
+        if not count:
+            raise ValueError(f"The name {left[0]!r} does not fit into {bytes_max} bytes.")
+        listed = _listed(left[:count])
+        found.append(listed if len(listed) <= bytes_max else _packed(left[:count]))
+        left = left[count:]
+    return found
+
+
+def _longest_run(names: Sequence[str], bytes_max: int) -> int:
+    """Return how many names from the first on fit packed into one pattern."""
+    low, high = 0, 1
+    while high <= len(names) and len(_packed(names[:high])) <= bytes_max:
+        low, high = high, high * 2
+    high = min(high, len(names) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if len(_packed(names[:middle])) <= bytes_max:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"^{escape(names[0])}$"
+    return "^(?:" + "|".join(map(escape, names)) + ")$"
+
+
+def _packed(names: Sequence[str]) -> str:
+    """Return one pattern in which equal beginnings are written once; `names` are sorted."""
+    return "^" + _branches([name for name in names if name], "" in names) + "$"
+
+
+def _branches(names: Sequence[str], may_end: bool) -> str:
+    if not names:
+        return ""
+    common = _common_beginning(names)
+    if common and not may_end:
+        rest = [name[len(common) :] for name in names]
+        return escape(common) + _branches([r for r in rest if r], "" in rest)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[name[0]].append(name)
+    endings = [first for first, group in groups.items() if group == [first]]
+    alternatives = [_branches(g, False) for first, g in groups.items() if first not in endings]
+    if endings:
+        alternatives.insert(0, _one_of(endings))
+    if len(alternatives) == 1 and not may_end:
+        return alternatives[0]
+    is_one_unit = len(alternatives) == 1 and len(groups) == len(endings)
+    group_text = alternatives[0] if is_one_unit else "(?:" + "|".join(alternatives) + ")"
+    return group_text + ("?" if may_end else "")
+
+
+def _one_of(chars: Sequence[str]) -> str:
+    if len(chars) == 1:
+        return escape(chars[0])
+    body = "".join("\\" + char if char in "\\]^-[" else char for char in chars)
+    return f"[{body}]"
+
+
+def _common_beginning(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    length = 0
+    while length < min(len(first), len(last)) and first[length] == last[length]:
+        length += 1
+    return first[:length]
+
+
+def ceiling_policies(ceiling: Ceiling, *, priority: int = PRIORITY) -> tuple[Policy, ...]:
+    """Return the operator policy that keeps every entity's queue below a ceiling.
+
+    RabbitMQ takes the smaller of policy and operator policy. The pattern takes every queue without
+    a `$` in its name: entities, those of later too, and a user's own queues, but none that the
+    bridge keeps for itself (a scheduled message may wait longer than the ceiling).
+    """
+    definition: dict[str, Value] = {}
+    if ceiling.delivery_limit is not None:
+        definition["delivery-limit"] = ceiling.delivery_limit
+    if ceiling.size_bytes is not None:
+        definition["max-length-bytes"] = ceiling.size_bytes
+    if ceiling.time_to_live_ms is not None and ceiling.time_to_live_ms <= TTL_MAX_MS:
+        definition["message-ttl"] = ceiling.time_to_live_ms
+    if not definition:
+        return ()
+    return (
+        Policy(
+            name=PREFIX + "ceiling",
+            pattern=r"^(?:\$amq\.)?[^$]+$",
+            definition=definition,
+            priority=priority,
+            is_operator=True,
+        ),
+    )
+
+
+def free_priority(queues: Iterable[str], foreign: Iterable[Policy], wanted: int = PRIORITY) -> int:
+    """Return the lowest priority from `wanted` on at which no foreign policy ties with ours.
+
+    Two policies of one priority that match one queue: RabbitMQ takes either.
+    """
+    names = list(queues)
+    taken = {
+        policy.priority
+        for policy in foreign
+        if not policy.is_operator and any(matches(policy, name) for name in names)
+    }
+    while wanted in taken:
+        wanted += 1
+    return wanted
