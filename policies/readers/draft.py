@@ -1,0 +1,209 @@
+"""Drafts: entities as an input names them piece by piece, then the namespace made of them.
+
+A reader sets properties by Azure's names in any order; `finish` builds the model. Each property is
+tried by itself first, so that every value that Service Bus would refuse is reported, not only the
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from policies.errors import Place
+from policies.readers.properties import PROPERTIES, Kind
+from policies.readers.reading import Notes, Reading
+
+_MAKERS: dict[Kind, Callable[..., Any]] = {
+    Kind.QUEUE: model.Queue,
+    Kind.TOPIC: model.Topic,
+    Kind.SUBSCRIPTION: model.Subscription,
+}
+
+
+@dataclass(slots=True)
+class EntityDraft:
+    """A queue, topic or subscription that is being read."""
+
+    kind: Kind
+    name: str
+    place: Place
+    notes: Notes
+    topic: str = ""
+    fields: dict[str, object] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    rules: list[model.Rule] = field(default_factory=list)
+    authorization_rules: list[model.AuthorizationRule] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """The entity's path, as Azure writes it."""
+        return f"{self.topic}/Subscriptions/{self.name}" if self.topic else self.name
+
+    @property
+    def title(self) -> str:
+        """How messages name the entity."""
+        return f"{self.kind.value} {self.path!r}"
+
+    def set(self, name: str, value: object, place: Place) -> None:
+        """Take a property by Azure's name; `None` and an empty text leave Azure's default."""
+        known = PROPERTIES[name]
+        assert self.kind in known.kinds
+        if value is None or (value == "" and known.field != "user_metadata"):
+            return
+        try:
+            read = known.read(value)
+        except ValueError as error:
+            self.notes.fault(place, f"{self.title}: {name} is {value!r};", f"{error}.")
+            return
+        self.fields[known.field] = read
+        self.places[known.field] = place
+
+    def set_default(self, name: str, value: object) -> None:
+        """Take a default that differs from Azure's."""
+        self.fields.setdefault(PROPERTIES[name].field, value)
+
+    def add_rule(self, rule: model.Rule, place: Place) -> None:
+        """Take a rule; a second one of the same name is a fault."""
+        if any(rule.name.lower() == known.name.lower() for known in self.rules):
+            self.notes.fault(
+                place,
+                f"{self.title} has two rules of the name {rule.name!r}.",
+                "Rename or remove one of them.",
+            )
+        self.rules.append(rule)
+
+    def build(self, **more: object) -> Any:
+        """Return the model's value, or `None` after noting what Service Bus would refuse."""
+        make = _MAKERS[self.kind]
+        identity = {"name": self.name} | ({"topic": self.topic} if self.topic else {})
+        before = len(self.notes.faults)
+        if not self._tried(lambda: make(**identity), self.place):
+            return None
+        for known, value in self.fields.items():
+            place = self.places.get(known, self.place)
+            self._tried(partial(make, **identity, **{known: value}), place)
+        if len(self.notes.faults) > before:
+            return None
+        whole = identity | self.fields | more
+        if self.rules:
+            whole["rules"] = tuple(self.rules)
+        if self.authorization_rules:
+            whole["authorization_rules"] = tuple(self.authorization_rules)
+        if not self._tried(lambda: make(**whole), self.place):
+            return None
+        return make(**whole)
+
+    def _tried(self, make: Callable[[], object], place: Place) -> bool:
+        try:
+            make()
+        except ServiceBusError as error:
+            self.notes.fault(place, str(error), "" if "takes" in str(error) else _NAME_REMEDY)
+            return False
+        return True
+
+
+_NAME_REMEDY = "Change it to what Service Bus takes."
+
+
+@dataclass(slots=True)
+class NamespaceDraft:
+    """A namespace that is being read: entities come in any order, each maybe several times."""
+
+    notes: Notes
+    name: str = ""
+    tier: model.Tier = model.Tier.STANDARD
+    authorization_rules: list[model.AuthorizationRule] = field(default_factory=list)
+    _entities: dict[tuple[bool, str], EntityDraft] = field(default_factory=dict)
+
+    def queue(self, name: str, place: Place) -> EntityDraft:
+        """Return a new queue's draft; a name that is taken is a fault."""
+        return self._new(EntityDraft(Kind.QUEUE, name, place, self.notes))
+
+    def topic(self, name: str, place: Place) -> EntityDraft:
+        """Return a new topic's draft; a name that is taken is a fault."""
+        return self._new(EntityDraft(Kind.TOPIC, name, place, self.notes))
+
+    def subscription(self, topic: str, name: str, place: Place) -> EntityDraft:
+        """Return a new subscription's draft; its topic may come later."""
+        return self._new(EntityDraft(Kind.SUBSCRIPTION, name, place, self.notes, topic=topic))
+
+    def find(self, path: str) -> EntityDraft | None:
+        """Return what has been read of an entity, by its path in any case."""
+        return self._entities.get((False, path.lower())) or self._entities.get((True, path.lower()))
+
+    def _new(self, draft: EntityDraft) -> EntityDraft:
+        key = (draft.kind is Kind.SUBSCRIPTION, draft.path.lower())
+        if key in self._entities:
+            first = self._entities[key]
+            self.notes.fault(
+                draft.place,
+                f"{draft.title} has the name of {first.title} at {first.place}; "
+                "names are not case-sensitive.",
+                "Rename or remove one of them.",
+            )
+            return draft
+        self._entities[key] = draft
+        return draft
+
+    def finish(self) -> Reading:
+        """Return the namespace.
+
+        Raises:
+            ReadError: with every fault that was noted, here and by the reader.
+        """
+        drafts = list(self._entities.values())
+        self._add_missing_topics(drafts)
+        queues = [each.build() for each in drafts if each.kind is Kind.QUEUE]
+        topics = []
+        for topic in (each for each in drafts if each.kind is Kind.TOPIC):
+            subscriptions = [
+                built
+                for each in drafts
+                if each.topic.lower() == topic.name.lower()
+                and each.kind is Kind.SUBSCRIPTION
+                and (built := each.build()) is not None
+            ]
+            topics.append(topic.build(subscriptions=tuple(subscriptions)))
+        self.notes.check()
+        namespace = model.Namespace(
+            **({"name": self.name} if self.name else {}),
+            tier=self.tier,
+            queues=tuple(queues),
+            topics=tuple(topics),
+            authorization_rules=tuple(self.authorization_rules),
+        )
+        self._find_missing_targets(drafts)
+        return Reading(namespace=namespace, findings=tuple(self.notes.findings))
+
+    def _add_missing_topics(self, drafts: list[EntityDraft]) -> None:
+        for subscription in [each for each in drafts if each.kind is Kind.SUBSCRIPTION]:
+            topic = self.find(subscription.topic)
+            if topic is None:
+                topic = self.topic(subscription.topic, subscription.place)
+                drafts.append(topic)
+                self.notes.finding(
+                    subscription.place,
+                    subscription.topic,
+                    "Topic",
+                    f"The topic {subscription.topic!r} of {subscription.title} is not in the "
+                    "input; it is taken with Azure's defaults. Add it to the input.",
+                    grade="approximate",
+                )
+
+    def _find_missing_targets(self, drafts: list[EntityDraft]) -> None:
+        for draft in drafts:
+            for name in ("ForwardTo", "ForwardDeadLetteredMessagesTo"):
+                target = draft.fields.get(PROPERTIES[name].field)
+                if isinstance(target, str) and target and self.find(target) is None:
+                    self.notes.finding(
+                        draft.places[PROPERTIES[name].field],
+                        draft.path,
+                        name,
+                        f"{draft.title} forwards to {target!r}, which is not in the input. "
+                        "Service Bus forwards only within a namespace: add that entity.",
+                    )

@@ -1,0 +1,49 @@
+"""What a reader returns, and where it notes down what it meets on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.model import entity as model
+from bridge.topology.resources import Finding
+from policies.errors import Fault, Place, ReadError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A namespace as an input defines it, and what of the input could not be taken over."""
+
+    namespace: model.Namespace
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Notes:
+    """Faults and findings of one input, in the order in which they were met."""
+
+    source: str
+    faults: list[Fault] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def fault(self, place: Place, message: str, remedy: str = "") -> None:
+        """Note something that makes the input unreadable."""
+        self.faults.append(Fault(place=place, message=message, remedy=remedy))
+
+    def finding(
+        self, place: Place, entity: str, prop: str, message: str, *, grade: str = "lost"
+    ) -> None:
+        """Note something that the namespace does not get from the input."""
+        self.findings.append(
+            Finding(
+                entity=entity,
+                property=prop,
+                grade=grade,
+                message=f"{self.source}: {place}: {message}",
+            )
+        )
+
+    def check(self) -> None:
+        """Raise every fault so far at once, in the order of their lines."""
+        if self.faults:
+            unique = dict.fromkeys(self.faults)
+            raise ReadError(self.source, sorted(unique, key=lambda fault: fault.place.line))

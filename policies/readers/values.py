@@ -1,0 +1,96 @@
+"""What a property's raw value means: the spellings that Azure's tools use, as model values.
+
+Each function takes a value as JSON or XML has it (XML: always text) and raises `ValueError`, with
+what it takes, for anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from bridge.model.duration import MAX_MS, is_forever, parse_duration_ms
+from bridge.model.entity import EntityStatus, Right
+
+_CLOCK = re.compile(
+    r"(?:(?P<days>\d+)(?: days?, |\.))?(?P<hours>\d{1,2}):(?P<minutes>\d\d):(?P<seconds>\d\d)"
+    r"(?:\.(?P<fraction>\d+))?"
+)
+"""`10675199.02:48:05.4775807` (.NET's TimeSpan) and `10675199 days, 2:48:05.477581` (az before
+2.49, which printed Python's timedelta)."""
+
+Converter = Callable[[object], object]
+
+
+def duration_ms(value: object) -> int:
+    """Return the milliseconds of a duration: ISO 8601, .NET's or Python's notation."""
+    if not isinstance(value, str):
+        raise ValueError("a duration is a text such as PT30S, PT1M or P14D")
+    match = _CLOCK.fullmatch(value.strip())
+    if match is None:
+        try:
+            return parse_duration_ms(value)
+        except ValueError:
+            raise ValueError(
+                "a duration is ISO 8601 of days and less, such as PT30S, PT1M or P14D"
+            ) from None
+    days, hours, minutes, seconds = (
+        int(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds")
+    )
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    total_ms = total_s * 1000 + int((match["fraction"] or "").ljust(3, "0")[:3])
+    return MAX_MS if is_forever(total_ms) else total_ms
+
+
+def boolean(value: object) -> bool:
+    """Return a truth value, also of the texts `true` and `false`."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError("it is true or false")
+
+
+def integer(value: object) -> int:
+    """Return a whole number, also of its text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
+        return int(value)
+    raise ValueError("it is a whole number")
+
+
+def text(value: object) -> str:
+    """Return a text."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("it is a text")
+
+
+def status(value: object) -> EntityStatus:
+    """Return an entity's status; Azure's transient ones are no definitions."""
+    for known in EntityStatus:
+        if isinstance(value, str) and value.strip().lower() == known.value.lower():
+            return known
+    raise ValueError("it is one of " + ", ".join(known.value for known in EntityStatus))
+
+
+def entity_name(value: object) -> str:
+    """Return the name of an entity that is forwarded to; a live namespace writes its URL."""
+    name = text(value).strip()
+    return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/]*", "", name).strip("/")
+
+
+def rights(values: object) -> frozenset[Right]:
+    """Return the rights of a list of their names."""
+    found = set()
+    for value in values if isinstance(values, list | tuple) else ():
+        match = [right for right in Right if right.value.lower() == str(value).strip().lower()]
+        if not match:
+            raise ValueError("a right is one of " + ", ".join(right.value for right in Right))
+        found.add(match[0])
+    if not found:
+        raise ValueError("it is a list of " + ", ".join(right.value for right in Right))
+    return frozenset(found)
