@@ -1,0 +1,1 @@
+"""The HTTP door for operators: health and metrics."""

@@ -1,0 +1,70 @@
+"""The HTTP server of health and metrics.
+
+`/health` answers as Azure's emulator does; `/health/live` is green while the process works,
+`/health/ready` while it can serve, with a sentence a reason otherwise.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Sequence
+
+from aiohttp import web
+
+from bridge.admin.metrics import CONTENT_TYPE, Sample, render
+
+
+class AdminServer:
+    """Answers operators' and machines' questions about the bridge.
+
+    Args:
+        reasons: why the bridge is not ready, a sentence each; empty when it is.
+        samples: the metrics of now.
+    """
+
+    def __init__(
+        self, *, reasons: Callable[[], Sequence[str]], samples: Callable[[], Iterable[Sample]]
+    ) -> None:
+        self._reasons = reasons
+        self._samples = samples
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/health/live", self._live)
+        app.router.add_get("/health/ready", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def start(self, listener: socket.socket) -> None:
+        """Begin to answer on a listening socket."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener, shutdown_timeout=1).start()
+
+    async def close(self) -> None:
+        """Stop answering."""
+        await self._runner.cleanup()
+
+    async def _health(self, request: web.Request) -> web.Response:
+        if self._reasons():
+            return web.json_response(
+                {
+                    "status": "unhealthy",
+                    "message": "Service not available. Please try after some time.",
+                },
+                status=503,
+            )
+        return web.json_response({"status": "healthy", "message": "Service is healthy."})
+
+    async def _live(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "live"})
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        reasons = list(self._reasons())
+        status = "not ready" if reasons else "ready"
+        return web.json_response(
+            {"status": status, "reasons": reasons}, status=503 if reasons else 200
+        )
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(
+            body=render(self._samples()).encode(), headers={"Content-Type": CONTENT_TYPE}
+        )

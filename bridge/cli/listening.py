@@ -1,0 +1,52 @@
+"""Sockets to listen on: the port that was asked for, or the next free one after a default."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from bridge.cli.settings import Port, SettingsError
+
+_NEXT_FREE_TRIES = 100
+
+
+def listen(host: str, port: Port, option: str) -> tuple[socket.socket, str | None]:
+    """Return a listening socket, and a sentence when a default port had to give way.
+
+    Raises:
+        SettingsError: the address cannot be used, or a port that was asked for is taken.
+    """
+    tries = 1 if port.was_asked_for else _NEXT_FREE_TRIES
+    for number in range(port.number, port.number + tries):
+        try:
+            listener = _bound(host, number)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise SettingsError(
+                    f"The bridge cannot listen on {host} port {number}: {error.strerror}. "
+                    f"Give another --host or --{option}."
+                ) from error
+            continue
+        if number == port.number:
+            return listener, None
+        return listener, f"Port {port.number} is taken; --{option} is {number} instead."
+    raise SettingsError(
+        f"Port {port.number} on {host} is taken. "
+        f"Stop what listens there, or give another --{option}."
+    )
+
+
+def _bound(host: str, number: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(512)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,34 @@
+"""The command `busbridge`.
+
+Exit codes: 0 done, 1 it failed while running, 2 the options or files make no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bridge.cli import serve
+from bridge.cli.settings import SettingsError, add_options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="busbridge", description="Azure Service Bus, compiled to RabbitMQ."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serving = commands.add_parser("serve", help="run the bridge until it is told to stop")
+    add_options(serving)
+    serving.set_defaults(run=serve.run)
+    parsed = parser.parse_args(arguments)
+    try:
+        code: int = parsed.run(parsed)
+    except SettingsError as error:
+        print(f"busbridge: {error}", file=sys.stderr)
+        return 2
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,252 @@
+"""What `busbridge serve` can be told, by option or by environment variable.
+
+One table says it all: `--rabbitmq-url` is also `BUSBRIDGE_RABBITMQ_URL`, and so on. An option wins
+over the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.model.entity import Tier
+
+PORT_DEFAULT = 5672
+"""Azure's emulator listens there."""
+
+ADMIN_PORT_DEFAULT = 5300
+"""Azure's emulator answers HTTP there."""
+
+TLS_PORT_DEFAULT = 5671
+"""The port of AMQP over TLS (AMQP 1.0, IANA)."""
+
+
+class SettingsError(Exception):
+    """An option that makes no sense; the text says which and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option: its name, the environment's, and what it means."""
+
+    name: str
+    help: str
+    metavar: str = "VALUE"
+    default: str | None = None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that says the same."""
+        return "BUSBRIDGE_" + self.name.replace("-", "_").upper()
+
+
+OPTIONS = (
+    Option(
+        name="rabbitmq-url",
+        metavar="URL",
+        help="amqp[s]://user:password@host[:port][,host2...]/vhost; without it a private RabbitMQ "
+        "is started and its data kept in --data-dir",
+    ),
+    Option(name="rabbitmq-ca", metavar="FILE", help="CA that signed RabbitMQ's certificate"),
+    Option(name="rabbitmq-cert", metavar="FILE", help="client certificate for RabbitMQ"),
+    Option(name="rabbitmq-key", metavar="FILE", help="its key, if not in the same file"),
+    Option(
+        name="management-url",
+        metavar="URL",
+        help="RabbitMQ's management API; default: port 15672 at the host of --rabbitmq-url",
+    ),
+    Option(
+        name="data-dir",
+        metavar="DIR",
+        default=".busbridge",
+        help="where the private RabbitMQ lives",
+    ),
+    Option(name="host", metavar="ADDRESS", default="127.0.0.1", help="address to listen on"),
+    Option(
+        name="port", metavar="PORT", help=f"AMQP 1.0 port; default {PORT_DEFAULT} or the next free"
+    ),
+    Option(
+        name="admin-port",
+        metavar="PORT",
+        help=f"HTTP port of health and metrics; default {ADMIN_PORT_DEFAULT} or the next free",
+    ),
+    Option(name="tls-cert", metavar="FILE", help="serve AMQP 1.0 over TLS with this certificate"),
+    Option(name="tls-key", metavar="FILE", help="its key, if not in the same file"),
+    Option(
+        name="tls-port",
+        metavar="PORT",
+        help=f"TLS port; default {TLS_PORT_DEFAULT} or the next free",
+    ),
+    Option(name="config", metavar="FILE", help="entities, in the schema of Azure's emulator"),
+    Option(name="auth", metavar="FILE", help="shared access rules (JSON); see docs/operations.md"),
+    Option(name="tier", metavar="TIER", default="Standard", help="Basic, Standard or Premium"),
+    Option(
+        name="log-level",
+        metavar="LEVEL",
+        default="info",
+        help="debug, info, warning or error",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A port to listen on; a default one may give way to the next free."""
+
+    number: int
+    was_asked_for: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of `serve`, checked.
+
+    Attributes:
+        endpoint: RabbitMQ, or `None` for a private one.
+        management_url: `None` for the private one's.
+    """
+
+    endpoint: Endpoint | None
+    management_url: str | None
+    data_dir: Path
+    host: str
+    port: Port
+    admin_port: Port
+    tls: ssl.SSLContext | None = field(repr=False)
+    tls_port: Port
+    config: Path | None
+    auth: Path | None
+    tier: Tier
+    log_level: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the bridge."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `serve`; absent ones are `None` until `read_settings`."""
+    for option in OPTIONS:
+        default = f" [{option.default}]" if option.default else ""
+        parser.add_argument(
+            f"--{option.name}",
+            metavar=option.metavar,
+            help=f"{option.help}{default} (${option.variable})".replace("%", "%%"),
+        )
+
+
+def read_settings(
+    arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """Return the settings that options and environment say.
+
+    Raises:
+        SettingsError: one of them makes no sense.
+    """
+    values: dict[str, str | None] = {}
+    for option in OPTIONS:
+        given = getattr(arguments, option.name.replace("-", "_"), None)
+        values[option.name] = given or environment.get(option.variable) or option.default
+    endpoint = _endpoint(values)
+    return Settings(
+        endpoint=endpoint,
+        management_url=_management_url(values, endpoint),
+        data_dir=Path(values["data-dir"] or ".busbridge"),
+        host=values["host"] or "127.0.0.1",
+        port=_port(values, "port", PORT_DEFAULT),
+        admin_port=_port(values, "admin-port", ADMIN_PORT_DEFAULT),
+        tls=_tls(values),
+        tls_port=_port(values, "tls-port", TLS_PORT_DEFAULT),
+        config=_file(values, "config"),
+        auth=_file(values, "auth"),
+        tier=_tier(values["tier"] or ""),
+        log_level=_level(values["log-level"] or ""),
+    )
+
+
+def _endpoint(values: Mapping[str, str | None]) -> Endpoint | None:
+    url = values["rabbitmq-url"]
+    if url is None:
+        if values["management-url"]:
+            raise SettingsError("--management-url needs --rabbitmq-url beside it.")
+        return None
+    try:
+        return parse_url(
+            url,
+            ca=values["rabbitmq-ca"],
+            cert=values["rabbitmq-cert"],
+            key=values["rabbitmq-key"],
+        )
+    except ValueError as error:
+        raise SettingsError(f"--rabbitmq-url: {error}.") from error
+
+
+def _management_url(values: Mapping[str, str | None], endpoint: Endpoint | None) -> str | None:
+    if endpoint is None:
+        return None
+    url = values["management-url"]
+    if url is None:
+        host = endpoint.hosts[0][0]
+        shown = f"[{host}]" if ":" in host else host
+        return f"https://{shown}:15671" if endpoint.tls else f"http://{shown}:15672"
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError("--management-url begins with http:// or https://.")
+    return url.rstrip("/")
+
+
+def _port(values: Mapping[str, str | None], name: str, default: int) -> Port:
+    text = values[name]
+    if text is None:
+        return Port(number=default, was_asked_for=False)
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise SettingsError(f"--{name} takes a port number from 0 to 65535, not {text!r}.")
+    return Port(number=int(text), was_asked_for=True)
+
+
+def _file(values: Mapping[str, str | None], name: str) -> Path | None:
+    text = values[name]
+    if text is None:
+        return None
+    path = Path(text)
+    if not path.is_file():
+        raise SettingsError(f"--{name}: there is no file {text!r}.")
+    return path
+
+
+def _tls(values: Mapping[str, str | None]) -> ssl.SSLContext | None:
+    cert = values["tls-cert"]
+    if cert is None:
+        if values["tls-key"] or values["tls-port"]:
+            raise SettingsError("--tls-key and --tls-port need --tls-cert beside them.")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, values["tls-key"])
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"--tls-cert: {cert!r} cannot be used: {error}.") from error
+    return context
+
+
+def _tier(text: str) -> Tier:
+    for tier in Tier:
+        if tier.value.lower() == text.lower():
+            return tier
+    raise SettingsError(f"--tier takes Basic, Standard or Premium, not {text!r}.")
+
+
+def _level(text: str) -> str:
+    if text.lower() not in ("debug", "info", "warning", "error"):
+        raise SettingsError(f"--log-level takes debug, info, warning or error, not {text!r}.")
+    return text.lower()
