@@ -1,0 +1,393 @@
+"""The server's end of one AMQP 1.0 connection, without I/O.
+
+    for event in endpoint.receive(data, now_ms):
+        ...                                  # accept links, settle, send: before the next event
+    transport.write(endpoint.take_output())
+
+Layers follow one another: protocol header and SASL, then protocol header and AMQP. A peer that
+breaks a rule loses what the rule protects: its link, its session or the connection (see `faults`);
+nothing that it sends raises an exception out of `receive`. Time enters as `now_ms`, of any
+monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+from bridge.machine.amqp10.events import Closed, Event, Opened, SaslChosen
+from bridge.machine.amqp10.faults import (
+    CONNECTION_FORCED,
+    DECODE_ERROR,
+    FRAMING_ERROR,
+    ILLEGAL_STATE,
+    INVALID_FIELD,
+    ConnectionFault,
+    SessionFault,
+    make_error,
+)
+from bridge.machine.amqp10.framing import FrameReader
+from bridge.machine.amqp10.limits import Limits
+from bridge.machine.amqp10.session import Session
+from bridge.wire.amqp10.composite import decode_composite
+from bridge.wire.amqp10.errors import DecodeError
+from bridge.wire.amqp10.frame import (
+    AMQP_FRAME,
+    EMPTY_FRAME,
+    FRAME_SIZE_MIN_MAX,
+    SASL_FRAME,
+    ProtocolHeader,
+    encode_frame,
+)
+from bridge.wire.amqp10.performatives import (
+    Begin,
+    Close,
+    End,
+    Error,
+    Open,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+)
+
+_HEARTBEAT_MS_MIN = 500
+
+
+class State(Enum):
+    """How far a connection has come."""
+
+    EXPECT_HEADER = "expects a protocol header"
+    EXPECT_SASL_INIT = "expects a mechanism"
+    SASL_ASKED = "waits for the verdict on a mechanism"
+    EXPECT_AMQP_HEADER = "expects the AMQP header"
+    EXPECT_OPEN = "expects open"
+    OPEN = "open"
+    CLOSING = "has closed, waits for the peer's close"
+    FINISHED = "over"
+
+
+class Endpoint:
+    """One connection.
+
+    Args:
+        mechanisms: the SASL mechanisms that are offered.
+    """
+
+    def __init__(
+        self, *, container_id: str, mechanisms: tuple[str, ...], limits: Limits, now_ms: int
+    ) -> None:
+        self.container_id = container_id
+        self.limits = limits
+        self.state = State.EXPECT_HEADER
+        self.peer: Open | None = None
+        self.sessions: dict[int, Session] = {}
+        self.sessions_to_flush: dict[Session, None] = {}
+        self.frame_out_bytes = FRAME_SIZE_MIN_MAX
+        self.output_bytes = 0
+        self._mechanisms = mechanisms
+        self._reader = FrameReader(limits.sasl_frame_bytes_max)
+        self._events: list[Event] = []
+        self._output: list[bytes] = []
+        self._ended_channels: set[int] = set()
+        self._is_open_sent = False
+        self._heartbeat_ms = limits.heartbeat_ms_max
+        self._now_ms = self._heard_ms = self._spoke_ms = now_ms
+
+    def __repr__(self) -> str:
+        return (
+            f"<Endpoint {self.state.value}; sessions={len(self.sessions)} "
+            f"output={self.output_bytes}>"
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the connection is over: write what is left and close the transport."""
+        return self.state is State.FINISHED
+
+    # -- bytes in
+
+    def receive(self, data: bytes, now_ms: int) -> Iterator[Event]:
+        """Take bytes and yield what they mean; act on each event before asking for the next."""
+        self._now_ms = self._heard_ms = now_ms
+        self._reader.feed(data)
+        try:
+            while self._step():
+                if self._events:
+                    yield from self._take_events()
+            for frame in self._reader.frames() if self._takes_frames else ():
+                self._on_frame(*frame)
+                if self._events:
+                    yield from self._take_events()
+                if not self._takes_frames:
+                    break
+        except ConnectionFault as fault:
+            self._fail(fault.error)
+        yield from self._take_events()
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def _takes_frames(self) -> bool:
+        return self.state in (State.EXPECT_OPEN, State.OPEN, State.CLOSING)
+
+    def emit(self, event: Event) -> None:
+        """Note what happened, for `receive` to yield."""
+        self._events.append(event)
+
+    def _step(self) -> bool:
+        """Go on by one protocol header or SASL frame; whether there may be another."""
+        if self.state in (State.EXPECT_HEADER, State.EXPECT_AMQP_HEADER):
+            header = self._reader.header()
+            if header is None:
+                return False
+            self._on_header(header)
+            return True
+        if self.state is State.EXPECT_SASL_INIT:
+            for frame_type, _, data, at, end in self._reader.frames():
+                self._on_sasl_frame(frame_type, data, at, end)
+                return True
+        return False
+
+    def _on_header(self, header: bytes) -> None:
+        if header == ProtocolHeader.SASL.value and self.state is State.EXPECT_HEADER:
+            self.write(
+                header,
+                encode_frame(0, SaslMechanisms(self._mechanisms), frame_type=SASL_FRAME),
+            )
+            self.state = State.EXPECT_SASL_INIT
+        elif header == ProtocolHeader.AMQP.value:
+            self.write(header)
+            self._reader.frame_bytes_max = self.limits.frame_bytes_max
+            self.state = State.EXPECT_OPEN
+        else:
+            # part 2, 2.2: answer with a header that would have been understood, and close
+            expected = (
+                ProtocolHeader.SASL if self.state is State.EXPECT_HEADER else ProtocolHeader.AMQP
+            )
+            self.write(expected.value)
+            self._finish(make_error(FRAMING_ERROR, f"{header!r} is no protocol header."))
+
+    def _on_sasl_frame(self, frame_type: int, data: bytes, at: int, end: int) -> None:
+        try:
+            init, at = decode_composite(data, at)
+        except DecodeError:
+            init = None
+        if frame_type != SASL_FRAME or not isinstance(init, SaslInit) or at > end:
+            self.write(encode_frame(0, SaslOutcome(1), frame_type=SASL_FRAME))
+            self._finish(make_error(FRAMING_ERROR, "A SASL mechanism was expected."))
+            return
+        self.state = State.SASL_ASKED
+        self.emit(SaslChosen(init.mechanism, init.initial_response or b""))
+
+    def sasl_outcome(self, *, is_ok: bool) -> None:
+        """Answer `SaslChosen`."""
+        assert self.state is State.SASL_ASKED, self
+        self.write(encode_frame(0, SaslOutcome(0 if is_ok else 1), frame_type=SASL_FRAME))
+        if is_ok:
+            self.state = State.EXPECT_AMQP_HEADER
+        else:
+            self._finish(None)
+
+    # -- frames
+
+    def _on_frame(self, frame_type: int, channel: int, data: bytes, at: int, end: int) -> None:
+        if frame_type != AMQP_FRAME:
+            raise ConnectionFault(FRAMING_ERROR, f"{frame_type} is no type of a frame here.")
+        if at == end:
+            return  # a heartbeat
+        try:
+            performative, at = decode_composite(data, at)
+        except DecodeError as error:
+            raise ConnectionFault(DECODE_ERROR, str(error)) from None
+        if at > end:
+            raise ConnectionFault(DECODE_ERROR, "A performative is longer than its frame.")
+        if self.state is State.CLOSING and not isinstance(performative, Close):
+            return
+        if isinstance(performative, Open):
+            self._on_open(performative)
+        elif isinstance(performative, Close):
+            self._on_close(performative)
+        elif self.state is not State.OPEN:
+            raise ConnectionFault(ILLEGAL_STATE, "The connection is not open.")
+        elif isinstance(performative, Begin):
+            self._on_begin(channel, performative)
+        else:
+            self._on_session_frame(channel, performative, data[at:end])
+
+    def _on_open(self, performative: Open) -> None:
+        if self.state is not State.EXPECT_OPEN:
+            raise ConnectionFault(ILLEGAL_STATE, "The connection is open already.")
+        self._write_open()
+        if performative.max_frame_size < FRAME_SIZE_MIN_MAX:
+            raise ConnectionFault(
+                INVALID_FIELD, f"max-frame-size is below {FRAME_SIZE_MIN_MAX} bytes."
+            )
+        self.peer = performative
+        self.frame_out_bytes = min(performative.max_frame_size, self.limits.frame_out_bytes_max)
+        if performative.idle_time_out:
+            self._heartbeat_ms = max(
+                min(performative.idle_time_out // 2, self.limits.heartbeat_ms_max),
+                _HEARTBEAT_MS_MIN,
+            )
+        self.state = State.OPEN
+        self.emit(Opened(performative))
+
+    def _write_open(self) -> None:
+        if self._is_open_sent:
+            return
+        self._is_open_sent = True
+        limits = self.limits
+        self.write(
+            encode_frame(
+                0,
+                Open(
+                    container_id=self.container_id,
+                    max_frame_size=limits.frame_bytes_max,
+                    channel_max=limits.channel_max,
+                    idle_time_out=limits.idle_time_out_ms,
+                ),
+            )
+        )
+
+    def _on_begin(self, channel: int, begin: Begin) -> None:
+        assert self.peer is not None
+        if channel > min(self.limits.channel_max, self.peer.channel_max):
+            raise ConnectionFault(
+                FRAMING_ERROR,
+                f"Channel {channel} is above channel-max ({self.limits.channel_max}).",
+            )
+        if channel in self.sessions:
+            raise ConnectionFault(ILLEGAL_STATE, f"Channel {channel} has a session already.")
+        if begin.remote_channel is not None:
+            raise ConnectionFault(INVALID_FIELD, "No session was offered to be answered.")
+        self._ended_channels.discard(channel)
+        self.sessions[channel] = Session(self, channel, begin)
+
+    def _on_session_frame(self, channel: int, performative: Any, payload: bytes) -> None:
+        session = self.sessions.get(channel)
+        if session is None:
+            if channel in self._ended_channels:
+                return  # the Python SDK detaches a link after it has ended the session
+            raise ConnectionFault(FRAMING_ERROR, f"Channel {channel} has no session.")
+        is_end = isinstance(performative, End)
+        if session.is_ended and not is_end:
+            return
+        try:
+            session.on_frame(performative, payload)
+        except SessionFault as fault:
+            session.end(fault.error)
+        if is_end:
+            del self.sessions[channel]
+            self.sessions_to_flush.pop(session, None)
+            self._ended_channels.add(channel)
+
+    # -- the end
+
+    def _on_close(self, close: Close) -> None:
+        error = close.error if isinstance(close.error, Error) else None
+        was_closing = self.state is State.CLOSING
+        if not was_closing:
+            self._write_open()
+            self._write_close(None)
+        self._finish(error, tell=not was_closing)
+
+    def close(self, condition: str | None = None, description: str = "") -> None:
+        """Close the connection, then wait for the peer's close (or for the transport's end)."""
+        if self.state in (State.CLOSING, State.FINISHED):
+            return
+        if self._takes_frames:
+            self._write_open()
+            self._write_close(make_error(condition, description) if condition else None)
+            self._end_sessions(None)
+            self._events.clear()
+            self.state = State.CLOSING
+        else:
+            self._finish(None, tell=False)
+
+    def _write_close(self, error: Error | None) -> None:
+        self._flush_sessions()
+        self.write(encode_frame(0, Close(error)))
+
+    def _fail(self, error: Error) -> None:
+        """End the connection for a fault of the peer; nothing more is read."""
+        if self.state is State.CLOSING:
+            self._finish(error, tell=False)
+            return
+        if self._takes_frames:
+            self._write_open()
+            self._write_close(error)
+        self._finish(error, is_fault=True)
+
+    def _finish(self, error: Error | None, *, is_fault: bool = False, tell: bool = True) -> None:
+        if self.state is State.FINISHED:
+            return
+        self._end_sessions(error)
+        self.state = State.FINISHED
+        if tell:
+            self.emit(Closed(error, is_fault))
+
+    def _end_sessions(self, error: Error | None) -> None:
+        for session in self.sessions.values():
+            session.close_links(error)
+        self.sessions.clear()
+
+    def lost(self) -> list[Event]:
+        """The transport is gone; returns the events of what went with it."""
+        self._finish(None)
+        self._output.clear()
+        return self._take_events()
+
+    # -- time
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` must be called at the latest."""
+        silence_ms = self._heard_ms + 2 * self.limits.idle_time_out_ms
+        return min(silence_ms, self._spoke_ms + self._heartbeat_ms)
+
+    def tick(self, now_ms: int) -> list[Event]:
+        """Let time pass: keep the peer's timer quiet, and close when the peer is silent."""
+        self._now_ms = now_ms
+        if self.state is State.FINISHED:
+            return []
+        if now_ms - self._heard_ms >= 2 * self.limits.idle_time_out_ms:
+            self._fail(
+                make_error(
+                    CONNECTION_FORCED,
+                    "The connection was inactive for more than the allowed "
+                    f"{2 * self.limits.idle_time_out_ms} milliseconds and is closed.",
+                )
+            )
+        elif now_ms - self._spoke_ms >= self._heartbeat_ms:
+            if self._is_open_sent:
+                self.write(EMPTY_FRAME)
+            self._spoke_ms = now_ms
+        return self._take_events()
+
+    # -- bytes out
+
+    def write(self, *pieces: bytes) -> None:
+        """Append bytes to the output."""
+        self._output += pieces
+        for piece in pieces:
+            self.output_bytes += len(piece)
+
+    def _flush_sessions(self) -> None:
+        if self.sessions_to_flush:
+            for session in self.sessions_to_flush:
+                session.flush()
+            self.sessions_to_flush.clear()
+
+    def take_output(self) -> bytes:
+        """Return the bytes to write now."""
+        self._flush_sessions()
+        if not self._output:
+            return b""
+        output = b"".join(self._output)
+        self._output.clear()
+        self.output_bytes = 0
+        self._spoke_ms = self._now_ms
+        return output

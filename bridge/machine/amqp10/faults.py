@@ -1,0 +1,49 @@
+"""What a peer did wrong, by how much of its connection it costs.
+
+Fault
+  ConnectionFault   the connection is closed
+  SessionFault      the session is ended
+  LinkFault         the link is detached
+"""
+
+from __future__ import annotations
+
+from bridge.wire.amqp10.performatives import Error
+
+FRAMING_ERROR = "amqp:connection:framing-error"
+DECODE_ERROR = "amqp:decode-error"
+NOT_ALLOWED = "amqp:not-allowed"
+ILLEGAL_STATE = "amqp:illegal-state"
+INVALID_FIELD = "amqp:invalid-field"
+CONNECTION_FORCED = "amqp:connection:forced"
+WINDOW_VIOLATION = "amqp:session:window-violation"
+HANDLE_IN_USE = "amqp:session:handle-in-use"
+UNATTACHED_HANDLE = "amqp:session:unattached-handle"
+TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
+MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+DETACH_FORCED = "amqp:link:detach-forced"
+
+
+class Fault(Exception):
+    """The peer broke a rule; `error` is what it is told."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.error = make_error(condition, description)
+
+
+class ConnectionFault(Fault):
+    """Costs the connection."""
+
+
+class SessionFault(Fault):
+    """Costs the session."""
+
+
+class LinkFault(Fault):
+    """Costs the link."""
+
+
+def make_error(condition: str, description: str) -> Error:
+    """Return an error with all three fields: the Python SDK reads the third without asking."""
+    return Error(condition, description, {})

@@ -1,0 +1,39 @@
+"""What an endpoint takes from its peer, and what it tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DELIVERY_ID_FIRST = 0x40000000
+"""The first transfer id of our sessions. The Python SDK settles its own delivery N when the server
+settles the server's N: the two ranges must not meet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a connection.
+
+    Attributes:
+        frame_bytes_max: the largest frame that we take; what a client can make us hold at once.
+        frame_out_bytes_max: the largest frame that we write, if the peer takes as much.
+        channel_max: highest channel number, 4,999 as at Azure.
+        handle_max: highest handle of a session ("The maximum number of handles is 4999." is
+            Azure's limit for a connection).
+        incoming_window: transfers that a peer may send before we tell it of more (Azure: 5,000).
+        outgoing_window: what we say of our own; nothing depends on it.
+        idle_time_out_ms: a peer that is silent for twice this long is gone.
+        heartbeat_ms_max: we are never silent for longer, whatever the peer allows.
+        sasl_frame_bytes_max: the specification says 512; a PLAIN response may be longer.
+        unsettled_max: deliveries of a link that we remember until they are settled.
+    """
+
+    frame_bytes_max: int = 262_144
+    frame_out_bytes_max: int = 1_048_576
+    channel_max: int = 4_999
+    handle_max: int = 4_999
+    incoming_window: int = 5_000
+    outgoing_window: int = 0x7FFFFFFF
+    idle_time_out_ms: int = 120_000
+    heartbeat_ms_max: int = 30_000
+    sasl_frame_bytes_max: int = 8_192
+    unsettled_max: int = 65_536

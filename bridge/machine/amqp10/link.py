@@ -1,0 +1,303 @@
+"""Links: credit and deliveries in one direction (part 2, section 2.6).
+
+A link is asked for by the peer, then accepted or refused by the owner of the endpoint.
+`IncomingLink` receives (the peer sends), `OutgoingLink` sends. Neither looks into messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bridge.machine.amqp10 import serial
+from bridge.machine.amqp10.events import CreditChanged, LinkDetached, MessageArrived
+from bridge.machine.amqp10.faults import (
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    TRANSFER_LIMIT_EXCEEDED,
+    LinkFault,
+    SessionFault,
+    make_error,
+)
+from bridge.wire.amqp10.performatives import Attach, Detach, Error, Flow, Transfer
+
+if TYPE_CHECKING:
+    from bridge.machine.amqp10.session import Session
+
+
+class Link:
+    """What both directions have in common.
+
+    Attributes:
+        peer: the attach that the peer sent.
+        is_answered: it was accepted or refused.
+        is_open: accepted, and detached by neither side.
+        owner: whatever the owner of the endpoint keeps with the link.
+    """
+
+    def __init__(self, session: Session, peer: Attach) -> None:
+        self.session = session
+        self.peer = peer
+        self.name = peer.name
+        self.handle = peer.handle
+        self.delivery_count = 0
+        self.credit = 0
+        self.is_answered = False
+        self.is_open = False
+        self.owner: Any = None
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "closed" if self.is_answered else "asked"
+        return f"<{type(self).__name__} {self.name!r} {state} credit={self.credit}>"
+
+    def _answer(
+        self, properties: dict[Any, Any] | None, max_message_size: int, **changes: Any
+    ) -> None:
+        """Write our attach: the peer's, turned round."""
+        self.is_answered = True
+        answer = replace(
+            self.peer,
+            role=not self.peer.role,
+            unsettled=None,
+            incomplete_unsettled=False,
+            initial_delivery_count=0 if self.peer.role else None,
+            max_message_size=max_message_size,
+            offered_capabilities=None,
+            desired_capabilities=None,
+            properties=properties,
+        )
+        self.session.write(replace(answer, **changes))
+
+    def refuse(self, condition: str, description: str) -> None:
+        """Say no to a link: an attach whose terminus on our side is null, then a detach."""
+        if self.session.is_ended or self.is_answered:
+            return
+        self._answer(None, 0, **{"source" if self.peer.role else "target": None})
+        self.session.detach(self, make_error(condition, description))
+
+    def detach(self, condition: str, description: str) -> None:
+        """End the link with an error; nothing comes from it any more."""
+        if self.session.is_ended:
+            return
+        if not self.is_answered:
+            self.refuse(condition, description)
+        elif self.is_open:
+            self.session.detach(self, make_error(condition, description))
+
+    def close(self) -> None:
+        """End the link without an error."""
+        if self.is_open and not self.session.is_ended:
+            self.session.detach(self, None)
+
+    def forget(self) -> None:
+        """Drop what the link holds; it is over."""
+        self.is_open = False
+
+    def flow_fields(self) -> dict[str, Any]:
+        """Return the link's part of a flow."""
+        return {
+            "handle": self.handle,
+            "delivery_count": self.delivery_count,
+            "link_credit": self.credit,
+        }
+
+
+class IncomingLink(Link):
+    """A link on which the peer sends.
+
+    Attributes:
+        credit: how many more messages the peer may begin.
+        message_bytes_max: a larger message costs the link; its bytes are not kept.
+    """
+
+    def __init__(self, session: Session, peer: Attach) -> None:
+        super().__init__(session, peer)
+        self.message_bytes_max = 0
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._first: Transfer | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a message that has not come whole."""
+        return self._parts_bytes
+
+    def accept(
+        self,
+        *,
+        credit: int,
+        message_bytes_max: int,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        """Say yes, and take `credit` messages for a start."""
+        if self.session.is_ended or self.is_answered:
+            return
+        self.is_open = True
+        self.message_bytes_max = message_bytes_max
+        self.delivery_count = self.peer.initial_delivery_count or 0
+        self._answer(properties, message_bytes_max)
+        self.grant(credit)
+
+    def grant(self, credit: int) -> None:
+        """Take `credit` messages from now on, in place of what was granted before."""
+        if self.is_open:
+            self.credit = credit
+            self.session.write_flow(self)
+
+    def settle(self, delivery_id: int, outcome: Any) -> None:
+        """Tell the outcome of a message that came."""
+        self.session.settle_incoming(delivery_id, outcome)
+
+    def on_flow(self, flow: Flow) -> None:
+        """The peer tells its state; only a question needs an answer."""
+        if flow.echo and self.is_open:
+            self.session.write_flow(self)
+
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """A message, or a part of one.
+
+        Raises:
+            LinkFault: more messages than credit, or more bytes than a message may have.
+            SessionFault: parts of different deliveries are mixed.
+        """
+        if not self.is_open:
+            return
+        first = self._first
+        if first is None:
+            first = transfer
+            if transfer.delivery_id is None:
+                raise SessionFault(INVALID_FIELD, "The first transfer of a delivery has no id.")
+            if self.credit <= 0:
+                raise LinkFault(
+                    TRANSFER_LIMIT_EXCEEDED, f"The link {self.name!r} has no credit left."
+                )
+            self.credit -= 1
+            self.delivery_count = serial.add(self.delivery_count, 1)
+        elif transfer.delivery_id not in (None, first.delivery_id):
+            raise SessionFault(INVALID_FIELD, "A delivery begins before the one before it ended.")
+        if transfer.aborted:
+            self._drop_parts()
+            return
+        size = self._parts_bytes + len(payload)
+        if 0 < self.message_bytes_max < size:
+            raise LinkFault(
+                MESSAGE_SIZE_EXCEEDED,
+                f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) exceeds "
+                f"the limit ({self.message_bytes_max} bytes) currently allowed on the link.",
+            )
+        is_settled = bool(transfer.settled or first.settled)
+        if transfer.more:
+            if is_settled and first.settled is not True:
+                transfer = replace(transfer, settled=True)
+            self._first = replace(first, settled=True) if is_settled else first
+            self._parts.append(payload)
+            self._parts_bytes = size
+            return
+        if self._parts:
+            payload = b"".join((*self._parts, payload))
+        self._drop_parts()
+        assert first.delivery_id is not None
+        self.session.emit(
+            MessageArrived(
+                self,
+                first.delivery_id,
+                first.message_format or 0,
+                payload,
+                is_settled,
+                transfer.state if transfer.state is not None else first.state,
+            )
+        )
+
+    def _drop_parts(self) -> None:
+        self._first = None
+        if self._parts:
+            self._parts = []
+            self._parts_bytes = 0
+
+    def forget(self) -> None:
+        """Drop what the link holds."""
+        super().forget()
+        self._drop_parts()
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingDelivery:
+    """A message that we sent and the peer has not settled."""
+
+    link: OutgoingLink
+    id: int
+    tag: bytes
+
+
+class OutgoingLink(Link):
+    """A link on which we send.
+
+    Attributes:
+        credit: how many more messages the peer takes.
+        is_draining: the peer wants unused credit back.
+    """
+
+    def __init__(self, session: Session, peer: Attach) -> None:
+        super().__init__(session, peer)
+        self.is_draining = False
+        self.unsettled: dict[int, OutgoingDelivery] = {}
+
+    def accept(
+        self,
+        *,
+        message_bytes_max: int = 0,
+        properties: dict[Any, Any] | None = None,
+        **changes: Any,
+    ) -> None:
+        """Say yes; `changes` are fields of our attach that differ from the peer's (`source`)."""
+        if self.session.is_ended or self.is_answered:
+            return
+        self.is_open = True
+        self._answer(properties, message_bytes_max, **changes)
+
+    def send(
+        self, tag: bytes, payload: bytes, *, is_settled: bool, message_format: int = 0
+    ) -> OutgoingDelivery | None:
+        """Send a message; returns the delivery if the peer is to settle it.
+
+        A message that was on its way when the peer took its credit back may be sent all the same.
+        """
+        if not self.is_open:
+            return None
+        self.credit = max(self.credit - 1, 0)
+        self.delivery_count = serial.add(self.delivery_count, 1)
+        return self.session.send(self, tag, payload, is_settled, message_format)
+
+    def drained(self) -> None:
+        """Give back the credit that is left, if the peer asked for it."""
+        if self.is_draining and self.is_open:
+            self.is_draining = False
+            self.delivery_count = serial.add(self.delivery_count, self.credit)
+            self.credit = 0
+            self.session.write_flow(self, drain=True)
+
+    def on_flow(self, flow: Flow) -> None:
+        """The peer grants credit, or takes it back."""
+        if flow.link_credit is not None:
+            limit = serial.add(flow.delivery_count or 0, flow.link_credit)
+            before = self.credit
+            self.credit = max(serial.distance(self.delivery_count, limit), 0)
+            # credit 0 with drain is how the Python SDK takes back its credit: nothing to give back
+            self.is_draining = flow.drain and (flow.link_credit > 0 or before > 0)
+            if self.is_answered:
+                self.session.emit(CreditChanged(self, self.credit, flow.drain))
+        if flow.echo and self.is_open:
+            self.session.write_flow(self)
+
+    def forget(self) -> None:
+        """Drop what the link holds."""
+        super().forget()
+        self.session.forget_deliveries(self)
+
+
+def answer_detach(link: Link, detach: Detach) -> tuple[Detach | None, LinkDetached | None]:
+    """Return the answer to the peer's detach, and what to tell the owner."""
+    if link.is_answered and not link.is_open:
+        return None, None
+    error = detach.error if isinstance(detach.error, Error) else None
+    return Detach(link.handle, detach.closed), LinkDetached(link, error)

@@ -1,0 +1,408 @@
+"""Sessions: numbered transfers under two windows, and the links among them (part 2, section 2.5).
+
+A session is begun by the peer. Its channel number and handles are the peer's in both directions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.machine.amqp10 import serial
+from bridge.machine.amqp10.events import Event, LinkAttached, LinkDetached, OutcomeArrived
+from bridge.machine.amqp10.faults import (
+    FRAMING_ERROR,
+    HANDLE_IN_USE,
+    UNATTACHED_HANDLE,
+    WINDOW_VIOLATION,
+    ConnectionFault,
+    LinkFault,
+    SessionFault,
+)
+from bridge.machine.amqp10.limits import DELIVERY_ID_FIRST
+from bridge.machine.amqp10.link import (
+    IncomingLink,
+    Link,
+    OutgoingDelivery,
+    OutgoingLink,
+    answer_detach,
+)
+from bridge.wire.amqp10.frame import (
+    encode_disposition,
+    encode_frame,
+    encode_transfer,
+    transfer_overhead,
+)
+from bridge.wire.amqp10.performatives import (
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Received,
+    Transfer,
+)
+
+if TYPE_CHECKING:
+    from bridge.machine.amqp10.endpoint import Endpoint
+
+
+class _Blocked:
+    """A delivery of which some bytes wait for the peer's window."""
+
+    __slots__ = ("at", "delivery_id", "is_settled", "link", "message_format", "payload", "tag")
+
+    def __init__(
+        self,
+        link: OutgoingLink,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        is_settled: bool,
+        message_format: int,
+    ) -> None:
+        self.link = link
+        self.delivery_id = delivery_id
+        self.tag = tag
+        self.payload = payload
+        self.is_settled = is_settled
+        self.message_format = message_format
+        self.at = 0
+
+
+class Session:
+    """One session of a connection.
+
+    Attributes:
+        is_ended: we have said that it ends; whatever still comes is read past.
+        blocked_bytes: payload that waits for the peer's window.
+    """
+
+    def __init__(self, endpoint: Endpoint, channel: int, begin: Begin) -> None:
+        limits = endpoint.limits
+        self.endpoint = endpoint
+        self.channel = channel
+        self.emit: Callable[[Event], None] = endpoint.emit
+        self.links: dict[int, Link] = {}
+        self.is_ended = False
+        self.blocked_bytes = 0
+        self._next_incoming_id = begin.next_outgoing_id
+        self._incoming_window = limits.incoming_window
+        self._next_outgoing_id = DELIVERY_ID_FIRST
+        self._next_delivery_id = DELIVERY_ID_FIRST
+        self._remote_window = begin.incoming_window
+        self._remote_handle_max = begin.handle_max
+        self._unsettled: dict[int, OutgoingDelivery] = {}
+        self._blocked: deque[_Blocked] = deque()
+        self._pending: Disposition | None = None
+        self.write(
+            Begin(
+                remote_channel=channel,
+                next_outgoing_id=DELIVERY_ID_FIRST,
+                incoming_window=limits.incoming_window,
+                outgoing_window=limits.outgoing_window,
+                handle_max=limits.handle_max,
+            )
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Session {self.channel} links={len(self.links)} in={self._incoming_window} "
+            f"out={self._remote_window} blocked={len(self._blocked)}>"
+        )
+
+    # -- what the peer says
+
+    def on_frame(self, performative: Any, payload: bytes) -> None:
+        """Take one performative of the session.
+
+        Raises:
+            SessionFault, ConnectionFault: see `faults`.
+        """
+        handler = _HANDLERS.get(type(performative))
+        if handler is None:
+            raise ConnectionFault(
+                FRAMING_ERROR, f"A {type(performative).__name__} cannot stand in a session."
+            )
+        handler(self, performative, payload)
+
+    def _on_attach(self, attach: Attach, payload: bytes) -> None:
+        handle = attach.handle
+        if handle > min(self.endpoint.limits.handle_max, self._remote_handle_max):
+            raise ConnectionFault(
+                FRAMING_ERROR,
+                "Cannot allocate more handles. The maximum number of handles is "
+                f"{self.endpoint.limits.handle_max}.",
+            )
+        if handle in self.links:
+            raise SessionFault(HANDLE_IN_USE, f"The handle {handle} is in use.")
+        link = (OutgoingLink if attach.role else IncomingLink)(self, attach)
+        self.links[handle] = link
+        self.emit(LinkAttached(link))
+
+    def _link(self, handle: int) -> Link:
+        link = self.links.get(handle)
+        if link is None:
+            raise SessionFault(UNATTACHED_HANDLE, f"No link is attached at handle {handle}.")
+        return link
+
+    def _on_flow(self, flow: Flow, payload: bytes) -> None:
+        base = DELIVERY_ID_FIRST if flow.next_incoming_id is None else flow.next_incoming_id
+        end = serial.add(base, flow.incoming_window)
+        self._remote_window = max(serial.distance(self._next_outgoing_id, end), 0)
+        if self._blocked:
+            self._unblock()
+        if flow.handle is not None:
+            link = self._link(flow.handle)
+            assert isinstance(link, IncomingLink | OutgoingLink)
+            link.on_flow(flow)
+        elif flow.echo:
+            self.write_flow(None)
+
+    def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        if self._incoming_window <= 0:
+            raise SessionFault(WINDOW_VIOLATION, "More transfers came than the window allows.")
+        self._next_incoming_id = serial.add(self._next_incoming_id, 1)
+        self._incoming_window -= 1
+        link = self._link(transfer.handle)
+        if not isinstance(link, IncomingLink):
+            raise SessionFault(
+                UNATTACHED_HANDLE, f"The link at handle {transfer.handle} takes no transfers."
+            )
+        try:
+            link.on_transfer(transfer, payload)
+        except LinkFault as fault:
+            self.detach(link, fault.error)
+            self.emit(LinkDetached(link, fault.error))
+        if self._incoming_window <= self.endpoint.limits.incoming_window // 2:
+            self._incoming_window = self.endpoint.limits.incoming_window
+            self.write_flow(None)
+
+    def _on_disposition(self, disposition: Disposition, payload: bytes) -> None:
+        if not disposition.role or isinstance(disposition.state, Received):
+            return  # about what the peer itself sent: we settle that at once, so it knows no more
+        first = disposition.first
+        last = first if disposition.last is None else disposition.last
+        count = serial.distance(first, last) + 1
+        unsettled = self._unsettled
+        if count == 1:
+            found = unsettled.get(first)
+            deliveries = [] if found is None else [found]
+        elif count > len(unsettled):
+            deliveries = [
+                delivery
+                for delivery in unsettled.values()
+                if 0 <= serial.distance(first, delivery.id) < count
+            ]
+        else:
+            ids = (serial.add(first, step) for step in range(count))
+            deliveries = [unsettled[each] for each in ids if each in unsettled]
+        if disposition.settled:
+            for delivery in deliveries:
+                self._forget_delivery(delivery)
+        if disposition.state is None:
+            return
+        by_link: dict[OutgoingLink, list[OutgoingDelivery]] = {}
+        for delivery in deliveries:
+            by_link.setdefault(delivery.link, []).append(delivery)
+        for link, group in by_link.items():
+            self.emit(OutcomeArrived(link, group, disposition.state, disposition.settled))
+
+    def _on_detach(self, detach: Detach, payload: bytes) -> None:
+        link = self.links.pop(detach.handle, None)
+        if link is None:
+            raise SessionFault(UNATTACHED_HANDLE, f"No link is attached at handle {detach.handle}.")
+        answer, event = answer_detach(link, detach)
+        if answer is not None and link.is_answered:
+            self.write(answer)
+        link.is_answered = True
+        link.forget()
+        if event is not None:
+            self.emit(event)
+
+    def _on_end(self, end: End, payload: bytes) -> None:
+        error = end.error if isinstance(end.error, Error) else None
+        if not self.is_ended:
+            self.write(End())
+        self.close_links(error)
+
+    # -- what the owner says
+
+    def settle_incoming(self, delivery_id: int, outcome: Any) -> None:
+        """Tell the outcome of a message that the peer sent."""
+        self._dispose(True, delivery_id, outcome)
+
+    def settle_outgoing(self, delivery: OutgoingDelivery, outcome: Any) -> None:
+        """Confirm the outcome of a message that we sent; the delivery is forgotten."""
+        self._forget_delivery(delivery)
+        if delivery.link.is_open:
+            self._dispose(False, delivery.id, outcome)
+
+    def _dispose(self, role: bool, delivery_id: int, outcome: Any) -> None:
+        """Write a disposition, or lengthen the one before it by one delivery."""
+        if self.is_ended:
+            return
+        pending = self._pending
+        if pending is not None:
+            last = pending.first if pending.last is None else pending.last
+            if (
+                pending.role is role
+                and delivery_id == serial.add(last, 1)
+                and pending.state == outcome
+            ):
+                pending.last = delivery_id
+                return
+            self.flush()
+        self._pending = Disposition(role, delivery_id, None, True, outcome)
+        self.endpoint.sessions_to_flush[self] = None
+
+    def flush(self) -> None:
+        """Write the disposition that was waiting for a longer range."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self.endpoint.write(encode_disposition(self.channel, pending))
+
+    def write(self, performative: Any) -> None:
+        """Write a performative on the session's channel."""
+        self.flush()
+        self.endpoint.write(encode_frame(self.channel, performative))
+
+    def write_flow(self, link: Link | None, *, drain: bool = False) -> None:
+        """Tell the session's windows and, if given, the link's credit."""
+        if self.is_ended:
+            return
+        fields = link.flow_fields() if link is not None else {}
+        self.write(
+            Flow(
+                next_incoming_id=self._next_incoming_id,
+                incoming_window=self._incoming_window,
+                next_outgoing_id=self._next_outgoing_id,
+                outgoing_window=self.endpoint.limits.outgoing_window,
+                drain=drain,
+                **fields,
+            )
+        )
+
+    def detach(self, link: Link, error: Error | None) -> None:
+        """Detach a link; its handle is free again when the peer has answered."""
+        self.write(Detach(link.handle, True, error))
+        link.is_answered = True
+        link.forget()
+
+    def end(self, error: Error) -> None:
+        """End the session with an error."""
+        if not self.is_ended:
+            self.write(End(error))
+            self.is_ended = True
+            self.close_links(None)
+
+    def close_links(self, error: Error | None) -> None:
+        """Forget all links and tell the owner about those that were alive."""
+        self.is_ended = True
+        links, self.links = list(self.links.values()), {}
+        self._blocked.clear()
+        self._unsettled.clear()
+        self.blocked_bytes = 0
+        for link in links:
+            was_alive = link.is_open or not link.is_answered
+            link.is_answered = True
+            link.forget()
+            if was_alive:
+                self.emit(LinkDetached(link, error))
+
+    # -- transfers out
+
+    def send(
+        self,
+        link: OutgoingLink,
+        tag: bytes,
+        payload: bytes,
+        is_settled: bool,
+        message_format: int,
+    ) -> OutgoingDelivery | None:
+        """Write a message, as far as the peer's window allows; the rest follows by itself."""
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id = serial.add(delivery_id, 1)
+        delivery = None
+        if not is_settled:
+            delivery = OutgoingDelivery(link, delivery_id, tag)
+            self._unsettled[delivery_id] = link.unsettled[delivery_id] = delivery
+            if len(link.unsettled) > self.endpoint.limits.unsettled_max:
+                self._forget_delivery(next(iter(link.unsettled.values())))
+        room = self.endpoint.frame_out_bytes - transfer_overhead(tag)
+        if self._remote_window > 0 and not self._blocked and len(payload) <= room:
+            self._remote_window -= 1
+            self._next_outgoing_id = serial.add(self._next_outgoing_id, 1)
+            if self._pending is not None:
+                self.flush()
+            self.endpoint.write(
+                *encode_transfer(
+                    self.channel,
+                    link.handle,
+                    delivery_id,
+                    tag,
+                    message_format,
+                    is_settled=is_settled,
+                    is_more=False,
+                    payload=payload,
+                )
+            )
+            return delivery
+        self._blocked.append(_Blocked(link, delivery_id, tag, payload, is_settled, message_format))
+        self.blocked_bytes += len(payload)
+        self._unblock()
+        return delivery
+
+    def _unblock(self) -> None:
+        self.flush()
+        while self._blocked and self._remote_window > 0:
+            item = self._blocked[0]
+            is_first = item.at == 0
+            tag = item.tag if is_first else None
+            room = self.endpoint.frame_out_bytes - transfer_overhead(tag)
+            part = item.payload[item.at : item.at + room]
+            item.at += len(part)
+            self.blocked_bytes -= len(part)
+            is_more = item.at < len(item.payload)
+            self.endpoint.write(
+                *encode_transfer(
+                    self.channel,
+                    item.link.handle,
+                    item.delivery_id if is_first else None,
+                    tag,
+                    item.message_format if is_first else None,
+                    is_settled=item.is_settled,
+                    is_more=is_more,
+                    payload=part,
+                )
+            )
+            self._remote_window -= 1
+            self._next_outgoing_id = serial.add(self._next_outgoing_id, 1)
+            if not is_more:
+                self._blocked.popleft()
+
+    def _forget_delivery(self, delivery: OutgoingDelivery) -> None:
+        self._unsettled.pop(delivery.id, None)
+        delivery.link.unsettled.pop(delivery.id, None)
+
+    def forget_deliveries(self, link: OutgoingLink) -> None:
+        """Drop the unsettled and the unsent deliveries of a link that is over."""
+        for delivery_id in link.unsettled:
+            self._unsettled.pop(delivery_id, None)
+        link.unsettled.clear()
+        if any(item.link is link for item in self._blocked):
+            self._blocked = deque(item for item in self._blocked if item.link is not link)
+            self.blocked_bytes = sum(len(item.payload) - item.at for item in self._blocked)
+
+
+_HANDLERS: Final[dict[type, Callable[[Session, Any, bytes], None]]] = {
+    Attach: Session._on_attach,
+    Flow: Session._on_flow,
+    Transfer: Session._on_transfer,
+    Disposition: Session._on_disposition,
+    Detach: Session._on_detach,
+    End: Session._on_end,
+}
