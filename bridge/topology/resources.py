@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Value = str | int | bool | None | list["Value"] | dict[str, "Value"]
+Value = str | int | float | bool | None | list["Value"] | dict[str, "Value"]
 """A JSON value, as arguments and policy definitions hold it."""
 
 
@@ -49,6 +49,14 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A global parameter of the broker: any JSON under a name. Its repr shows no value (keys)."""
+
+    name: str
+    value: Value = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something that RabbitMQ cannot do as Service Bus does it, by name.
 
@@ -73,4 +81,5 @@ class Topology:
     queues: tuple[Queue, ...] = ()
     bindings: tuple[Binding, ...] = ()
     policies: tuple[Policy, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
     findings: tuple[Finding, ...] = ()

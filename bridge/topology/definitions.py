@@ -1,0 +1,201 @@
+"""Entities as JSON: the form in which RabbitMQ keeps each entity's full definition.
+
+One global parameter per entity, so that two bridges that change two entities never collide. Keys
+are those of ARM templates, durations ISO 8601, so that a person can write one with `rabbitmqctl
+set_global_parameter`; what is omitted has Service Bus's default. A field that a newer version has
+added is left alone and named by `unknown_fields`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, get_type_hints
+from urllib.parse import quote
+
+from bridge.model import entity as model
+from bridge.model.errors import ArgumentError
+from bridge.topology.fields import read, written
+from bridge.topology.names import resource_base
+from bridge.topology.resources import Finding, Parameter, Value
+
+SCHEMA = 1
+"""Version of this form. A newer one may add fields, never change the meaning of one."""
+
+PREFIX = "busbridge.entity."
+NAMESPACE_PREFIX = "busbridge.namespace."
+
+NAME_LENGTH_MAX = 255
+"""RabbitMQ keeps the names of global parameters as Erlang atoms; one of 300 fails (measured)."""
+
+_VHOST_LENGTH_MAX = 80
+
+_KINDS: dict[str, type[model.Entity]] = {
+    "queue": model.Queue,
+    "topic": model.Topic,
+    "subscription": model.Subscription,
+}
+_SPECIAL_KEYS = {
+    "max_size_mb": "maxSizeInMegabytes",
+    "max_message_size_kb": "maxMessageSizeInKilobytes",
+}
+_FORM_KEYS = frozenset({"schema", "kind"})
+
+Json = dict[str, Value]
+
+
+def parameter_prefix(vhost: str) -> str:
+    """Return what the names of a vhost's parameters begin with."""
+    return f"{PREFIX}{_vhost_part(vhost)}:"
+
+
+def parameter_name(vhost: str, entity: str) -> str:
+    """Return the name of the global parameter that holds an entity's definition.
+
+    Args:
+        entity: the entity's path, in any case.
+    """
+    name = parameter_prefix(vhost) + resource_base(entity)
+    return name if len(name) <= NAME_LENGTH_MAX else _cut(name, NAME_LENGTH_MAX)
+
+
+def namespace_parameter_name(vhost: str) -> str:
+    """Return the name of the global parameter that holds the namespace's own properties."""
+    return NAMESPACE_PREFIX + _vhost_part(vhost)
+
+
+def parameters(namespace: model.Namespace, vhost: str) -> tuple[Parameter, ...]:
+    """Return all global parameters of a namespace."""
+    found = [Parameter(name=namespace_parameter_name(vhost), value=namespace_to_json(namespace))]
+    found += [
+        Parameter(name=parameter_name(vhost, path_of(entity)), value=to_json(entity))
+        for entity in entities(namespace)
+    ]
+    return tuple(found)
+
+
+def path_of(entity: model.Entity) -> str:
+    """Return an entity's path: its name, or `topic/Subscriptions/name`."""
+    return entity.path if isinstance(entity, model.Subscription) else entity.name
+
+
+def entities(namespace: model.Namespace) -> tuple[model.Entity, ...]:
+    """Return every entity of a namespace, each topic before its subscriptions."""
+    found: list[model.Entity] = [*namespace.queues]
+    for topic in namespace.topics:
+        found += [topic, *topic.subscriptions]
+    return tuple(found)
+
+
+def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Namespace:
+    """Return a namespace of these entities, sorted by name, with `base`'s own properties.
+
+    Subscriptions go to their topics; one whose topic is missing is left out.
+    """
+    everything = sorted(found, key=lambda entity: path_of(entity).lower())
+    subscriptions = [each for each in everything if isinstance(each, model.Subscription)]
+    topics = tuple(
+        dataclasses.replace(
+            topic,
+            subscriptions=tuple(s for s in subscriptions if s.topic.lower() == topic.name.lower()),
+        )
+        for topic in everything
+        if isinstance(topic, model.Topic)
+    )
+    queues = tuple(each for each in everything if isinstance(each, model.Queue))
+    return dataclasses.replace(base, queues=queues, topics=topics)
+
+
+def to_json(entity: model.Entity) -> Json:
+    """Return the JSON form of an entity, every field included; a topic without subscriptions."""
+    kind = next(kind for kind, each in _KINDS.items() if isinstance(entity, each))
+    form: Json = {"schema": SCHEMA, "kind": kind}
+    for field in _fields(type(entity)):
+        form[_key(field)] = written(field, getattr(entity, field))
+    return form
+
+
+def from_json(form: Mapping[str, Value]) -> model.Entity:
+    """Return the entity of a JSON form; a topic has no subscriptions yet.
+
+    Raises:
+        ServiceBusError: a field is missing, malformed, or outside Service Bus's range.
+    """
+    made = _KINDS.get(str(form.get("kind")))
+    if made is None:
+        raise ArgumentError(f"{form.get('kind')!r} is no kind of entity.")
+    try:
+        return made(**_arguments(made, form))
+    except TypeError as missing:
+        raise ArgumentError(f"A definition of a {form['kind']} lacks a field: {missing}.") from None
+
+
+def unknown_fields(form: Mapping[str, Value]) -> tuple[Finding, ...]:
+    """Return a finding for each field of an entity's JSON form that this version does not know."""
+    made = _KINDS.get(str(form.get("kind")))
+    known = {_key(field) for field in _fields(made)} if made else set()
+    return tuple(
+        Finding(
+            entity=str(form.get("name", "")),
+            property=key,
+            grade="lost",
+            message=f"The definition has the field {key!r}, which this version does not know "
+            "(a newer one wrote it); it has no effect.",
+        )
+        for key in sorted(form.keys() - known - _FORM_KEYS)
+    )
+
+
+def namespace_to_json(namespace: model.Namespace) -> Json:
+    """Return the JSON form of a namespace's own properties, its entities aside."""
+    return {
+        "schema": SCHEMA,
+        "kind": "namespace",
+        "name": namespace.name,
+        "tier": namespace.tier.value,
+        "authorizationRules": written("authorization_rules", namespace.authorization_rules),
+    }
+
+
+def namespace_from_json(form: Mapping[str, Value]) -> model.Namespace:
+    """Return the namespace of a JSON form, without entities.
+
+    Raises:
+        ServiceBusError: a field is malformed.
+    """
+    if form.get("kind") != "namespace":
+        raise ArgumentError(f"{form.get('kind')!r} is not a namespace.")
+    return model.Namespace(**_arguments(model.Namespace, form))
+
+
+def _fields(made: type) -> list[str]:
+    return [
+        field.name
+        for field in dataclasses.fields(made)
+        if field.name not in ("subscriptions", "queues", "topics")
+    ]
+
+
+def _key(field: str) -> str:
+    first, *rest = field.removesuffix("_ms").split("_")
+    return _SPECIAL_KEYS.get(field, first + "".join(word.capitalize() for word in rest))
+
+
+def _arguments(made: type, form: Mapping[str, Value]) -> dict[str, Any]:
+    kinds = get_type_hints(made)
+    return {
+        field: read(kinds[field], field, _key(field), form[_key(field)])
+        for field in _fields(made)
+        if _key(field) in form
+    }
+
+
+def _vhost_part(vhost: str) -> str:
+    part = quote(vhost, safe="")
+    return part if len(part) <= _VHOST_LENGTH_MAX else _cut(part, _VHOST_LENGTH_MAX)
+
+
+def _cut(name: str, length: int) -> str:
+    digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+    return f"{name[: length - 25]}~{digest}"

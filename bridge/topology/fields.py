@@ -1,0 +1,216 @@
+"""The values of an entity's fields as JSON, and back: exact, types included.
+
+A filter's parameters and properties are typed in Service Bus. Text, whole numbers and booleans are
+JSON's own; everything else is `{"type": ..., "value": text}`, as JSON has no word for it, or as
+RabbitMQ would write it back in another form (fractions).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, assert_never
+from uuid import UUID
+
+from bridge.model import entity as model
+from bridge.model.duration import format_duration, parse_duration_ms
+from bridge.model.errors import ArgumentError
+from bridge.topology.resources import Value
+
+_TYPED: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = {
+    "double": (float, repr, float),
+    "dateTime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "duration": (
+        timedelta,
+        lambda value: str(value // timedelta(microseconds=1)),
+        lambda text: timedelta(microseconds=int(text)),
+    ),
+    "guid": (UUID, str, UUID),
+    "binary": (
+        bytes,
+        lambda value: base64.b64encode(value).decode(),
+        lambda text: base64.b64decode(text, validate=True),
+    ),
+}
+
+_CORRELATION_KEYS = {
+    "content_type": "contentType",
+    "correlation_id": "correlationId",
+    "label": "label",
+    "message_id": "messageId",
+    "reply_to": "replyTo",
+    "reply_to_session_id": "replyToSessionId",
+    "session_id": "sessionId",
+    "to": "to",
+}
+
+
+def written(field: str, value: object) -> Value:
+    """Return the JSON of one field of an entity."""
+    if isinstance(value, tuple):
+        return [_element_written(each) for each in value]
+    if isinstance(value, Enum):
+        return str(value.value)
+    if field.endswith("_ms") and isinstance(value, int):
+        return format_duration(value)
+    assert value is None or isinstance(value, bool | int | str), field
+    return value
+
+
+def read(kind: object, field: str, key: str, value: Value) -> object:
+    """Return a field's value from its JSON.
+
+    Args:
+        kind: the field's type.
+        key: what the field is called in JSON, for error messages.
+
+    Raises:
+        ArgumentError: it is not of that type.
+    """
+    if field.endswith("_ms"):
+        try:
+            return parse_duration_ms(_is(value, str, key))
+        except ValueError as error:
+            raise ArgumentError(f"{key}: {error}.") from None
+    if kind is bool or kind is int or kind is str:
+        return _is(value, kind, key)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _member(kind, value, key)
+    if field == "authorization_rules":
+        return tuple(_authorization_rule(each, key) for each in _is(value, list, key))
+    if field == "rules":
+        return tuple(_rule(each, key) for each in _is(value, list, key))
+    return None if value is None else _is(value, int, key)
+
+
+def _is(value: object, kind: type, key: str) -> Any:
+    if type(value) is not kind:
+        raise ArgumentError(f"{key} is {value!r}; it must be of type {kind.__name__}.")
+    return value
+
+
+def _member(kind: type[Enum], value: Value, key: str) -> Enum:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise ArgumentError(f"{key} is {value!r}; it must be one of {known}.") from None
+
+
+def _element_written(element: object) -> Value:
+    if isinstance(element, model.AuthorizationRule):
+        return {
+            "name": element.name,
+            "primaryKey": element.primary_key,
+            "secondaryKey": element.secondary_key,
+            "rights": [right.value for right in model.Right if right in element.rights],
+        }
+    assert isinstance(element, model.Rule)
+    return {
+        "name": element.name,
+        "filter": _filter_written(element.filter),
+        "action": element.action,
+    }
+
+
+def _filter_written(given: model.Filter) -> Value:
+    match given:
+        case model.TrueFilter():
+            return {"type": "true"}
+        case model.FalseFilter():
+            return {"type": "false"}
+        case model.SqlFilter():
+            return {
+                "type": "sql",
+                "expression": given.expression,
+                "parameters": _pairs_written(given.parameters),
+            }
+        case model.CorrelationFilter():
+            fields: dict[str, Value] = {
+                key: getattr(given, field)
+                for field, key in _CORRELATION_KEYS.items()
+                if getattr(given, field) is not None
+            }
+            return {"type": "correlation", **fields, "properties": _pairs_written(given.properties)}
+        case _:
+            assert_never(given)
+
+
+def _pairs_written(pairs: tuple[tuple[str, object], ...]) -> Value:
+    """A list and no object: the order of parameters is kept, and equal names too."""
+    return [[name, _typed_written(value)] for name, value in pairs]
+
+
+def _typed_written(value: object) -> Value:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    for name, (kind, write, _) in _TYPED.items():
+        if isinstance(value, kind):
+            return {"type": name, "value": write(value)}
+    raise ArgumentError(f"{value!r} is no value that a filter can hold.")
+
+
+def _authorization_rule(form: Value, key: str) -> model.AuthorizationRule:
+    rule = _is(form, dict, key)
+    rights = _is(rule.get("rights"), list, f"{key}.rights")
+    return model.AuthorizationRule(
+        name=_is(rule.get("name"), str, f"{key}.name"),
+        primary_key=_is(rule.get("primaryKey", ""), str, f"{key}.primaryKey"),
+        secondary_key=_is(rule.get("secondaryKey", ""), str, f"{key}.secondaryKey"),
+        rights=frozenset(
+            model.Right(_member(model.Right, each, f"{key}.rights").value) for each in rights
+        ),
+    )
+
+
+def _rule(form: Value, key: str) -> model.Rule:
+    rule = _is(form, dict, key)
+    return model.Rule(
+        name=_is(rule.get("name"), str, f"{key}.name"),
+        filter=_filter(_is(rule.get("filter"), dict, f"{key}.filter"), f"{key}.filter"),
+        action=_is(rule.get("action", ""), str, f"{key}.action"),
+    )
+
+
+def _filter(form: dict[str, Value], key: str) -> model.Filter:
+    match form.get("type"):
+        case "true":
+            return model.TrueFilter()
+        case "false":
+            return model.FalseFilter()
+        case "sql":
+            return model.SqlFilter(
+                expression=_is(form.get("expression"), str, f"{key}.expression"),
+                parameters=_pairs(form.get("parameters", []), f"{key}.parameters"),
+            )
+        case "correlation":
+            fields = {
+                field: _is(form[name], str, f"{key}.{name}")
+                for field, name in _CORRELATION_KEYS.items()
+                if form.get(name) is not None
+            }
+            properties = _pairs(form.get("properties", []), f"{key}.properties")
+            return model.CorrelationFilter(properties=properties, **fields)
+        case other:
+            raise ArgumentError(
+                f"{key}.type is {other!r}; it must be true, false, sql or correlation."
+            )
+
+
+def _pairs(form: Value, key: str) -> tuple[tuple[str, object], ...]:
+    pairs = [_is(pair, list, key) for pair in _is(form, list, key)]
+    return tuple((_is(name, str, key), _typed(value, key)) for name, value in pairs)
+
+
+def _typed(form: object, key: str) -> object:
+    if not isinstance(form, dict):
+        return form
+    kind = _TYPED.get(str(form.get("type")))
+    if kind is None:
+        raise ArgumentError(f"{key}: {form.get('type')!r} is no type of Service Bus.")
+    try:
+        return kind[2](_is(form.get("value"), str, key))
+    except ValueError as error:
+        raise ArgumentError(f"{key}: {error}.") from None
