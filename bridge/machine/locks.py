@@ -1,0 +1,111 @@
+"""Peek-locks as a pure machine: which token holds which message, and until when.
+
+A lock is held from `acquire` until the first of: `release` (somebody settles it), `expire` (its
+instant has come), `lose` (RabbitMQ has taken the message back). "Renewal restarts LockDuration from
+now; any number of renewals" (Service Bus, message transfers, locks and settlement). A lock never
+outlives its instant: from `until_ms` on its token is unknown, whether or not `expire` has run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Held = TypeVar("Held")
+
+_SLACK = 64
+"""Entries of the heap that may be stale before it is built anew."""
+
+
+@dataclass(slots=True)
+class Lock(Generic[Held]):
+    """One lock: what it holds, its duration, and the instant at which it ends (UTC ms)."""
+
+    held: Held
+    duration_ms: int
+    until_ms: int
+
+
+class Locks(Generic[Held]):
+    """All locks of one process, by token, with the earliest end at hand."""
+
+    def __init__(self) -> None:
+        self._locks: dict[bytes, Lock[Held]] = {}
+        self._ends: list[tuple[int, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def __repr__(self) -> str:
+        return f"Locks(held={len(self._locks)}, next_end_ms={self.next_end_ms()})"
+
+    def acquire(self, token: bytes, held: Held, *, duration_ms: int, now_ms: int) -> int:
+        """Lock `held` under a token that no lock has had; return the lock's end (UTC ms)."""
+        assert token not in self._locks, "a token names one lock"
+        return self._hold(token, Lock(held, duration_ms, now_ms + duration_ms))
+
+    def renew(self, token: bytes, *, now_ms: int) -> int | None:
+        """Return the new end (the full duration from now), or `None` if the lock has ended."""
+        lock = self._live(token, now_ms)
+        if lock is None:
+            return None
+        lock.until_ms = now_ms + lock.duration_ms
+        return self._hold(token, lock)
+
+    def find(self, token: bytes, *, now_ms: int) -> Held | None:
+        """Return what the token holds, or `None` if the lock has ended."""
+        lock = self._live(token, now_ms)
+        return None if lock is None else lock.held
+
+    def release(self, token: bytes, *, now_ms: int) -> Lock[Held] | None:
+        """End the lock and return it, or `None` if it has ended already."""
+        lock = self._live(token, now_ms)
+        if lock is not None:
+            del self._locks[token]
+        return lock
+
+    def restore(self, token: bytes, lock: Lock[Held]) -> None:
+        """Put a lock back as it was: its settlement has failed. It may expire at once."""
+        assert token not in self._locks, "only a lock that was taken off can be put back"
+        self._hold(token, lock)
+
+    def expire(self, now_ms: int) -> list[Held]:
+        """End all locks whose instant has come; return what they held, earliest end first."""
+        ended: list[Held] = []
+        while self._ends and self._ends[0][0] <= now_ms:
+            until_ms, token = heapq.heappop(self._ends)
+            lock = self._locks.get(token)
+            if lock is not None and lock.until_ms == until_ms:
+                del self._locks[token]
+                ended.append(lock.held)
+        return ended
+
+    def lose(self, is_lost: Callable[[Held], bool]) -> list[Held]:
+        """Drop the locks of messages that RabbitMQ has taken back; return what they held."""
+        tokens = [token for token, lock in self._locks.items() if is_lost(lock.held)]
+        return [self._locks.pop(token).held for token in tokens]
+
+    def next_end_ms(self) -> int | None:
+        """Return when `expire` has something to do next; `None` when there is no lock."""
+        while self._ends:
+            until_ms, token = self._ends[0]
+            lock = self._locks.get(token)
+            if lock is not None and lock.until_ms == until_ms:
+                return until_ms
+            heapq.heappop(self._ends)
+        return None
+
+    def _live(self, token: bytes, now_ms: int) -> Lock[Held] | None:
+        lock = self._locks.get(token)
+        return lock if lock is not None and now_ms < lock.until_ms else None
+
+    def _hold(self, token: bytes, lock: Lock[Held]) -> int:
+        self._locks[token] = lock
+        if len(self._ends) > 2 * len(self._locks) + _SLACK:
+            self._ends = [(held.until_ms, token) for token, held in self._locks.items()]
+            heapq.heapify(self._ends)
+        else:
+            heapq.heappush(self._ends, (lock.until_ms, token))
+        return lock.until_ms

@@ -1,0 +1,273 @@
+"""Demand: what is fetched is what was asked for, whatever RabbitMQ would like to send."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from bridge.machine.demand import Close, Demand, Fetched, Get, Open, Withdrawn
+
+
+def test_a_window_that_is_full_is_closed_before_anything_of_it_is_settled() -> None:
+    """Otherwise the first ack would fetch a message that nobody asked for."""
+    demand: Demand[Fetched] = Demand()
+    demand.ask(1, 5)
+    assert demand.plan() == [Open(1, 5)]
+
+    assert [demand.arrived(1) for _ in range(5)] == [1] * 5
+    assert demand.plan() == [Close(1)]
+    assert demand.settling(1) is None
+
+
+def test_a_window_with_room_is_closed_before_one_of_its_messages_is_settled() -> None:
+    """The rest of the demand gets a new window when the old one is closed."""
+    demand: Demand[Fetched] = Demand()
+    demand.ask(1, 5)
+    demand.plan()
+    demand.arrived(1)
+
+    assert demand.settling(1) == Close(1)
+    assert demand.plan() == []
+    demand.closed(1)
+    assert demand.plan() == [Open(2, 4)]
+
+
+def test_a_refill_that_somebody_asked_for_is_welcome() -> None:
+    """A receiver that tops up its credit as it settles keeps its window."""
+    demand: Demand[Fetched] = Demand()
+    demand.ask(1, 5)
+    demand.plan()
+    demand.arrived(1)
+    demand.ask(1, 1)
+
+    assert demand.settling(1) is None
+    assert demand.plan() == []
+    assert demand.under_way == 5
+
+
+def test_a_small_demand_is_got_until_the_queue_is_found_empty() -> None:
+    """An empty get turns to a window, which waits in RabbitMQ."""
+    demand: Demand[Fetched] = Demand()
+    demand.ask(1, 1)
+    assert demand.plan() == [Get(1)]
+    demand.empty(1)
+    assert demand.plan() == [Open(2, 1)]
+
+
+def test_receivers_are_served_in_the_order_in_which_they_asked() -> None:
+    """Five that ask for five each: the first has its five before the second has one."""
+    demand: Demand[Fetched] = Demand()
+    for receiver in range(1, 6):
+        demand.ask(receiver, 5)
+    assert demand.plan() == [Open(1, 25)]
+    assert [demand.arrived(1) for _ in range(7)] == [1, 1, 1, 1, 1, 2, 2]
+
+
+def test_a_withdrawal_ends_when_the_window_is_closed() -> None:
+    """What comes in between still goes to the one who asked; then nothing does."""
+    demand: Demand[Fetched] = Demand()
+    demand.ask(1, 5)
+    demand.plan()
+    ticket = demand.withdraw(1)
+
+    assert demand.plan() == [Close(1)]
+    assert demand.arrived(1) == 1
+    assert demand.plan() == []
+    demand.closed(1)
+    assert demand.plan() == [Withdrawn(ticket)]
+    assert demand.arrived(1) is None
+
+
+def test_a_withdrawal_that_nothing_is_fetched_for_ends_at_once() -> None:
+    """A receiver without credit, or whose credit another one now uses, need not wait."""
+    demand: Demand[Fetched] = Demand()
+    ticket = demand.withdraw(1)
+    assert demand.plan() == [Withdrawn(ticket)]
+
+
+def test_kept_messages_are_offered_first_and_by_number() -> None:
+    """What came back goes to the next asker, lowest number first, before anything is fetched."""
+    demand: Demand[Fetched] = Demand()
+    for number in (7, 3, 5):
+        demand.keep(Fetched(number, 0, None))
+    demand.ask(1, 4)
+
+    offered = [demand.offer() for _ in range(4)]
+    assert [found and found[1].number for found in offered] == [3, 5, 7, None]
+    assert demand.plan() == [Get(4)]
+
+
+def test_kept_messages_expire() -> None:
+    """A kept message leaves at its expiry."""
+    demand: Demand[Fetched] = Demand()
+    soon, later, never = Fetched(1, 0, 10), Fetched(2, 0, 20), Fetched(3, 0, None)
+    for message in (soon, later, never):
+        demand.keep(message)
+
+    assert demand.next_expiry_ms() == 10
+    assert demand.expire(10) == [soon]
+    assert demand.next_expiry_ms() == 20
+    assert demand.kept == 2
+
+
+class DemandAgainstRabbitMQ(RuleBasedStateMachine):
+    """A queue that fills every prefetch it is given, commands and deliveries on their way.
+
+    Never is a message handed over that nobody asked for; every message is in one place; and what
+    is asked for is being fetched.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.demand: Demand[Fetched] = Demand(windows_max=3)
+        self.commands: deque[tuple[str, int, int]] = deque()
+        self.replies: deque[tuple[str, int, int]] = deque()
+        self.queue: deque[int] = deque()
+        self.consumers: dict[int, list[int]] = {}
+        self.credit: dict[int, int] = {}
+        self.held: list[Fetched] = []
+        self.asks: dict[int, int] = {1: 0, 2: 0, 3: 0}
+        self.tickets: dict[int, tuple[int, int]] = {}
+        self.published = 0
+        self.settled = 0
+
+    def act(self) -> None:
+        while (offer := self.demand.offer()) is not None:
+            self.give(*offer)
+        for effect in self.demand.plan():
+            match effect:
+                case Open(fetch, size):
+                    self.commands.append(("open", fetch, size))
+                case Get(fetch):
+                    self.commands.append(("get", fetch, 0))
+                case Close(fetch):
+                    self.commands.append(("close", fetch, 0))
+                case Withdrawn(ticket):
+                    receiver, count = self.tickets.pop(ticket)
+                    self.asks[receiver] -= min(count, self.asks[receiver])
+
+    def give(self, receiver: int, message: Fetched) -> None:
+        assert self.asks[receiver] > 0, "given more than asked"
+        self.asks[receiver] -= 1
+        for ticket, (other, count) in self.tickets.items():
+            if other == receiver and count:
+                self.tickets[ticket] = (other, count - 1)
+                break
+        self.held.append(message)
+
+    @rule(count=st.integers(1, 6))
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            self.published += 1
+            self.queue.append(self.published)
+        self.fill()
+
+    def fill(self) -> None:
+        for fetch in self.consumers:
+            while self.credit[fetch] and self.queue:
+                self.credit[fetch] -= 1
+                self.replies.append(("message", fetch, self.queue.popleft()))
+
+    @precondition(lambda self: self.commands)
+    @rule()
+    def rabbitmq_works(self) -> None:
+        what, fetch, size = self.commands.popleft()
+        match what:
+            case "open":
+                self.consumers[fetch], self.credit[fetch] = [], size
+            case "get" if self.queue:
+                self.replies.append(("message", fetch, self.queue.popleft()))
+            case "get":
+                self.replies.append(("empty", fetch, 0))
+            case "close":
+                del self.consumers[fetch]
+                self.replies.append(("closed", fetch, 0))
+            case "ack":
+                self.settled += 1
+                if fetch in self.consumers:
+                    self.credit[fetch] += 1
+            case "nack":
+                self.queue.appendleft(size)
+                if fetch in self.consumers:
+                    self.credit[fetch] += 1
+        self.fill()
+
+    @precondition(lambda self: self.replies)
+    @rule()
+    def hear(self) -> None:
+        what, fetch, number = self.replies.popleft()
+        match what:
+            case "message":
+                receiver = self.demand.arrived(fetch)
+                assert receiver is not None, "fetched what nobody asked for"
+                self.give(receiver, Fetched(number, fetch, None))
+            case "empty":
+                self.demand.empty(fetch)
+            case "closed":
+                self.demand.closed(fetch)
+        self.act()
+
+    @rule(receiver=st.integers(1, 3), count=st.integers(1, 8))
+    def ask(self, receiver: int, count: int) -> None:
+        self.demand.ask(receiver, count)
+        self.asks[receiver] += count
+        self.act()
+
+    @rule(receiver=st.integers(1, 3))
+    def withdraw(self, receiver: int) -> None:
+        pending = sum(count for other, count in self.tickets.values() if other == receiver)
+        ticket = self.demand.withdraw(receiver)
+        self.tickets[ticket] = (receiver, self.asks[receiver] - pending)
+        self.act()
+
+    @precondition(lambda self: self.held)
+    @rule(choice=st.data(), how=st.sampled_from(["ack", "nack", "keep"]))
+    def settle(self, choice: st.DataObject, how: str) -> None:
+        message = self.held.pop(choice.draw(st.integers(0, len(self.held) - 1)))
+        if how == "keep":
+            self.demand.keep(message)
+        else:
+            close = self.demand.settling(message.fetch)
+            if close is not None:
+                self.commands.append(("close", close.fetch, 0))
+            self.commands.append((how, message.fetch, message.number))
+        self.act()
+
+    @invariant()
+    def every_message_is_in_one_place(self) -> None:
+        numbers = [*self.queue]
+        numbers += [number for what, _, number in self.replies if what == "message"]
+        numbers += [number for what, _, number in self.commands if what == "nack"]
+        numbers += [message.number for message in self.held]
+        numbers += [entry[2].number for entry in self.demand._kept]
+        acks = sum(1 for what, _, _ in self.commands if what == "ack")
+        assert len(numbers) == len(set(numbers))
+        assert len(numbers) + acks + self.settled == self.published
+
+    @invariant()
+    def no_more_is_under_way_than_was_asked_for(self) -> None:
+        on_its_way = sum(1 for what, _, _ in self.replies if what == "message")
+        on_its_way += sum(1 for what, _, _ in self.commands if what == "get")
+        on_its_way += sum(size for what, _, size in self.commands if what == "open")
+        on_its_way += sum(self.credit[fetch] for fetch in self.consumers)
+        assert on_its_way <= self.demand.under_way <= sum(self.asks.values())
+
+    def teardown(self) -> None:
+        """When all has been said, what is asked for has come, or the queue is empty."""
+        for _ in range(10_000):
+            if self.commands:
+                self.rabbitmq_works()
+            elif self.replies:
+                self.hear()
+            else:
+                break
+        assert not self.commands
+        assert not self.tickets
+        assert not self.queue or not self.demand.asked or len(self.consumers) >= 3
+
+
+TestDemandAgainstRabbitMQ = DemandAgainstRabbitMQ.TestCase
+TestDemandAgainstRabbitMQ.settings = settings(max_examples=300, stateful_step_count=60)

@@ -1,0 +1,129 @@
+"""Peek-locks: one holder, one instant, and nothing beyond it."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from bridge.machine.locks import Lock, Locks
+
+DURATION_MS = 5_000
+
+
+def test_a_lock_ends_at_its_instant_even_before_anyone_looks() -> None:
+    """From its last millisecond on, a lock can be neither renewed, settled nor found."""
+    locks: Locks[str] = Locks()
+    until_ms = locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=1_000)
+
+    assert until_ms == 6_000
+    assert locks.find(b"t", now_ms=5_999) == "message"
+    assert locks.find(b"t", now_ms=6_000) is None
+    assert locks.renew(b"t", now_ms=6_000) is None
+    assert locks.release(b"t", now_ms=6_000) is None
+    assert locks.expire(6_000) == ["message"]
+
+
+def test_renewal_counts_from_now() -> None:
+    """A renewed lock has its full duration again, counted from the renewal."""
+    locks: Locks[str] = Locks()
+    locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=0)
+
+    assert locks.renew(b"t", now_ms=4_000) == 9_000
+    assert locks.expire(8_999) == []
+    assert locks.next_end_ms() == 9_000
+
+
+def test_the_heap_stays_small_under_renewals() -> None:
+    """A lock that is renewed all day leaves nothing behind."""
+    locks: Locks[str] = Locks()
+    locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=0)
+    for now_ms in range(10_000):
+        locks.renew(b"t", now_ms=now_ms)
+
+    assert len(locks._ends) < 100
+
+
+class LocksAgainstADictionary(RuleBasedStateMachine):
+    """Whatever happens in whatever order, the locks are those of a plain dictionary of ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: Locks[int] = Locks()
+        self.ends: dict[bytes, int] = {}
+        self.taken: dict[bytes, Lock[int]] = {}
+        self.now_ms = 0
+        self.serial = 0
+
+    @rule(duration_ms=st.integers(1, 20))
+    def acquire(self, duration_ms: int) -> None:
+        self.serial += 1
+        token = self.serial.to_bytes(16, "big")
+        until_ms = self.locks.acquire(
+            token, self.serial, duration_ms=duration_ms, now_ms=self.now_ms
+        )
+        self.ends[token] = until_ms
+        assert until_ms == self.now_ms + duration_ms
+
+    @precondition(lambda self: self.ends)
+    @rule(choice=st.data())
+    def renew(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.ends)))
+        until_ms = self.locks.renew(token, now_ms=self.now_ms)
+        if self.now_ms < self.ends[token]:
+            assert until_ms is not None
+            assert until_ms >= self.ends[token]
+            self.ends[token] = until_ms
+        else:
+            assert until_ms is None
+
+    @precondition(lambda self: self.ends)
+    @rule(choice=st.data())
+    def release(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.ends)))
+        lock = self.locks.release(token, now_ms=self.now_ms)
+        assert (lock is not None) == (self.now_ms < self.ends[token])
+        if lock is not None:
+            self.taken[token] = lock
+            del self.ends[token]
+
+    @precondition(lambda self: self.taken)
+    @rule(choice=st.data())
+    def restore(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.taken)))
+        lock = self.taken.pop(token)
+        self.locks.restore(token, lock)
+        self.ends[token] = lock.until_ms
+
+    @rule()
+    def lose_even_ones(self) -> None:
+        lost = self.locks.lose(lambda held: held % 2 == 0)
+        tokens = [token for token in self.ends if int.from_bytes(token, "big") % 2 == 0]
+        assert sorted(lost) == sorted(int.from_bytes(token, "big") for token in tokens)
+        for token in tokens:
+            del self.ends[token]
+
+    @rule(passed_ms=st.integers(1, 15))
+    def time_passes(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
+
+    @rule()
+    def expire(self) -> None:
+        ended = self.locks.expire(self.now_ms)
+        due = {token for token, until_ms in self.ends.items() if until_ms <= self.now_ms}
+        assert sorted(ended) == sorted(int.from_bytes(token, "big") for token in due)
+        for token in due:
+            del self.ends[token]
+
+    @invariant()
+    def the_next_end_is_the_earliest(self) -> None:
+        assert self.locks.next_end_ms() == min(self.ends.values(), default=None)
+
+    @invariant()
+    def nothing_is_held_beyond_its_instant(self) -> None:
+        for token, until_ms in self.ends.items():
+            held = self.locks.find(token, now_ms=self.now_ms)
+            assert (held is not None) == (self.now_ms < until_ms)
+        assert len(self.locks) == len(self.ends)
+
+
+TestLocksAgainstADictionary = LocksAgainstADictionary.TestCase
