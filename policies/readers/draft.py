@@ -53,12 +53,14 @@ class EntityDraft:
         """Take a property by Azure's name; `None` and an empty text leave Azure's default."""
         known = PROPERTIES[name]
         assert self.kind in known.kinds
-        if value is None or (value == "" and known.field != "user_metadata"):
+        if value is None or value == "":
             return
         try:
             read = known.read(value)
         except ValueError as error:
             self.notes.fault(place, f"{self.title}: {name} is {value!r};", f"{error}.")
+            return
+        if read is None:
             return
         self.fields[known.field] = read
         self.places[known.field] = place
@@ -135,6 +137,10 @@ class NamespaceDraft:
     def find(self, path: str) -> EntityDraft | None:
         """Return what has been read of an entity, by its path in any case."""
         return self._entities.get((False, path.lower())) or self._entities.get((True, path.lower()))
+
+    def subscriptions(self) -> list[EntityDraft]:
+        """Return every subscription so far."""
+        return [each for each in self._entities.values() if each.kind is Kind.SUBSCRIPTION]
 
     def _new(self, draft: EntityDraft) -> EntityDraft:
         key = (draft.kind is Kind.SUBSCRIPTION, draft.path.lower())

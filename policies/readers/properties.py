@@ -63,7 +63,7 @@ PROPERTIES: dict[str, Property] = {
     "AutoDeleteOnIdle": Property("auto_delete_on_idle_ms", values.duration_ms, _ALL),
     "EnablePartitioning": Property("enable_partitioning", values.boolean, _STORED),
     "EnableExpress": Property("enable_express", values.boolean, _STORED),
-    "MaxMessageSizeInKilobytes": Property("max_message_size_kb", values.integer, _STORED),
+    "MaxMessageSizeInKilobytes": Property("max_message_size_kb", values.message_size_kb, _STORED),
     "SupportOrdering": Property("support_ordering", values.boolean, frozenset({_TOPIC})),
     "FilteringMessagesBeforePublishing": Property(
         "filtering_messages_before_publishing", values.boolean, frozenset({_TOPIC})

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from bridge.model.duration import MAX_MS, is_forever, parse_duration_ms
-from bridge.model.entity import EntityStatus, Right
+from bridge.model.entity import TIER_MESSAGE_SIZE_MAX_BYTES, EntityStatus, Right, Tier
 
 _CLOCK = re.compile(
     r"(?:(?P<days>\d+)(?: days?, |\.))?(?P<hours>\d{1,2}):(?P<minutes>\d\d):(?P<seconds>\d\d)"
@@ -60,6 +60,12 @@ def integer(value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
         return int(value)
     raise ValueError("it is a whole number")
+
+
+def message_size_kb(value: object) -> int | None:
+    """Return the largest message in KiB; what Basic and Standard report cannot be set: `None`."""
+    size_kb = integer(value)
+    return size_kb if size_kb > TIER_MESSAGE_SIZE_MAX_BYTES[Tier.STANDARD] // 1024 else None
 
 
 def text(value: object) -> str:

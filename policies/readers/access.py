@@ -1,0 +1,53 @@
+"""Shared access rules as every format describes them, as the model's values."""
+
+from __future__ import annotations
+
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from policies.errors import Place
+from policies.readers import values
+from policies.readers.reading import Notes
+
+RULES_MAX = 12
+"""Rules of a namespace or entity (Service Bus quotas)."""
+
+
+def add(
+    notes: Notes,
+    owner: str,
+    rules: list[model.AuthorizationRule],
+    place: Place,
+    *,
+    name: str,
+    rights: object,
+    primary_key: str = "",
+    secondary_key: str = "",
+) -> None:
+    """Add a rule to those of a namespace (`owner` is "") or entity, or note what is wrong."""
+    where = f"{'Entity ' + repr(owner) if owner else 'The namespace'}, authorization rule {name!r}"
+    if any(name.lower() == known.name.lower() for known in rules):
+        notes.fault(place, f"{where} is there twice.", "Remove one of them.")
+        return
+    try:
+        rule = model.AuthorizationRule(
+            name=name,
+            primary_key=primary_key,
+            secondary_key=secondary_key,
+            rights=values.rights(rights),
+        )
+    except ValueError as error:
+        notes.fault(place, f"{where}: its rights are {rights!r};", f"{error}.")
+        return
+    except ServiceBusError as error:
+        notes.fault(place, str(error), "Add them.")
+        return
+    rules.append(rule)
+    if len(rules) == RULES_MAX + 1:
+        notes.fault(place, f"{where} is one too many.", f"Service Bus takes {RULES_MAX}.")
+    if not primary_key:
+        notes.finding(
+            place,
+            owner,
+            "AuthorizationRules",
+            f"{where}: its keys are not in the input. Clients need one: give it to the bridge.",
+        )

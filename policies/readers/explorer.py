@@ -1,0 +1,169 @@
+"""Service Bus Explorer's export: its XML of queues, topics, subscriptions and rules.
+
+Elements are the properties of the first .NET client's description classes; durations are .NET's
+TimeSpan. What the tool itself loses is a finding: it writes sizes above 5 GB as 1 GB, an empty
+`Filter` for a True or False filter, and correlation properties without their types
+(paolosalvatori/ServiceBusExplorer, ImportExportHelper.cs).
+"""
+
+from __future__ import annotations
+
+from bridge.model import entity as model
+from policies.readers import access, filters, xmltext
+from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.properties import READ_ONLY, names_of
+from policies.readers.reading import Notes, Reading
+from policies.readers.xmltext import Element
+
+NAMESPACE = "http://schemas.microsoft.com/servicebusexplorer"
+
+_NAMES = {
+    "EnableDeadLetteringOnMessageExpiration": "DeadLetteringOnMessageExpiration",
+    "EnableDeadLetteringOnFilterEvaluationExceptions": "DeadLetteringOnFilterEvaluationExceptions",
+    "EnableFilteringMessagesBeforePublishing": "FilteringMessagesBeforePublishing",
+}
+"""The first .NET client's names where they differ from Azure's."""
+
+_IGNORED = READ_ONLY | {
+    "AuthorizationRules",
+    "EnableSubscriptionPartitioning",
+    "IsAnonymousAccessible",
+    "Name",
+    "Path",
+    "Rules",
+    "Subscriptions",
+    "SupportOrdering",
+    "TopicPath",
+}
+_OTHER_LISTS = ("Relays", "EventHubs", "NotificationHubs")
+
+
+def is_this(roots: list[Element]) -> bool:
+    """Whether an XML document is an export of Service Bus Explorer."""
+    return len(roots) == 1 and roots[0].name == "Entities"
+
+
+def read(text: str, source: str) -> Reading:
+    """Return the namespace of an export.
+
+    Raises:
+        ReadError: with every fault of the text.
+    """
+    return read_documents(xmltext.parse(text, source), source)
+
+
+def read_documents(roots: list[Element], source: str) -> Reading:
+    """Return the namespace of a parsed export."""
+    notes = Notes(source)
+    draft = NamespaceDraft(notes)
+    root = roots[0]
+    name = root.attributes.get("serviceBusNamespace", "")
+    draft.name = "" if name == "Unknown" else name.split(".")[0]
+    for queue in _children(root, "Queues"):
+        if path := _required(notes, queue, "Path"):
+            _properties(draft.queue(path, queue.place), queue)
+    for topic in _children(root, "Topics"):
+        if path := _required(notes, topic, "Path"):
+            _properties(draft.topic(path, topic.place), topic)
+            for subscription in _children(topic, "Subscriptions"):
+                if subscription_name := _required(notes, subscription, "Name"):
+                    each = draft.subscription(path, subscription_name, subscription.place)
+                    _properties(each, subscription)
+                    for rule in _children(subscription, "Rules"):
+                        _rule(each, rule)
+    for other in _OTHER_LISTS:
+        for element in _children(root, other):
+            notes.finding(
+                element.place,
+                element.text_of("Path"),
+                other,
+                f"{other} are no part of Service Bus messaging; {element.text_of('Path')!r} is "
+                "left out.",
+            )
+    return draft.finish()
+
+
+def _children(parent: Element, name: str) -> list[Element]:
+    found = parent.find(name)
+    return found.children if found else []
+
+
+def _required(notes: Notes, element: Element, name: str) -> str:
+    text = element.text_of(name)
+    if not text:
+        notes.fault(element.place, f"A {element.name} has no {name}.", "Give it one.")
+    return text
+
+
+def _properties(draft: EntityDraft, element: Element) -> None:
+    known = names_of(draft.kind)
+    for child in element.children:
+        name = _NAMES.get(child.name, child.name)
+        if name in known and name != "SupportOrdering":
+            draft.set(name, child.text.strip(), child.place)
+        elif name not in _IGNORED:
+            draft.notes.finding(
+                child.place,
+                draft.path,
+                child.name,
+                f"{draft.title}: {child.name} is not known; it is left out.",
+            )
+    if element.text_of("EnablePartitioning").lower() == "true":
+        draft.notes.finding(
+            element.place,
+            draft.path,
+            "MaxSizeInMegabytes",
+            f"{draft.title} is partitioned: the export writes sizes above 5 GB as 1 GB. Check it.",
+            grade="approximate",
+        )
+    for rule in _children(element, "AuthorizationRules"):
+        access.add(
+            draft.notes,
+            draft.path,
+            draft.authorization_rules,
+            rule.place,
+            name=rule.text_of("KeyName"),
+            rights=[right.text.strip() for right in _children(rule, "Rights")],
+            primary_key=rule.text_of("PrimaryKey"),
+            secondary_key=rule.text_of("SecondaryKey"),
+        )
+
+
+def _rule(draft: EntityDraft, element: Element) -> None:
+    name = _required(draft.notes, element, "Name")
+    if not name:
+        return
+    action = element.text_of("Action", "SqlRuleAction", "SqlExpression")
+    found = next(iter(_children(element, "Filter")), None)
+    if found is None:
+        filters.add_rule(draft, name, model.TrueFilter(), action, element.place)
+        if name != "$Default":
+            draft.notes.finding(
+                element.place,
+                draft.path,
+                f"Rule {name}",
+                f"{draft.title}, rule {name!r}: the export writes True and False filters alike; "
+                "it is taken as a True filter. Check it.",
+                grade="approximate",
+            )
+        return
+    if found.name == "CorrelationFilter":
+        fields = {field: found.text_of(field) for field in filters.CORRELATION_FIELDS}
+        given: dict[str, object] = {}
+        for each in _children(found, "Properties"):
+            key, _, value = each.text.partition(":")
+            given[key.strip()] = value.removeprefix(" ")
+        filters.add_rule(draft, name, filters.correlation(fields, given), action, found.place)
+        if given:
+            draft.notes.finding(
+                found.place,
+                draft.path,
+                f"Rule {name}",
+                f"{draft.title}, rule {name!r}: the export leaves the types of properties out; "
+                "they are compared as texts.",
+                grade="approximate",
+            )
+        return
+    expression = found.text_of("SqlExpression")
+    sql = filters.sql(expression) if expression else None
+    filters.add_rule(draft, name, sql, action, found.place)

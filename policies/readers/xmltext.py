@@ -1,0 +1,134 @@
+"""XML text as a tree in which every element knows its line and path.
+
+Several documents may follow one another in one text, as somebody gets who appends the answers of
+several requests to one file. A document type declaration is refused: no such input has one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from policies.errors import Fault, Place, ReadError
+
+_DECLARATION = re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
+
+TYPE_ATTRIBUTE = "http://www.w3.org/2001/XMLSchema-instance type"
+"""`xsi:type`, as expat writes an attribute's namespace and name."""
+
+
+@dataclass(slots=True)
+class Element:
+    """An element; names are without their prefix.
+
+    Attributes:
+        name: the local name.
+        namespace: the namespace's URI, or "".
+        attributes: by name, those with a namespace as `uri name`.
+    """
+
+    name: str
+    namespace: str
+    attributes: dict[str, str]
+    place: Place
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+
+    def find(self, *names: str) -> Element | None:
+        """Return the first child of that name, or the first grandchild of those names."""
+        found: Element | None = self
+        for name in names:
+            found = next((each for each in found.children if each.name == name), None)
+            if found is None:
+                return None
+        return found
+
+    def all(self, name: str) -> list[Element]:
+        """Return the children of that name."""
+        return [each for each in self.children if each.name == name]
+
+    def text_of(self, *names: str) -> str:
+        """Return the text of `find`, or "" when there is no such element."""
+        found = self.find(*names)
+        return found.text.strip() if found else ""
+
+    @property
+    def type(self) -> str:
+        """The value of `xsi:type` without its prefix, or ""."""
+        return self.attributes.get(TYPE_ATTRIBUTE, "").rpartition(":")[2]
+
+    def walk(self) -> Iterator[Element]:
+        """Yield this element and everything below it, in the order of the text."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def parse(text: str, source: str) -> list[Element]:
+    """Return the root elements of the documents in a text.
+
+    Raises:
+        ReadError: it is no XML; the error names the line.
+    """
+    body = _DECLARATION.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text.lstrip("\ufeff"))
+    parser = expat.ParserCreate(namespace_separator=" ")
+    builder = _Builder(parser)
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.characters
+    parser.StartDoctypeDeclHandler = builder.refuse_doctype
+    parser.buffer_text = True
+    try:
+        parser.Parse(f"<documents>{body}</documents>", True)
+    except expat.ExpatError as error:
+        what = expat.errors.messages[error.code]
+        fault = Fault(
+            place=Place(line=error.lineno),
+            message=f"This is no well-formed XML: {what}.",
+            remedy="Mend the XML.",
+        )
+        raise ReadError(source, [fault]) from error
+    except _DoctypeFound as error:
+        fault = Fault(
+            place=Place(line=error.line),
+            message="The XML has a document type declaration.",
+            remedy="Remove it; no entity is expanded.",
+        )
+        raise ReadError(source, [fault]) from error
+    return builder.root.children
+
+
+class _DoctypeFound(Exception):
+    def __init__(self, line: int) -> None:
+        self.line = line
+        super().__init__(line)
+
+
+class _Builder:
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self._parser = parser
+        self.root = Element("", "", {}, Place())
+        self._open = [self.root]
+
+    def start(self, qualified: str, attributes: dict[str, str]) -> None:
+        if len(self._open) == 1 and qualified == "documents" and self.root.name == "":
+            self.root.name = qualified
+            return
+        namespace, _, name = qualified.rpartition(" ")
+        path = "/".join([each.name for each in self._open[1:]] + [name])
+        place = Place(line=self._parser.CurrentLineNumber, path="/" + path)
+        element = Element(name, namespace, attributes, place)
+        self._open[-1].children.append(element)
+        self._open.append(element)
+
+    def end(self, _: str) -> None:
+        if len(self._open) > 1:
+            self._open.pop()
+
+    def characters(self, text: str) -> None:
+        self._open[-1].text += text
+
+    def refuse_doctype(self, *_: object) -> None:
+        raise _DoctypeFound(self._parser.CurrentLineNumber)
