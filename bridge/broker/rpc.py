@@ -1,0 +1,123 @@
+"""Questions to RabbitMQ on one channel, and their answers.
+
+Questions may be pipelined. RabbitMQ answers in order, except that a queue's process sends
+consume-ok itself: an answer therefore goes to the first question that it can be the answer to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
+from bridge.broker.transport import Transport
+from bridge.wire.amqp091 import Method, method_frame
+
+RPC_TIMEOUT_S = 30.0
+"""How long an answer may take: longer than a leader election, shorter than a client waits."""
+
+
+class Question:
+    """One question that waits for its answer."""
+
+    __slots__ = ("answers", "future", "timer")
+
+    def __init__(self, answers: tuple[int, ...], future: asyncio.Future[Any]) -> None:
+        self.answers = answers
+        self.future = future
+        self.timer: asyncio.TimerHandle | None = None
+
+    def resolve(self, value: object) -> bool:
+        """Answer it; False when nobody waits any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.future.done():
+            return False
+        self.future.set_result(value)
+        return True
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer it with an error."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.future.done():
+            self.future.set_exception(error)
+            # An answer that nobody fetches (cancel_soon) is no reason for a warning.
+            self.future.exception()
+
+
+class Rpc:
+    """The questions of one channel.
+
+    Attributes:
+        number: the channel's number.
+        close_reason: why no more questions can be asked; None while it is open.
+    """
+
+    def __init__(self, transport: Transport, number: int, timeout_s: float = RPC_TIMEOUT_S) -> None:
+        self.number = number
+        self.close_reason: BrokerError | None = None
+        self._transport = transport
+        self._timeout_s = timeout_s
+        self._questions: deque[Question] = deque()
+
+    def _ask(self, answers: tuple[int, ...], method: int, *arguments: object) -> Question:
+        """Write a method and return what waits for one of these answers to it."""
+        frame = method_frame(self.number, method, *arguments)
+        if self.close_reason is not None:
+            raise self.close_reason.again()
+        loop = self._transport.loop
+        question = Question(answers, loop.create_future())
+        question.timer = loop.call_later(self._timeout_s, self._expire, question)
+        self._questions.append(question)
+        self._before_write()
+        self._transport.write(frame)
+        return question
+
+    async def _call(self, answer: int, method: int, *arguments: object) -> tuple[Any, ...]:
+        """Ask and wait; returns the arguments of the answer."""
+        return (await self._ask((answer,), method, *arguments).future).arguments  # type: ignore[no-any-return]
+
+    def _before_write(self) -> None:
+        """Write what must come before the next frame."""
+
+    def _give_up(self, error: BrokerError) -> None:
+        """Close the channel for a reason of the bridge's own."""
+        raise NotImplementedError
+
+    def _notify(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call back; whoever fails in a callback loses the channel, not the connection."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._blame(error)
+
+    def _blame(self, error: Exception) -> None:
+        """Close the channel because a callback failed: what it did not do must not be settled."""
+        self._transport.loop.call_exception_handler(
+            {"message": f"a callback of channel {self.number} failed", "exception": error}
+        )
+        failure = ChannelClosed(text=f"a callback of the bridge failed: {error!r}")
+        failure.__cause__ = error
+        self._give_up(failure)
+
+    def _expire(self, question: Question) -> None:
+        names = ", ".join(f"{answer >> 16}.{answer & 0xFFFF}" for answer in question.answers)
+        question.fail(BrokerSilent(text=f"RabbitMQ sent no {names} within {self._timeout_s:g} s"))
+
+    def _take_question(self, number: int) -> Question:
+        """Return the question that a method answers; ValueError when nobody asked."""
+        for index, question in enumerate(self._questions):
+            if number in question.answers:
+                del self._questions[index]
+                return question
+        raise ValueError(f"method {number >> 16}.{number & 0xFFFF} answers nothing")
+
+    def _answer(self, method: Method) -> None:
+        self._take_question(method.number).resolve(method)
+
+    def _fail_questions(self, error: Callable[[], BrokerError]) -> None:
+        while self._questions:
+            self._questions.popleft().fail(error())

@@ -1,0 +1,245 @@
+"""Frames in and out of one socket, and the heartbeats that tell whether it is alive.
+
+Reading: every chunk is cut into frames at once and each frame goes to the sink of its channel.
+Writing: parts are collected and joined once per turn of the event loop, so that a thousand
+publishes are one `send`. A sink that wants to add something at the very end of a turn (acks that
+can be said in one frame) registers itself in `due`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost
+from bridge.wire.amqp091 import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEAD,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_OVERHEAD,
+    HEARTBEAT,
+)
+
+FRAME_MAX_DEFAULT = 131_072
+"""RabbitMQ's own default; what is used until the connection is tuned, or when it sets no limit."""
+
+PARTS_MAX = 4_000
+"""So many unjoined parts are written without waiting for the end of the turn."""
+
+PAUSE_BYTES = 1 << 20
+"""Above this many unsent bytes `drain` waits."""
+
+UNSENT_BYTES_MAX = 64 << 20
+"""Above this many unsent bytes nothing more is published: several of the largest messages that
+RabbitMQ 4 takes (16 MiB)."""
+
+
+class Sink(Protocol):
+    """What a channel does with its frames; `raw[start:end]` is the payload."""
+
+    def on_method(self, raw: bytes, start: int, end: int) -> None:
+        """Take a method frame."""
+
+    def on_header(self, raw: bytes, start: int, end: int) -> None:
+        """Take a content header frame."""
+
+    def on_body(self, raw: bytes, start: int, end: int) -> None:
+        """Take a body frame."""
+
+
+class Transport(asyncio.Protocol):
+    """The socket of one connection.
+
+    Attributes:
+        sinks: channel number -> who takes its frames.
+        parts: what is to be written at the end of this turn.
+        due: called at the end of this turn, before `parts` are joined.
+        is_full: too much is unsent; nothing more may be published.
+        is_blocked: RabbitMQ has an alarm and does not read.
+        lost: why the connection ended; None while it lives.
+    """
+
+    def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
+        self.sinks: dict[int, Sink] = {}
+        self.parts: list[bytes] = []
+        self.due: list[Callable[[], None]] = []
+        self.is_full = False
+        self.is_blocked = False
+        self.lost: ConnectionLost | None = None
+        self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
+        self.loop = asyncio.get_running_loop()
+        self._on_lost = on_lost
+        self._socket: asyncio.Transport | None = None
+        self._rest = b""
+        self._is_flush_due = False
+        self._is_paused = False
+        self._drained: list[asyncio.Future[None]] = []
+        self._has_heard = True
+        self._has_written = True
+        self._silent_ticks = 0
+        self._heartbeat: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the socket."""
+        self._socket = cast(asyncio.Transport, transport)
+        self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut a chunk into frames and hand them out."""
+        self._has_heard = True
+        if self._rest:
+            data = self._rest + data
+        at = 0
+        size = len(data)
+        sinks = self.sinks
+        read_head = FRAME_HEAD.unpack_from
+        try:
+            while size - at >= FRAME_OVERHEAD:
+                kind, channel, length = read_head(data, at)
+                start = at + 7
+                end = start + length
+                if end >= size:
+                    if length > self.payload_max or kind not in (1, 2, 3, 8):
+                        raise ValueError(f"a frame of type {kind} and {length} bytes")
+                    break
+                if data[end] != FRAME_END:
+                    raise ValueError(f"a frame of type {kind} that does not end with 0xCE")
+                at = end + 1
+                if kind == FRAME_HEARTBEAT:
+                    continue
+                sink = sinks.get(channel)
+                if sink is None:
+                    if self.lost is not None:
+                        return
+                    raise ValueError(f"a frame for channel {channel}, which is not open")
+                if kind == FRAME_METHOD:
+                    sink.on_method(data, start, end)
+                elif kind == FRAME_BODY:
+                    sink.on_body(data, start, end)
+                elif kind == FRAME_HEADER:
+                    sink.on_header(data, start, end)
+                else:
+                    raise ValueError(f"a frame of type {kind}")
+        except (ValueError, IndexError, struct.error) as error:
+            failure = ConnectionLost(text=f"what came is not AMQP 0-9-1: {error}")
+            failure.__cause__ = error
+            self.lose(failure)
+            return
+        self._rest = data[at:] if at < size else b""
+
+    def eof_received(self) -> None:
+        """Let the socket close: RabbitMQ has said its last word."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that the socket is gone."""
+        error = ConnectionLost(text=f"RabbitMQ closed the connection ({exc or 'end of stream'})")
+        error.__cause__ = exc
+        self.lose(error)
+
+    def pause_writing(self) -> None:
+        """Make `drain` wait."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Let `drain` go on."""
+        self._is_paused = False
+        self.is_full = False
+        self._release_drained(None)
+
+    def write(self, frame: bytes) -> None:
+        """Write at the end of this turn of the loop."""
+        self.parts.append(frame)
+        if not self._is_flush_due:
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """See to it that what is in `parts` and `due` leaves at the end of this turn."""
+        if not self._is_flush_due and self.lost is None:
+            self._is_flush_due = True
+            self.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write all that was collected."""
+        self._is_flush_due = False
+        if self.lost is not None or self._socket is None:
+            self.parts.clear()
+            self.due.clear()
+            return
+        if self.due:
+            due, self.due = self.due, []
+            for emit in due:
+                emit()
+        if not self.parts:
+            return
+        self._has_written = True
+        joined = b"".join(self.parts)
+        self.parts.clear()
+        self._socket.write(joined)
+        if self._is_paused and self._socket.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            self.is_full = True
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until little is unsent; BrokerSilent after the deadline."""
+        if self.lost is not None:
+            raise self.lost.again()
+        self.flush()
+        if not self._is_paused:
+            return
+        waiter = self.loop.create_future()
+        self._drained.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            raise BrokerSilent(text=f"RabbitMQ read nothing for {timeout_s:g} s") from None
+        finally:
+            if waiter in self._drained:
+                self._drained.remove(waiter)
+
+    def start_heartbeats(self, interval_s: float) -> None:
+        """Send one when nothing else was sent, and end the connection when nothing comes."""
+        if interval_s > 0:
+            self._heartbeat = self.loop.call_later(interval_s / 2, self._beat, interval_s)
+
+    def _beat(self, interval_s: float) -> None:
+        # Two intervals of silence are the end: https://www.rabbitmq.com/docs/heartbeats
+        self._silent_ticks = 0 if self._has_heard else self._silent_ticks + 1
+        self._has_heard = False
+        if self._silent_ticks >= 4:
+            self.lose(ConnectionLost(text=f"RabbitMQ was silent for {2 * interval_s:g} s"))
+            return
+        if not self._has_written and not self._is_paused:
+            self.write(HEARTBEAT)
+            self.flush()
+        self._has_written = False
+        self._heartbeat = self.loop.call_later(interval_s / 2, self._beat, interval_s)
+
+    def lose(self, error: ConnectionLost) -> None:
+        """End the connection here and now, for this reason."""
+        if self.lost is not None:
+            return
+        self.lost = error
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        if self._socket is not None:
+            self._socket.abort()
+        self.parts.clear()
+        self.due.clear()
+        self._rest = b""
+        self._release_drained(error)
+        self._on_lost(error)
+
+    def _release_drained(self, error: BrokerError | None) -> None:
+        waiters, self._drained = self._drained, []
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error.again())
