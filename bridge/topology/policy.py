@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.topology.capabilities import PATTERN_BYTES_MAX, TTL_MAX_MS
-from bridge.topology.resources import Policy, Value
+from bridge.topology.resources import Policy, Queue, Value
 
 PREFIX = "busbridge."
 """What the name of every policy of ours begins with; nobody else's is touched."""
@@ -29,6 +29,7 @@ _SHORT = {
     "max-length-bytes": "size",
     "message-ttl": "ttl",
 }
+_SCOPE_OF_TYPE = {"classic": "classic_queues", "quorum": "quorum_queues", "stream": "streams"}
 _SPECIAL = frozenset("\\^$.[]|()?*+{}")
 
 
@@ -47,8 +48,28 @@ def escape(name: str) -> str:
 
 
 def matches(policy: Policy, queue: str) -> bool:
-    """Whether a policy's pattern takes a queue of this name (RabbitMQ: `re:run`, unanchored)."""
-    return re.search(policy.pattern, queue) is not None
+    """Whether a policy's pattern takes a queue of this name (RabbitMQ: `re:run`, unanchored).
+
+    A pattern that Python cannot read (PCRE knows more) counts as one that does.
+    """
+    try:
+        return re.search(policy.pattern, queue) is not None
+    except re.error:
+        return True
+
+
+def winners(queue: Queue, policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """Return the policies of the highest priority that take a queue: RabbitMQ applies one of them.
+
+    None: no policy; one: that one; several: whichever RabbitMQ finds first, which is nowhere said.
+    Operator policies are left out unless all of `policies` are.
+    """
+    scopes = {"all", "queues", _SCOPE_OF_TYPE[str(queue.arguments.get("x-queue-type", "classic"))]}
+    matching = [p for p in policies if p.apply_to in scopes and matches(p, queue.name)]
+    if not all(policy.is_operator for policy in matching):
+        matching = [policy for policy in matching if not policy.is_operator]
+    highest = max((policy.priority for policy in matching), default=0)
+    return tuple(policy for policy in matching if policy.priority == highest)
 
 
 def share(

@@ -1,0 +1,155 @@
+"""The resources that an entity is made of, one function each, with the reason of every argument."""
+
+from __future__ import annotations
+
+from bridge.model import entity as model
+from bridge.topology import names
+from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS
+from bridge.topology.resources import Binding, Exchange, Queue, Topology, Value
+
+SCHEMA_ARGUMENT = "busbridge-schema"
+"""Argument that marks a resource as ours and says which version of this layout made it.
+
+RabbitMQ stores arguments without `x-` and does not compare them when a resource is declared again.
+"""
+
+SCHEMA_VERSION = 1
+
+CONSUMER_TIMEOUT_MS = TTL_MAX_MS
+"""Our own timers end locks; RabbitMQ's 30 minutes would close a channel with all locks on it.
+
+An argument and no policy: nobody's policy can then shorten it unseen. 3.10 ignores it.
+"""
+
+JOURNAL_BYTES_MAX = 1_073_741_824
+"""1 GiB: a recovery reads the last few thousand entries, a browser whatever is left."""
+
+JOURNAL_SEGMENT_BYTES = 33_554_432
+"""32 MiB: a stream forgets whole segments, so a journal is 3 percent above its limit at most;
+32 segments are 64 files."""
+
+DEATH_HEADER = "x-first-death-reason"
+"""Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
+
+
+_SCHEMA: dict[str, Value] = {SCHEMA_ARGUMENT: SCHEMA_VERSION}
+
+
+def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:
+    """Return an exchange of ours; arguments are written with `_` for `-`."""
+    given = {key.replace("_", "-"): value for key, value in arguments.items()}
+    return Exchange(name=name, type=kind, arguments=given | _SCHEMA)
+
+
+def quorum_queue(name: str, arguments: dict[str, Value]) -> Queue:
+    """Return a quorum queue of ours that never gives a message or a consumer up by itself."""
+    always: dict[str, Value] = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": DELIVERY_LIMIT_MAX,
+        "x-consumer-timeout": CONSUMER_TIMEOUT_MS,
+    }
+    return Queue(name=name, arguments=always | arguments | _SCHEMA)
+
+
+def dead_lettering(exchange: str, routing_key: str) -> dict[str, Value]:
+    """Return the arguments that send a queue's dead letters on, at least once.
+
+    At least once needs `reject-publish`; without it RabbitMQ silently dead-letters at most once.
+
+    Without a key of its own a dead letter would go by all CC and BCC keys of the message.
+    """
+    return {
+        "x-dead-letter-exchange": exchange,
+        "x-dead-letter-routing-key": routing_key,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+
+
+def bound_by_own_name(exchange: str, queue: str) -> Binding:
+    """Return the binding by which a queue is reached under its own name."""
+    return Binding(source=exchange, destination=queue, routing_key=queue)
+
+
+def door(entity: str) -> Topology:
+    """Return the front exchange and the inbox: what is sent waits there for its number.
+
+    What expires there comes back to the sequencer, which applies the entity's own rule.
+    """
+    inbox = quorum_queue(
+        names.inbox(entity),
+        {"x-single-active-consumer": True} | dead_lettering("", names.LAPSED),
+    )
+    return Topology(
+        exchanges=(fixed_exchange(names.front(entity), "fanout"),),
+        queues=(inbox,),
+        bindings=(Binding(source=names.front(entity), destination=inbox.name),),
+    )
+
+
+def active_queue(entity: str) -> Queue:
+    """Return the queue of an entity's active messages.
+
+    The limit here only keeps a returned message in its place; that of the policy is smaller.
+    """
+    return quorum_queue(
+        names.active_queue(entity),
+        dead_lettering(names.dead_letter_exchange(entity), names.dead_letter_queue(entity)),
+    )
+
+
+def journal(entity: str) -> Queue:
+    """Return the stream of every number that was given."""
+    return Queue(
+        name=names.journal(entity),
+        arguments={
+            "x-queue-type": "stream",
+            "x-max-length-bytes": JOURNAL_BYTES_MAX,
+            "x-stream-max-segment-size-bytes": JOURNAL_SEGMENT_BYTES,
+            **_SCHEMA,
+        },
+    )
+
+
+def dead_letters(entity: model.Queue | model.Subscription) -> Topology:
+    """Return where an entity's dead letters go, by their reason.
+
+    A reason that no binding names takes the alternate exchange, to the dead-letter queue.
+
+    Nothing may stay unrouted: at least once, RabbitMQ would keep it for ever, and it would count
+    against the queue's size.
+    """
+    path = entity.name if isinstance(entity, model.Queue) else entity.path
+    exchange, dead = names.dead_letter_exchange(path), names.dead_letter_queue(path)
+    expired = dead if entity.dead_lettering_on_message_expiration else names.SINK
+    bindings = [
+        Binding(
+            source=exchange,
+            destination=destination,
+            routing_key=destination,
+            arguments={"x-match": "all-with-x", DEATH_HEADER: reason},
+        )
+        for reason, destination in (
+            ("delivery_limit", dead),
+            ("expired", expired),
+            ("rejected", dead),
+        )
+    ]
+    return Topology(
+        exchanges=(fixed_exchange(exchange, "headers", alternate_exchange=names.OTHER_DEATHS),),
+        queues=(quorum_queue(dead, {}),),
+        bindings=(bound_by_own_name(names.OTHER_DEATHS, dead), *bindings),
+    )
+
+
+def sink() -> Queue:
+    """Return the queue that keeps nothing: where dead letters go that shall be dropped."""
+    return Queue(
+        name=names.SINK,
+        arguments={"x-queue-type": "classic", "x-max-length": 0, **_SCHEMA},
+    )
+
+
+def bucket_queue(entity: str, level: int, slot: int) -> Queue:
+    """Return the queue in which scheduled messages of one interval wait."""
+    return quorum_queue(names.bucket(entity, level, slot), {})

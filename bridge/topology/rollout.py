@@ -1,0 +1,82 @@
+"""The order in which policies are changed, so that no queue is without its policy at any instant.
+
+A queue that moves from one policy to another is first taken by its new one. Where two policies
+would each have to wait for the other, an interim copy of the first keeps its queues meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.topology.policy import matches
+from bridge.topology.resources import Policy
+
+INTERIM = ".interim"
+"""What the name of an interim copy ends with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Set a policy (`new`), or delete one (`new` is `None`); `old` is what stands there before."""
+
+    old: Policy | None
+    new: Policy | None
+
+
+def rollout(
+    wanted: Sequence[Policy], live: Sequence[Policy], queues: Iterable[str]
+) -> tuple[Step, ...]:
+    """Return the steps from the live policies to the wanted ones, all of them ours.
+
+    Args:
+        queues: the names of all queues that there are or will be.
+    """
+    old_by_name = {(policy.is_operator, policy.name): policy for policy in live}
+    new_by_name = {(policy.is_operator, policy.name): policy for policy in wanted}
+    changed = [new for name, new in sorted(new_by_name.items()) if old_by_name.get(name) != new]
+    waits_for = _dependencies(changed, old_by_name, list(queues))
+    steps: list[Step] = []
+    interim: list[Policy] = []
+    while changed:
+        ready = [policy for policy in changed if not waits_for[_key(policy)]]
+        chosen = ready[0] if ready else changed[0]
+        old = old_by_name.get(_key(chosen))
+        if not ready and old is not None:
+            interim.append(dataclasses.replace(old, name=old.name + INTERIM))
+            steps.append(Step(old=None, new=interim[-1]))
+        steps.append(Step(old=old, new=chosen))
+        changed.remove(chosen)
+        for waiting in waits_for.values():
+            waiting.discard(_key(chosen))
+    gone = [old for name, old in sorted(old_by_name.items()) if name not in new_by_name]
+    return (*steps, *(Step(old=policy, new=None) for policy in (*interim, *gone)))
+
+
+def _key(policy: Policy) -> tuple[bool, str]:
+    return policy.is_operator, policy.name
+
+
+def _dependencies(
+    changed: Sequence[Policy],
+    old_by_name: Mapping[tuple[bool, str], Policy],
+    queues: Sequence[str],
+) -> dict[tuple[bool, str], set[tuple[bool, str]]]:
+    """Return, for each changed policy, those that must take one of its queues before it changes."""
+    gaining: dict[tuple[bool, str], set[tuple[bool, str]]] = {}
+    for policy in changed:
+        old = old_by_name.get(_key(policy))
+        for queue in queues:
+            if matches(policy, queue) and not (old is not None and matches(old, queue)):
+                gaining.setdefault((policy.is_operator, queue), set()).add(_key(policy))
+    waits_for: dict[tuple[bool, str], set[tuple[bool, str]]] = {}
+    for policy in changed:
+        old = old_by_name.get(_key(policy))
+        waits_for[_key(policy)] = {
+            gainer
+            for queue in queues
+            if old is not None and matches(old, queue) and not matches(policy, queue)
+            for gainer in gaining.get((policy.is_operator, queue), ())
+        }
+    return waits_for
