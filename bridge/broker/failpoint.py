@@ -1,0 +1,75 @@
+"""Named places where the process can be made to die, so that tests can kill it at each of them.
+
+`BUSBRIDGE_FAILPOINT=name` kills at the first pass of a point, `name:3` at the third. Each
+hand-over site has three points, in the order of its steps:
+
+    <site>.published   written to RabbitMQ, not confirmed
+    <site>.confirmed   confirmed, not acked
+    <site>.acked       acked
+
+Every publish, ack and reject of the bridge belongs to a site or a point in these tables.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+VARIABLE = "BUSBRIDGE_FAILPOINT"
+
+HAND_OVERS: dict[str, str] = {
+    "bench.hop": "the benchmark's hop from one queue to another",
+    "test.hop": "what the tests of the hand-over itself move",
+}
+"""Site -> what is handed over there."""
+
+POINTS: dict[str, str] = {}
+"""Point -> what has just been done there; for acks and rejects that belong to no hand-over."""
+
+STEPS = ("published", "confirmed", "acked")
+
+
+def failpoints() -> dict[str, str]:
+    """Return every point with its description."""
+    table = {
+        f"{site}.{step}": f"{what}: {step}" for site, what in HAND_OVERS.items() for step in STEPS
+    }
+    return table | POINTS
+
+
+class Failpoint:
+    """The point that the environment has armed, if any.
+
+    Attributes:
+        name: the point's name; "" when none is armed.
+    """
+
+    __slots__ = ("_passes_left", "name")
+
+    def __init__(self, setting: str) -> None:
+        self.name, _, nth = setting.partition(":")
+        if self.name and self.name not in failpoints():
+            raise ValueError(f"{VARIABLE}={setting}: there is no failpoint {self.name}")
+        if nth and (not nth.isascii() or not nth.isdigit() or int(nth) == 0):
+            raise ValueError(f"{VARIABLE}={setting}: {nth!r} is not a number of passes")
+        self._passes_left = int(nth or 1)
+
+    def reach(self, name: str) -> None:
+        """Pass a point; kill the process (SIGKILL) when it is the armed one and its turn came."""
+        if name == self.name:
+            self._passes_left -= 1
+            if self._passes_left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+ARMED = Failpoint(os.environ.get(VARIABLE, ""))
+"""What this process was started with."""
+
+IS_ARMED = bool(ARMED.name)
+"""Whether any point is armed; hot paths look at this first."""
+
+
+def reach(name: str) -> None:
+    """Pass a point of this process."""
+    if IS_ARMED:
+        ARMED.reach(name)

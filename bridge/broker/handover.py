@@ -1,0 +1,148 @@
+"""Publish, then confirm, then ack: the one place where messages move from queue to queue.
+
+Nothing is acked before every publish of its hand-over is confirmed. When one is refused (nack),
+returned (no queue took it) or lost with its channel, nothing is acked: the message stays where it
+was, and what was published of the same hand-over may exist twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from bridge.broker import failpoint as failpoints
+from bridge.broker.channel import Channel
+from bridge.broker.errors import AckLost, BrokerError
+
+Done = Callable[[BrokerError | None], None]
+Acks = Sequence[tuple[Channel, int]]
+
+
+class Publish(NamedTuple):
+    """One message to be published."""
+
+    exchange: str
+    routing_key: str
+    properties: bytes
+    body: bytes
+
+
+class _Move:
+    """One hand-over on its way."""
+
+    __slots__ = ("acks", "done", "error", "owner", "site", "unconfirmed")
+
+    def __init__(
+        self, owner: HandOver, unconfirmed: int, acks: Acks, done: Done | None, site: str
+    ) -> None:
+        self.owner = owner
+        self.unconfirmed = unconfirmed
+        self.acks = acks
+        self.done = done
+        self.site = site
+        self.error: BrokerError | None = None
+
+    def settled(self, error: BrokerError | None) -> None:
+        """Count one publish of it as confirmed, or not."""
+        if error is not None and self.error is None:
+            self.error = error
+        self.unconfirmed -= 1
+        self.owner.in_flight -= 1
+        if self.unconfirmed == 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """Ack, when all is confirmed, and tell."""
+        error = self.error
+        if error is None and self.acks:
+            try:
+                if failpoints.IS_ARMED:
+                    self._finish_armed()
+                else:
+                    for channel, tag in self.acks:
+                        channel.ack(tag)
+            except (BrokerError, ValueError) as cause:
+                error = AckLost(text=f"confirmed, but not acked: {cause}")
+                error.__cause__ = cause
+        if self.done is not None:
+            self.done(error)
+
+    def _finish_armed(self) -> None:
+        failpoints.reach(f"{self.site}.confirmed")
+        for channel, tag in self.acks:
+            channel.ack(tag)
+            channel.flush()
+            failpoints.reach(f"{self.site}.acked")
+
+
+class HandOver:
+    """Hands messages over through one publishing channel, in the order of the calls.
+
+    Attributes:
+        channel: the channel that publishes; its confirms are on.
+        in_flight: publishes that are not confirmed yet.
+    """
+
+    __slots__ = ("channel", "in_flight")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.in_flight = 0
+
+    def __repr__(self) -> str:
+        return f"<HandOver [{self.in_flight} in flight on {self.channel!r}]>"
+
+    def submit(
+        self,
+        publishes: Sequence[Publish],
+        *,
+        acks: Acks = (),
+        done: Done | None = None,
+        failpoint: str,
+    ) -> None:
+        """Publish all at once; when the last is confirmed, ack, then call `done(None)`.
+
+        With an error nothing is acked and `done` is told. With `AckLost` everything is published
+        and at least one ack was not sent, because its channel was gone.
+
+        Args:
+            publishes: what to publish, mandatory; may be empty, then it acks at once.
+            acks: what to ack afterwards, also of other channels and connections.
+            done: called exactly once, perhaps before this returns.
+            failpoint: the site, from `failpoint.HAND_OVERS`.
+        """
+        assert failpoint in failpoints.HAND_OVERS, f"{failpoint} is not in failpoint.HAND_OVERS"
+        move = _Move(self, len(publishes), acks, done, failpoint)
+        if not publishes:
+            move.finish()
+            return
+        self.in_flight += len(publishes)
+        publish = self.channel.publish
+        settled = move.settled
+        for index, (exchange, routing_key, properties, body) in enumerate(publishes):
+            try:
+                publish(exchange, routing_key, properties, body, settled=settled)
+            except (BrokerError, ValueError) as error:
+                refusal = error if isinstance(error, BrokerError) else BrokerError(text=str(error))
+                for _ in publishes[index:]:
+                    settled(refusal)
+                return
+        if failpoints.IS_ARMED:
+            self.channel.flush()
+            failpoints.reach(f"{failpoint}.published")
+
+    async def move(self, publishes: Sequence[Publish], *, acks: Acks = (), failpoint: str) -> None:
+        """Hand over and wait until it is done; raises what went wrong."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BrokerError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.submit(publishes, acks=acks, done=done, failpoint=failpoint)
+        await future
