@@ -348,6 +348,10 @@ class Endpoint:
         silence_ms = self._heard_ms + 2 * self.limits.idle_time_out_ms
         return min(silence_ms, self._spoke_ms + self._heartbeat_ms)
 
+    def heard(self, now_ms: int) -> None:
+        """Count the peer as alive, although nothing is read from it at the moment."""
+        self._heard_ms = now_ms
+
     def tick(self, now_ms: int) -> list[Event]:
         """Let time pass: keep the peer's timer quiet, and close when the peer is silent."""
         self._now_ms = now_ms

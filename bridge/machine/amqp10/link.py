@@ -182,8 +182,9 @@ class IncomingLink(Link):
         if 0 < self.message_bytes_max < size:
             raise LinkFault(
                 MESSAGE_SIZE_EXCEEDED,
-                f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) exceeds "
-                f"the limit ({self.message_bytes_max} bytes) currently allowed on the link.",
+                f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) "
+                f"exceeds the limit ({self.message_bytes_max} bytes) currently allowed on the "
+                "link.",
             )
         is_settled = bool(transfer.settled or first.settled)
         if transfer.more:

@@ -1,0 +1,111 @@
+"""What an attach asks for, and whether it may have it: addresses, rights, sessions, modes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.engine.api import ReceiveMode
+from bridge.gateway import cbs, management, texts
+from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
+from bridge.gateway.receiving import ReceivingLink
+from bridge.gateway.sending import SendingLink
+from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
+from bridge.model.access import missing_right
+from bridge.model.entity import Right
+from bridge.model.errors import EntityNotFound, NotAllowed, NotImplementedHere, ServiceBusError
+from bridge.model.name import EntityPath, SubQueue, parse_path
+from bridge.wire.amqp10.performatives import Coordinator, Source
+
+if TYPE_CHECKING:
+    from bridge.gateway.connection import Connection
+
+_SETTLED = 1
+"""snd-settle-mode of a receive-and-delete link: messages are sent settled."""
+
+SESSION_FILTER = "com.microsoft:session-filter"
+
+
+def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
+    """Accept a link, or refuse it with Azure's condition and words."""
+    entity = ""
+    try:
+        if isinstance(link.peer.target, Coordinator):
+            raise NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
+        is_sender = isinstance(link, IncomingLink)
+        address = address_of(link.peer.target if is_sender else link.peer.source)
+        node = _node(address)
+        if node == cbs.ADDRESS:
+            _attach_cbs(connection, link)
+            return
+        path = parse_path(address)
+        entity = str(path)
+        if path.is_management:
+            _attach_management(connection, link, path)
+        elif isinstance(link, IncomingLink):
+            _attach_sender(connection, link, path)
+        else:
+            _attach_receiver(connection, link, path)
+    except EntityNotFound as error:
+        text = texts.not_found(connection.resource_of(entity))
+        name = connection.gateway.settings.namespace_name
+        link.refuse(error.condition, texts.tracked(text, name, entity))
+        connection.log("attach.refused", entity=entity, reason=str(error))
+    except ServiceBusError as error:
+        link.refuse(*connection.describe(error, entity))
+        connection.log("attach.refused", entity=entity, reason=str(error))
+
+
+def _node(address: str) -> str:
+    """Return an address without scheme and host, in lower case."""
+    _, scheme, rest = address.partition("://")
+    return (rest.partition("/")[2] if scheme else address).strip("/").lower()
+
+
+def _attach_cbs(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
+    if isinstance(link, IncomingLink):
+        RequestLink(connection, link, cbs.ADDRESS, cbs.on_request)
+    else:
+        connection.reply_links[link] = ReplyLink(connection, link, cbs.ADDRESS)
+
+
+def _attach_management(
+    connection: Connection, link: IncomingLink | OutgoingLink, path: EntityPath
+) -> None:
+    if not connection.grants.covers(path):
+        raise missing_right(Right.LISTEN, connection.resource_of(str(path)))
+    connection.gateway.namespace.entity(path)
+    node = str(path).lower() + management.SUFFIX
+    if isinstance(link, IncomingLink):
+        RequestLink(connection, link, node, management.handler(path))
+    else:
+        connection.reply_links[link] = ReplyLink(connection, link, node)
+
+
+def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath) -> None:
+    connection.grants.require(Right.SEND, path)
+    queue = connection.gateway.namespace.entity(path)
+    if path.sub_queue is not SubQueue.NONE:
+        raise NotAllowed(texts.SEND_TO_SUB_QUEUE.format(entity=path.entity))
+    size = queue.max_message_size_kb
+    limit = connection.gateway.settings.message_bytes_max if size is None else size * 1024
+    SendingLink(connection, link, path, limit)
+
+
+def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
+    connection.grants.require(Right.LISTEN, path)
+    queue = connection.gateway.namespace.entity(path)
+    source = link.peer.source
+    wants_session = isinstance(source, Source) and SESSION_FILTER in (source.filter or {})
+    needs_session = queue.requires_session and path.sub_queue is SubQueue.NONE
+    if wants_session and not needs_session:
+        raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
+    if needs_session and not wants_session:
+        raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+    if wants_session:
+        raise NotImplementedHere(texts.SESSIONS_NOT_HERE)
+    mode = (
+        ReceiveMode.RECEIVE_AND_DELETE
+        if link.peer.snd_settle_mode == _SETTLED
+        else ReceiveMode.PEEK_LOCK
+    )
+    ReceivingLink(connection, link, path, mode)

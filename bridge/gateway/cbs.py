@@ -1,0 +1,78 @@
+"""`$cbs`: claims-based security. A client puts a token; it holds for the whole connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.gateway.texts import not_found, tracked
+from bridge.model.access import verify_token
+from bridge.model.errors import ArgumentError, ServiceBusError, Unauthorized
+from bridge.model.name import parse_path
+from bridge.wire.amqp10.message import Message
+from bridge.wire.amqp10.types import Int, Symbol
+
+if TYPE_CHECKING:
+    from bridge.gateway.nodes import RequestLink
+
+ADDRESS = "$cbs"
+
+TOKEN_TYPES = ("servicebus.windows.net:sastoken", "jwt")
+"""What the SDKs write as a shared access signature's type: the Python SDK calls it a jwt."""
+
+
+def on_request(link: RequestLink, request: Message) -> None:
+    """Answer one request."""
+    status, description, condition = _answer(link, request)
+    properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
+    if condition:
+        properties["error-condition"] = Symbol(condition)
+    link.reply(request, properties, None)
+
+
+def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
+    """Return status, description and condition of the reply."""
+    connection = link.connection
+    name = connection.gateway.settings.namespace_name
+    fields = request.application_properties
+    operation, audience = fields.get("operation"), fields.get("name")
+    if operation != "put-token":
+        return 501, f"The operation {operation!r} is not implemented at $cbs.", _NOT_IMPLEMENTED
+    try:
+        if not isinstance(audience, str):
+            raise ArgumentError("put-token needs the application property 'name', a string.")
+        if not isinstance(request.value, str):
+            raise Unauthorized("MalformedToken: The body of put-token is no string.")
+        claims = verify_token(request.value, connection.gateway.rules, connection.now_s())
+        claims.check_audience(audience)
+        if not _exists(link, audience):
+            text = not_found(connection.resource_of(_path_text(audience)))
+            return 404, tracked(text, name, _path_text(audience)), "amqp:not-found"
+        connection.put_claims(_path_text(audience), claims)
+    except ServiceBusError as error:
+        connection.log("token.refused", audience=audience, reason=str(error))
+        return error.status, tracked(str(error), name), error.condition
+    return 202, "Accepted", ""
+
+
+_NOT_IMPLEMENTED = "amqp:not-implemented"
+
+
+def _path_text(audience: str) -> str:
+    """Return the path of a URI such as `sb://host:5672/orders`, "" for the namespace's own."""
+    _, scheme, rest = audience.partition("://")
+    if scheme:
+        return rest.partition("/")[2].strip("/")
+    return audience.strip("/")
+
+
+def _exists(link: RequestLink, audience: str) -> bool:
+    path = _path_text(audience)
+    if not path or path.lower() == "$management":
+        return True
+    try:
+        link.connection.gateway.namespace.entity(parse_path(path))
+    except ServiceBusError as error:
+        if error.status == 404 or isinstance(error, ArgumentError):
+            return False
+        raise
+    return True

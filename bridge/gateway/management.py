@@ -1,0 +1,172 @@
+"""`$management`: an entity's operations, in requests and replies (one table)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Namespace
+from bridge.gateway.outcomes import changes
+from bridge.gateway.sending import outgoing
+from bridge.model.entity import Right
+from bridge.model.errors import (
+    ArgumentError,
+    InternalError,
+    NotImplementedHere,
+    ServiceBusError,
+)
+from bridge.model.name import EntityPath
+from bridge.wire.amqp10.message import Message
+from bridge.wire.amqp10.types import Array, Int, Symbol
+from bridge.wire.mapping.fields import MappingError
+
+if TYPE_CHECKING:
+    from bridge.gateway.nodes import RequestLink
+
+SUFFIX = "/$management"
+_PREFIX = "com.microsoft:"
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation: the right that it needs, and what does it."""
+
+    right: Right
+    run: Callable[[Namespace, EntityPath, Body], Awaitable[Body]]
+
+
+def _tokens(body: Body) -> Sequence[UUID]:
+    value = body.get("lock-tokens")
+    items = value.items if isinstance(value, Array) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, UUID) for item in items):
+        raise ArgumentError("'lock-tokens' must be an array of uuid.")
+    return items
+
+
+def _numbers(body: Body) -> Sequence[int]:
+    value = body.get("sequence-numbers")
+    items = value.items if isinstance(value, Array) else value
+    if not isinstance(items, list | tuple) or not all(
+        isinstance(item, int) and not isinstance(item, bool) for item in items
+    ):
+        raise ArgumentError("'sequence-numbers' must be an array of long.")
+    return [int(item) for item in items]
+
+
+async def _renew_lock(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    ends_ms = await namespace.renew_locks(path, _tokens(body))
+    return {"expirations": Array("timestamp", tuple(ends_ms))}
+
+
+async def _schedule_message(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        raise ArgumentError("'messages' must be a list of maps.")
+    batch = []
+    for entry in messages:
+        raw = entry.get("message") if isinstance(entry, dict) else None
+        if not isinstance(raw, bytes):
+            raise ArgumentError("'message' must be a binary: an encoded message.")
+        try:
+            item = outgoing(raw)
+        except MappingError as error:
+            raise ArgumentError(f"'message' is no AMQP message: {error}.") from error
+        if item.scheduled_ms is None:
+            raise ArgumentError("The message has no annotation x-opt-scheduled-enqueue-time.")
+        batch.append(item)
+    numbers = await namespace.schedule(path, batch)
+    return {"sequence-numbers": Array("long", tuple(numbers))}
+
+
+async def _cancel_scheduled_message(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    await namespace.cancel_scheduled(path, _numbers(body))
+    return {}
+
+
+def _disposition(body: Body) -> Disposition:
+    modified = body.get("properties-to-modify")
+    match body.get("disposition-status"):
+        case "completed":
+            return Complete()
+        case "abandoned":
+            return Abandon(properties=changes(modified))
+        case "defered":  # sic: the service's own spelling
+            return Defer(properties=changes(modified))
+        case "suspended":
+            return DeadLetter(
+                reason=body.get("deadletter-reason"),
+                description=body.get("deadletter-description"),
+                properties=changes(modified),
+            )
+        case other:
+            raise ArgumentError(f"'disposition-status' is {other!r}.")
+
+
+async def _update_disposition(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    disposition = _disposition(body)
+    for token in _tokens(body):
+        await namespace.settle(path, token, disposition)
+    return {}
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "renew-lock": Operation(Right.LISTEN, _renew_lock),
+    "schedule-message": Operation(Right.SEND, _schedule_message),
+    "cancel-scheduled-message": Operation(Right.SEND, _cancel_scheduled_message),
+    "update-disposition": Operation(Right.LISTEN, _update_disposition),
+}
+"""Operation without its prefix -> what it needs and does. What is not here is refused by name."""
+
+
+def handler(path: EntityPath) -> Callable[[RequestLink, Message], None]:
+    """Return what answers the requests of an entity's node."""
+
+    def on_request(link: RequestLink, request: Message) -> None:
+        link.connection.spawn(_answer(link, path, request))
+
+    return on_request
+
+
+async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None:
+    connection = link.connection
+    fields = request.application_properties
+    properties: dict[str, Any] = {"statusCode": Int(200), "statusDescription": "OK"}
+    tracking_id = fields.get("com.microsoft:tracking-id")
+    if isinstance(tracking_id, str):
+        properties["com.microsoft:tracking-id"] = tracking_id
+    value: Body | None = None
+    try:
+        operation = _operation(fields.get("operation"))
+        connection.grants.require(operation.right, path)
+        if not isinstance(request.value, dict):
+            raise ArgumentError("The body of the request is no map.")
+        value = await operation.run(connection.gateway.namespace, path, request.value)
+    except ServiceBusError as error:
+        _describe(link, path, properties, error)
+    except Exception:
+        connection.log_exception("management.failed", entity=str(path))
+        _describe(link, path, properties, InternalError("The request failed inside the bridge."))
+    link.reply(request, properties, value)
+    connection.flush_soon()
+
+
+def _operation(name: Any) -> Operation:
+    text = str(name)
+    operation = OPERATIONS.get(text.removeprefix(_PREFIX)) if text.startswith(_PREFIX) else None
+    if operation is None:
+        raise NotImplementedHere(f"The operation {text!r} is not implemented.")
+    return operation
+
+
+def _describe(
+    link: RequestLink, path: EntityPath, properties: dict[str, Any], error: ServiceBusError
+) -> None:
+    condition, description = link.connection.describe(error, str(path))
+    properties["statusCode"] = Int(error.status)
+    properties["statusDescription"] = description
+    properties["errorCondition"] = Symbol(condition)
+    link.connection.log("management.refused", entity=str(path), reason=str(error))

@@ -1,0 +1,80 @@
+"""A client's outcome -> the engine's disposition, and the outcome that answers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
+from bridge.model.errors import ArgumentError, NotImplementedHere
+from bridge.wire.amqp10 import types
+from bridge.wire.amqp10.errors import EncodeError
+from bridge.wire.amqp10.performatives import (
+    Accepted,
+    Error,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from bridge.wire.basic import Table
+from bridge.wire.headers import DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON
+from bridge.wire.mapping.fields import MappingError
+from bridge.wire.mapping.inward import properties_from_map
+
+DEAD_LETTER_CONDITION = "com.microsoft:dead-letter"
+
+
+def disposition_of(outcome: Any) -> tuple[Disposition, Outcome]:
+    """Return what the engine is to do, and what the client expects to hear when it is done.
+
+    Raises:
+        ArgumentError: it is no outcome that Service Bus knows.
+        NotImplementedHere: it is part of a transaction.
+    """
+    match outcome:
+        case Accepted():
+            return Complete(), Accepted()
+        case Released():
+            return Release(), Released()
+        case Modified(undeliverable_here=True):
+            done = Modified(outcome.delivery_failed, True)
+            return Defer(properties=changes(outcome.message_annotations)), done
+        case Modified():
+            done = Modified(outcome.delivery_failed, False)
+            return Abandon(properties=changes(outcome.message_annotations)), done
+        case Rejected():
+            return _dead_letter(outcome.error), Rejected()
+        case TransactionalState():
+            raise NotImplementedHere("amqp:transactional-state:list: transactions are not there.")
+        case _:
+            raise ArgumentError(f"{outcome!r} is no outcome.")
+
+
+def _dead_letter(error: Any) -> DeadLetter:
+    if not isinstance(error, Error):
+        return DeadLetter()
+    if error.condition != DEAD_LETTER_CONDITION:
+        return DeadLetter(reason=error.condition, description=error.description)
+    info = dict(error.info or {})
+    reason = info.pop(DEAD_LETTER_REASON, None)
+    description = info.pop(DEAD_LETTER_ERROR_DESCRIPTION, None)
+    return DeadLetter(
+        reason=None if reason is None else str(reason),
+        description=None if description is None else str(description),
+        properties=changes(info),
+    )
+
+
+def changes(properties: Any) -> Table:
+    """Return the properties to change, each with its AMQP type.
+
+    Raises:
+        ArgumentError: they are no map with textual keys.
+    """
+    if not properties:
+        return {}
+    try:
+        return properties_from_map(types.encode(properties))
+    except (MappingError, EncodeError) as error:
+        raise ArgumentError(f"The properties to modify cannot be read: {error}.") from error

@@ -1,0 +1,168 @@
+"""A link on which a client receives messages of an entity.
+
+The engine is asked for no more than the client has granted, and for no more at a time than the
+client reads: with too much unread, or with its session's window shut, nothing more is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from bridge.engine.api import Received, ReceiveMode, Release
+from bridge.gateway.outcomes import disposition_of
+from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
+from bridge.machine.amqp10.faults import make_error
+from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
+from bridge.model.entity import Right
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath
+from bridge.wire.amqp10.performatives import Rejected
+from bridge.wire.mapping.outward import message_from_record
+
+if TYPE_CHECKING:
+    from bridge.gateway.connection import Connection
+
+_MESSAGE_BYTES_GUESS = 16_384
+"""What a message is taken to weigh before the first has been seen."""
+
+
+def message_of(received: Received) -> bytes:
+    """Return the encoded message that a client gets."""
+    return message_from_record(
+        received.record,
+        sequence_number=received.sequence_number,
+        enqueued_ms=received.enqueued_ms,
+        delivery_count=received.delivery_count,
+        locked_until_ms=received.locked_until_ms,
+        time_to_live_ms=received.time_to_live_ms,
+        dead_letter=received.dead_letter,
+    )
+
+
+class ReceivingLink:
+    """A client's receiver.
+
+    Attributes:
+        path: the entity or sub-queue it receives from.
+        right: what the client's token must give for as long as the link lives.
+    """
+
+    right = Right.LISTEN
+
+    def __init__(
+        self, connection: Connection, link: OutgoingLink, path: EntityPath, mode: ReceiveMode
+    ) -> None:
+        self.link = link
+        self.path = path
+        self.connection = connection
+        self._is_peek_lock = mode is ReceiveMode.PEEK_LOCK
+        self._asked = 0
+        self._message_bytes = _MESSAGE_BYTES_GUESS
+        self._is_withdrawing = False
+        self._receiver = connection.gateway.namespace.open_receiver(
+            path, mode=mode, deliver=self._deliver
+        )
+        link.owner = self
+        link.accept()
+        self.pull()
+
+    def pull(self) -> None:
+        """Ask the engine for what the client takes and can read."""
+        link = self.link
+        if self._is_withdrawing or not link.is_open:
+            return
+        settings = self.connection.gateway.settings
+        if self.connection.is_choked or link.session.blocked_bytes > settings.output_bytes_high:
+            self.connection.starved[self] = None
+            return
+        ahead_max = min(
+            max(settings.fetch_bytes // self._message_bytes, 1), settings.fetch_max, link.credit
+        )
+        if self._asked < link.credit and (2 * self._asked <= ahead_max):
+            count = ahead_max - self._asked
+            self._asked = ahead_max
+            self._receiver.add_credit(count)
+
+    def _deliver(self, received: Received) -> None:
+        """The engine gives a message that was asked for."""
+        self._asked = max(self._asked - 1, 0)
+        link = self.link
+        if not link.is_open:
+            if received.lock_token is not None:
+                self.connection.spawn(self._give_back(received.lock_token))
+            return
+        payload = message_of(received)
+        self._message_bytes = (7 * self._message_bytes + len(payload)) // 8 or 1
+        if received.lock_token is not None:
+            link.send(received.lock_token.bytes_le, payload, is_settled=False)
+        else:
+            tag = (received.sequence_number & 0xFFFFFFFF).to_bytes(4, "big")
+            link.send(tag, payload, is_settled=True)
+        if self._asked < link.credit:
+            self.pull()
+        self.connection.flush_soon()
+
+    async def _give_back(self, lock_token: UUID) -> None:
+        try:
+            await self.connection.gateway.namespace.settle(self.path, lock_token, Release())
+        except ServiceBusError as error:
+            self.connection.log("release.failed", entity=str(self.path), reason=str(error))
+
+    def on_credit(self, event: CreditChanged) -> None:
+        """The client grants credit, or takes it back."""
+        if self._is_withdrawing:
+            return
+        if event.drain or event.credit < self._asked:
+            self._is_withdrawing = True
+            self.connection.spawn(self._withdraw())
+        else:
+            self.pull()
+
+    async def _withdraw(self) -> None:
+        """Take everything back from the engine, answer a drain, and begin anew."""
+        try:
+            await self._receiver.drain()
+        finally:
+            self._is_withdrawing = False
+            self._asked = 0
+        self.link.drained()
+        self.pull()
+        self.connection.flush_soon()
+
+    def on_outcome(self, event: OutcomeArrived) -> None:
+        """The client settles; each message is answered when the engine has done it."""
+        try:
+            disposition, done = disposition_of(event.outcome)
+        except ServiceBusError as error:
+            self._confirm(event, self._rejected(error))
+            return
+        for delivery in event.deliveries:
+            self.connection.spawn(self._settle(event, delivery, disposition, done))
+
+    async def _settle(
+        self, event: OutcomeArrived, delivery: OutgoingDelivery, disposition: Any, done: Any
+    ) -> None:
+        token = UUID(bytes_le=delivery.tag)
+        try:
+            await self.connection.gateway.namespace.settle(self.path, token, disposition)
+        except ServiceBusError as error:
+            done = self._rejected(error)
+        if not event.is_settled:
+            self.link.session.settle_outgoing(delivery, done)
+            self.connection.flush_soon()
+
+    def _rejected(self, error: ServiceBusError) -> Rejected:
+        self.connection.log("settle.refused", entity=str(self.path), reason=str(error))
+        return Rejected(make_error(*self.connection.describe(error, str(self.path))))
+
+    def _confirm(self, event: OutcomeArrived, outcome: Any) -> None:
+        if not event.is_settled:
+            for delivery in event.deliveries:
+                self.link.session.settle_outgoing(delivery, outcome)
+            self.connection.flush_soon()
+
+    def on_detached(self) -> None:
+        """The link is gone; its locks stay until they are settled by token or expire."""
+        self.connection.starved.pop(self, None)
+        self.connection.spawn(self._receiver.close())

@@ -1,0 +1,81 @@
+"""The gateway: listens, keeps the connections, stops in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable
+
+from bridge.engine.api import Namespace
+from bridge.gateway.connection import Connection
+from bridge.gateway.settings import Settings
+from bridge.model.access_rules import RuleSet
+
+_log = logging.getLogger("busbridge.gateway")
+
+BACKLOG = 512
+
+
+class Gateway:
+    """The AMQP 1.0 door of a namespace.
+
+    Args:
+        namespace: the engine's verbs.
+        rules: the shared access rules; may be replaced at any time.
+        now_s: the wall clock, seconds since 1970 UTC.
+
+    Attributes:
+        connections: the clients that are connected.
+    """
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        rules: RuleSet,
+        settings: Settings | None = None,
+        *,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.namespace = namespace
+        self.rules = rules
+        self.settings = settings if settings is not None else Settings()
+        self.now_s = now_s
+        self.connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+
+    def __repr__(self) -> str:
+        return f"<Gateway listeners={len(self._servers)} connections={len(self.connections)}>"
+
+    async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+        """Take connections; returns the port (a free one when `port` is 0).
+
+        Raises:
+            OSError: the port is taken, or not ours to take.
+        """
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self), host, port, ssl=tls, backlog=BACKLOG
+        )
+        self._servers.append(server)
+        taken: int = server.sockets[0].getsockname()[1]
+        _log.info("gateway.listening host=%s port=%d tls=%s", host, taken, tls is not None)
+        return taken
+
+    async def stop(self) -> None:
+        """Take no new work, let what is under way end, then close every connection."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.stop()
+        under_way = {task for connection in self.connections for task in connection.tasks}
+        if under_way:
+            _, late = await asyncio.wait(under_way, timeout=self.settings.stop_s)
+            for task in late:
+                task.cancel()
+        for connection in list(self.connections):
+            connection.flush()
+            connection.say_goodbye()
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers.clear()

@@ -1,0 +1,50 @@
+"""Azure's words for what a client did wrong, where the engine has none of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from bridge.model.errors import ServiceBusError
+
+SESSION_ON_PLAIN_ENTITY = (
+    "A sessionful message receiver cannot be created on an entity that does not require sessions. "
+    "Ensure RequiresSession is set to true when creating a Queue or Subscription to enable "
+    "sessionful behavior."
+)
+PLAIN_ON_SESSION_ENTITY = (
+    "It is not possible for an entity that requires sessions to create a non-sessionful message "
+    "receiver."
+)
+SESSIONS_NOT_HERE = "com.microsoft:session-filter: session receivers are not implemented."
+TRANSACTIONS_NOT_HERE = "amqp:coordinator:list: transactions are not implemented."
+SEND_TO_SUB_QUEUE = "A sub-queue takes no messages from senders: send to '{entity}' instead."
+UNAUTHORIZED_CONNECTION = (
+    "The connection did not present a valid token at $cbs within {seconds:g} seconds."
+)
+TOKEN_EXPIRED = (
+    "ExpiredToken: The token that the link was authorised with has expired. Resource: '{resource}'."
+)
+STOPPING = "The service is stopping; connect again."
+
+
+def tracked(description: str, namespace_name: str, entity: str = "") -> str:
+    """Return a description with what Azure's own end with: a tracking id, system and time."""
+    if "TrackingId:" in description:
+        return description
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    tracker = f"{namespace_name}:{entity}" if entity else namespace_name
+    return f"{description} TrackingId:{uuid4()}_G0, SystemTracker:{tracker}, Timestamp:{now}"
+
+
+def not_found(resource: str) -> str:
+    """Return Azure's text for an unknown entity; `resource` is `sb://host/entity`."""
+    return (
+        f"The messaging entity '{resource}' could not be found. "
+        "To know more visit https://aka.ms/sbResourceMgrExceptions. "
+    )
+
+
+def describe(error: ServiceBusError, namespace_name: str, entity: str) -> tuple[str, str]:
+    """Return condition and description of an error as a client gets them."""
+    return error.condition, tracked(str(error), namespace_name, entity)

@@ -1,0 +1,56 @@
+"""Run the gateway on the in-memory namespace: `python -m tests.bench.memory_server --port 5673 q1 q2`.
+
+Prints `ready PORT` when it listens. The key is the emulator's well-known one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+
+from bridge.gateway.server import Gateway
+from bridge.gateway.settings import Settings
+from bridge.model.access_rules import RuleSet
+from bridge.model.entity import AuthorizationRule, Queue, Right
+from tests.bench.memory_namespace import MemoryNamespace
+
+ROOT_RULE = AuthorizationRule(
+    name="RootManageSharedAccessKey", primary_key="SAS_KEY_VALUE", rights=frozenset(Right)
+)
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    """Listen until cancelled."""
+    namespace = MemoryNamespace(*(Queue(name=name) for name in arguments.queues))
+    settings = Settings(message_bytes_max=arguments.message_bytes_max)
+    gateway = Gateway(namespace, RuleSet(namespace=(ROOT_RULE,)), settings)
+    port = await gateway.listen(arguments.host, arguments.port)
+    print(f"ready {port}", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await gateway.stop()
+
+
+def main() -> None:
+    """Read the command line and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("queues", nargs="+")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--message-bytes-max", type=int, default=1_048_576)
+    parser.add_argument("--log-level", default="WARNING")
+    parser.add_argument("--uvloop", action="store_true")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=arguments.log_level)
+    if arguments.uvloop:
+        import uvloop
+
+        uvloop.run(serve(arguments))
+    else:
+        asyncio.run(serve(arguments))
+
+
+if __name__ == "__main__":
+    main()
