@@ -102,12 +102,6 @@ class _Ask:
     is_withdrawn: bool = False
 
 
-@dataclass(slots=True)
-class _Withdrawal:
-    asks: list[_Ask]
-    fetches: set[int] | None = None
-
-
 class Demand(Generic[Message]):
     """Demand and supply of one entity in one process."""
 
@@ -119,7 +113,7 @@ class Demand(Generic[Message]):
         self._fetches: dict[int, _Fetch] = {}
         self._under_way = 0
         self._kept: list[tuple[int, int, Message]] = []
-        self._withdrawals: dict[int, _Withdrawal] = {}
+        self._withdrawals: dict[int, list[_Ask]] = {}
         self._last_id = 0
         self._is_stocked = True
 
@@ -161,7 +155,7 @@ class Demand(Generic[Message]):
             ask.is_withdrawn = True
             self._asked -= ask.count
         ticket = self._next_id()
-        self._withdrawals[ticket] = _Withdrawal(asks)
+        self._withdrawals[ticket] = asks
         return ticket
 
     def arrived(self, fetch: int) -> int | None:
@@ -263,19 +257,15 @@ class Demand(Generic[Message]):
         return [Open(self._begin(_State.OPEN, size), size)]
 
     def _end_withdrawals(self) -> list[Effect]:
-        """End those that nothing under way can concern any more."""
+        """End those without which there is still an asker for all that is under way."""
         ended: list[Effect] = []
-        for ticket, withdrawal in list(self._withdrawals.items()):
-            if withdrawal.fetches is None:
-                withdrawal.fetches = {
-                    fetch
-                    for fetch, entry in self._fetches.items()
-                    if entry.room and entry.state is not _State.OPEN
-                }
-            withdrawal.fetches &= self._fetches.keys()
-            if not withdrawal.fetches:
+        withdrawn = sum(ask.count for asks in self._withdrawals.values() for ask in asks)
+        for ticket, asks in list(self._withdrawals.items()):
+            others = withdrawn - sum(ask.count for ask in asks)
+            if self._under_way <= self._asked + others:
+                withdrawn = others
                 del self._withdrawals[ticket]
-                for ask in withdrawal.asks:
+                for ask in asks:
                     ask.count = 0
                 ended.append(Withdrawn(ticket))
         return ended
