@@ -99,7 +99,7 @@ def _properties(draft: EntityDraft, element: Element) -> None:
     known = names_of(draft.kind)
     for child in element.children:
         name = _NAMES.get(child.name, child.name)
-        if name in known and name != "SupportOrdering":
+        if name in known:
             draft.set(name, child.text.strip(), child.place)
         elif name not in _IGNORED:
             draft.notes.finding(

@@ -38,11 +38,12 @@ class Element:
 
     def find(self, *names: str) -> Element | None:
         """Return the first child of that name, or the first grandchild of those names."""
-        found: Element | None = self
+        found = self
         for name in names:
-            found = next((each for each in found.children if each.name == name), None)
-            if found is None:
+            match = next((each for each in found.children if each.name == name), None)
+            if match is None:
                 return None
+            found = match
         return found
 
     def all(self, name: str) -> list[Element]:

@@ -1,0 +1,1 @@
+"""ARM templates: the expression language, its functions, and the resources of a template."""

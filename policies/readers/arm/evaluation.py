@@ -1,0 +1,270 @@
+"""Values of a template: expressions evaluated with its parameters, variables and loops.
+
+Parameters and variables are evaluated when something asks for them, so their order does not
+matter. A fault in an expression becomes a value that is not known, with the fault as the reason:
+a property may not matter here, and whoever needs it reports it with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from policies.errors import Place
+from policies.readers.arm import expression, functions
+from policies.readers.arm.expression import BadExpression, Call, Expression, Literal, Member
+from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
+from policies.readers.jsontext import Node, step
+
+LOOP_MAX = 10_000
+"""Turns of a loop that are followed; Azure takes 800 resources in a template."""
+
+_AZURE_ONLY = {
+    "deployer": "who deploys",
+    "deployment": "the deployment",
+    "environment": "the cloud",
+    "guid": "a GUID of Azure's own making",
+    "listkeys": "the keys of a resource",
+    "managementgroup": "the management group",
+    "newguid": "a new GUID",
+    "pickzones": "the availability zones",
+    "providers": "a resource provider",
+    "resourcegroup": "the resource group",
+    "subscription": "the Azure subscription",
+    "tenant": "the tenant",
+    "uniquestring": "a hash of Azure's own making",
+    "utcnow": "the time of the deployment",
+}
+"""Functions whose value exists in Azure alone."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """What expressions of one template see.
+
+    Attributes:
+        template: the template's node.
+        given: values of parameters, from a parameter file or the deployment around this one.
+        loops: the turn of each loop that is running; "" is the innermost.
+        locals: the variables of running lambdas.
+        outputs_of: returns the outputs of a nested deployment by its name, if there is such a one.
+    """
+
+    template: Node
+    given: Mapping[str, object] = field(default_factory=dict)
+    loops: dict[str, int] = field(default_factory=dict)
+    locals: dict[str, Any] = field(default_factory=dict)
+    outputs_of: Callable[[str], Mapping[str, object] | None] = lambda _: None
+    _known: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def in_loop(self, name: str, turn: int) -> Scope:
+        """Return the scope of one turn of a loop."""
+        return replace(self, loops=self.loops | {name.lower(): turn, "": turn})
+
+    def evaluate(self, node: Node) -> Node:
+        """Return a value of the template without expressions; places stay."""
+        value = node.value
+        if isinstance(value, str):
+            return wrap(self.text(value), node.place)
+        if isinstance(value, list):
+            return Node([self.evaluate(item) for item in value], node.place)
+        if isinstance(value, dict):
+            members = {
+                str(self.text(key)): self.evaluate(member)
+                for key, member in value.items()
+                if not (key == "copy" and isinstance(member.value, list))
+            }
+            if isinstance(node["copy"].value, list):
+                for loop in node["copy"].items:
+                    members[self.evaluate(loop["name"]).text] = self._loop(loop)
+            return Node(members, node.place)
+        return node
+
+    def text(self, text: str) -> Any:
+        """Return the value of a text: that of its expression, or the text itself."""
+        if not expression.is_expression(text):
+            return expression.unescape(text)
+        try:
+            return self._value(expression.parse(text))
+        except (BadExpression, functions.FunctionError) as error:
+            return unresolved(f"{text}: {error}")
+        except RecursionError:
+            return unresolved(f"{text}: it refers to itself")
+
+    def turns(self, loop: Node) -> int | str:
+        """Return how often a loop runs, or a stand-in."""
+        count = self.evaluate(loop["count"]).plain()
+        if is_unresolved(count):
+            return str(count)
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= LOOP_MAX:
+            return unresolved(f"the count of a loop is {count!r}")
+        return count
+
+    def _loop(self, loop: Node) -> Node:
+        """The array of a `copy` in properties or variables."""
+        turns = self.turns(loop)
+        if isinstance(turns, str):
+            return Node(turns, loop.place)
+        name = self.evaluate(loop["name"]).text
+        items = [self.in_loop(name, turn).evaluate(loop["input"]) for turn in range(turns)]
+        return Node([*items], loop.place)
+
+    def _value(self, tree: Expression) -> Any:
+        match tree:
+            case Literal(value=value):
+                return value
+            case Member():
+                return self._member(tree)
+            case Call(name="if", arguments=(condition, yes, no)):
+                decided = self._value(condition)
+                if is_unresolved(decided):
+                    return unresolved(reason(decided))
+                return self._value(yes if functions.call("bool", [decided]) else no)
+            case Call(name="lambda"):
+                raise BadExpression("a lambda stands alone")
+            case Call(name=name, arguments=arguments):
+                return self._call(name, arguments)
+
+    def _member(self, tree: Member) -> Any:
+        whole, key = self._value(tree.of), self._value(tree.key)
+        for each in (whole, key):
+            if isinstance(each, str) and is_unresolved(each):
+                return unresolved(reason(each))
+        if isinstance(whole, dict):
+            for known, value in whole.items():
+                if known.lower() == str(key).lower():
+                    return value
+        elif isinstance(whole, list) and isinstance(key, int) and 0 <= key < len(whole):
+            return whole[key]
+        if tree.may_be_absent:
+            return None
+        raise BadExpression(f"there is no member {key!r}")
+
+    def _call(self, name: str, arguments: tuple[Expression, ...]) -> Any:
+        if name in _LAMBDA_FUNCTIONS:
+            return self._with_lambda(name, arguments)
+        values = [self._value(each) for each in arguments]
+        match name, values:
+            case "parameters", [str(which)]:
+                return self._parameter(which)
+            case "variables", [str(which)]:
+                return self._variable(which)
+            case "lambdavariables", [str(which)] if which.lower() in self.locals:
+                return self.locals[which.lower()]
+            case "copyindex", _:
+                return self._copy_index(values)
+            case "reference", [str(which), *_]:
+                return self._reference(which)
+        if name in _AZURE_ONLY or name.startswith("list") or "." in name:
+            return unresolved(f"{name}() is {_AZURE_ONLY.get(name, 'known to Azure alone')}")
+        return functions.call(name, values)
+
+    def _parameter(self, name: str) -> Any:
+        key = ("parameter", name.lower())
+        if key not in self._known:
+            self._known[key] = unresolved(f"the parameter {name!r} refers to itself")
+            self._known[key] = self._find_parameter(name)
+        return self._known[key]
+
+    def _find_parameter(self, name: str) -> Any:
+        for given, value in self.given.items():
+            if given.lower() == name.lower():
+                return value
+        for known, declared in self.template["parameters"].members.items():
+            if known.lower() == name.lower():
+                if "defaultValue" in declared.members:
+                    return self.evaluate(declared["defaultValue"]).plain()
+                return (
+                    None
+                    if declared["nullable"].value is True
+                    else unresolved(
+                        f"the parameter {known!r} has no value; give one in a parameter file"
+                    )
+                )
+        return unresolved(f"the template has no parameter {name!r}")
+
+    def _variable(self, name: str) -> Any:
+        key = ("variable", name.lower())
+        if key not in self._known:
+            self._known[key] = unresolved(f"the variable {name!r} refers to itself")
+            self._known[key] = self._find_variable(name)
+        return self._known[key]
+
+    def _find_variable(self, name: str) -> Any:
+        variables = self.template["variables"]
+        for known, declared in variables.members.items():
+            if known.lower() == name.lower() and known != "copy":
+                return self.evaluate(declared).plain()
+        for loop in variables["copy"].items:
+            if loop["name"].text.lower() == name.lower():
+                return self._loop(loop).plain()
+        return unresolved(f"the template has no variable {name!r}")
+
+    def _copy_index(self, values: list[Any]) -> Any:
+        name = values[0].lower() if values and isinstance(values[0], str) else ""
+        offsets = [value for value in values if isinstance(value, int)]
+        if name not in self.loops:
+            raise BadExpression("copyIndex() outside of its loop")
+        return self.loops[name] + sum(offsets)
+
+    def _reference(self, which: str) -> Any:
+        outputs = self.outputs_of(which.rpartition("/")[2])
+        if outputs is None:
+            return unresolved("reference() is the state of a resource in Azure")
+        return {"outputs": {name: {"value": value} for name, value in outputs.items()}}
+
+    def _with_lambda(self, name: str, arguments: tuple[Expression, ...]) -> Any:
+        values = self._value(arguments[0])
+        if is_unresolved(values):
+            return unresolved(reason(values))
+        run = self._lambda(arguments[-1], name)
+        match name:
+            case "map":
+                return [run(each, index) for index, each in enumerate(values)]
+            case "filter":
+                return [each for index, each in enumerate(values) if run(each, index)]
+            case "reduce":
+                result = self._value(arguments[1])
+                for index, each in enumerate(values):
+                    result = run(result, each, index)
+                return result
+            case "toobject":
+                key = self._lambda(arguments[1], name)
+                as_is = len(arguments) == 2
+                return {str(key(each)): each if as_is else run(each) for each in values}
+        return unresolved(f"the function {name}() is not known here")
+
+    def _lambda(self, maker: Expression, name: str) -> Callable[..., Any]:
+        if not isinstance(maker, Call) or maker.name != "lambda" or not maker.arguments:
+            raise BadExpression(f"{name}() takes a lambda")
+        *names, body = maker.arguments
+        labels = [str(self._value(each)).lower() for each in names]
+
+        def run(*inputs: Any) -> Any:
+            bound = dict(zip(labels, inputs, strict=False))
+            return replace(self, locals=self.locals | bound)._value(body)
+
+        return run
+
+
+_LAMBDA_FUNCTIONS = {"map", "filter", "reduce", "sort", "groupby", "mapvalues", "toobject"}
+
+
+def wrap(value: Any, place: Place) -> Node:
+    """Return the node of a plain value; everything in it stands at `place`."""
+    if isinstance(value, dict):
+        return Node(
+            {
+                str(key): wrap(each, Place(line=place.line, path=place.path + step(str(key))))
+                for key, each in value.items()
+            },
+            place,
+        )
+    if isinstance(value, list):
+        items = [
+            wrap(each, Place(line=place.line, path=f"{place.path}[{index}]"))
+            for index, each in enumerate(value)
+        ]
+        return Node(items, place)
+    return Node(value, place)

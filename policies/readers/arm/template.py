@@ -1,0 +1,187 @@
+"""The resources of a template: loops unrolled, children lifted, nested deployments entered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from policies.errors import Place
+from policies.readers.arm.evaluation import Scope
+from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
+from policies.readers.jsontext import Node
+
+PROVIDER = "microsoft.servicebus/"
+DEPLOYMENT = "microsoft.resources/deployments"
+
+Note = Callable[[Place, str, str], None]
+"""Takes the place, the kind of thing, and what could not be taken over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A resource of Service Bus.
+
+    Attributes:
+        kind: its type below the provider, in lower case: `namespaces/topics/subscriptions`.
+        names: one for each segment of the type.
+        body: the resource, evaluated.
+        is_existing: the template only refers to it.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    body: Node
+    place: Place
+    is_existing: bool = False
+
+
+@dataclass(slots=True)
+class Template:
+    """A template with what its parameters are."""
+
+    scope: Scope
+    note: Note
+    _deployments: dict[str, Template | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, root: Node, given: Mapping[str, object], note: Note) -> Template:
+        """Return the template of a document."""
+        template = cls(Scope(root, given), note)
+        template.scope.outputs_of = template.outputs_of
+        return template
+
+    def resources(self) -> Iterator[Resource]:
+        """Yield every resource of Service Bus, those of nested deployments too."""
+        yield from self._below(self.scope.template["resources"], self.scope, "", ())
+
+    def outputs(self) -> dict[str, object]:
+        """Return the values of the template's outputs."""
+        return {
+            name: self.scope.evaluate(output["value"]).plain()
+            for name, output in self.scope.template["outputs"].members.items()
+        }
+
+    def outputs_of(self, name: str) -> Mapping[str, object] | None:
+        """Return the outputs of a nested deployment, by its name or symbolic name."""
+        if name not in self._deployments:
+            self._deployments[name] = None
+            self._deployments[name] = self._find_deployment(name)
+        nested = self._deployments[name]
+        return None if nested is None else nested.outputs()
+
+    def _find_deployment(self, name: str) -> Template | None:
+        resources = self.scope.template["resources"]
+        for key, node in _entries(resources):
+            if node["type"].text.lower() != DEPLOYMENT or node["copy"].value is not None:
+                continue
+            if name in (key, self.scope.evaluate(node["name"]).text):
+                return self._nested(node, self.scope)
+        return None
+
+    def _below(
+        self, parent: Node, scope: Scope, kind: str, names: tuple[str, ...]
+    ) -> Iterator[Resource]:
+        for _, node in _entries(parent):
+            loop = node["copy"]
+            if not loop.members:
+                yield from self._one(node, scope, kind, names)
+                continue
+            turns = scope.turns(loop)
+            if isinstance(turns, str):
+                self.note(loop.place, "Loop", f"A loop is left out: {reason(turns)}.")
+                continue
+            name = scope.evaluate(loop["name"]).text
+            for turn in range(turns):
+                yield from self._one(node, scope.in_loop(name, turn), kind, names)
+
+    def _one(
+        self, node: Node, scope: Scope, parent_kind: str, parent_names: tuple[str, ...]
+    ) -> Iterator[Resource]:
+        own_kind = node["type"].text
+        if not self._is_deployed(node, scope):
+            return
+        if own_kind.lower() == DEPLOYMENT:
+            nested = self._nested(node, scope)
+            if nested is not None:
+                yield from nested.resources()
+            return
+        is_child = parent_kind and not own_kind.lower().startswith(PROVIDER)
+        kind = f"{parent_kind}/{own_kind}".lower() if is_child else own_kind.lower()
+        if not kind.startswith(PROVIDER):
+            yield from self._below(node["resources"], scope, kind, ())
+            return
+        written = str(scope.evaluate(node["name"]).plain() or "")
+        names = tuple(written.split("/"))
+        if is_child and len(names) == len(own_kind.split("/")):
+            names = parent_names + names
+        segments = kind.removeprefix(PROVIDER).split("/")
+        if len(names) != len(segments):
+            self.note(
+                node["name"].place,
+                "name",
+                f"A resource of the type {own_kind!r} is left out: its name "
+                f"{_shown(written)} has {len(names)} parts, its type {len(segments)}.",
+            )
+            return
+        kept = {key: child for key, child in node.members.items() if key != "resources"}
+        body = scope.evaluate(Node({k: v for k, v in kept.items() if k != "copy"}, node.place))
+        yield Resource(
+            kind="/".join(segments),
+            names=names,
+            body=body,
+            place=node.place,
+            is_existing=node["existing"].value is True,
+        )
+        yield from self._below(node["resources"], scope, kind, names)
+
+    def _is_deployed(self, node: Node, scope: Scope) -> bool:
+        if node["condition"].value is None:
+            return True
+        condition = scope.evaluate(node["condition"]).plain()
+        if is_unresolved(condition):
+            self.note(
+                node["condition"].place,
+                "condition",
+                f"Whether this is deployed is not known ({reason(condition)}); it is taken as "
+                "deployed.",
+            )
+            return True
+        return condition is True or str(condition).lower() == "true"
+
+    def _nested(self, node: Node, scope: Scope) -> Template | None:
+        properties = node["properties"]
+        template = properties["template"]
+        if not template.members:
+            link = scope.evaluate(properties["templateLink"]).plain()
+            if link is not None:
+                self.note(
+                    properties["templateLink"].place,
+                    "templateLink",
+                    "A linked template is left out: it is not in the input. Give its file.",
+                )
+            return None
+        scope_kind = properties["expressionEvaluationOptions"]["scope"].text.lower()
+        if scope_kind != "inner":
+            inner = Template(Scope(template, scope.given, scope.loops, scope.locals), self.note)
+            inner.scope.outputs_of = self.outputs_of
+            outer = {key: scope.template[key] for key in ("parameters", "variables")}
+            own = {key: each for key, each in template.members.items() if key not in outer}
+            inner.scope.template = Node(own | outer, template.place)
+            return inner
+        given = {
+            name: scope.evaluate(each["value"]).plain()
+            if each["value"].value is not None or "reference" not in each.members
+            else unresolved(f"the parameter {name!r} is a secret in a key vault")
+            for name, each in properties["parameters"].members.items()
+        }
+        return Template.of(template, given, self.note)
+
+
+def _entries(resources: Node) -> Iterator[tuple[str, Node]]:
+    """The entries of an array, or of an object with symbolic names (`languageVersion` 2.0)."""
+    yield from resources.members.items()
+    yield from (("", item) for item in resources.items)
+
+
+def _shown(name: str) -> str:
+    return f"({reason(name)})" if is_unresolved(name) else repr(name)

@@ -1,0 +1,159 @@
+"""ARM templates: JSON as written by hand, exported from Azure, or made by `bicep build`.
+
+Parameters take the values of a parameter file, else their defaults. What only Azure knows is a
+finding with line and path. A subscription that has rules in the template does not keep the rule
+`$Default` that Azure makes with it: the first rule that the control plane adds replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies.errors import Fault, Place, ReadError
+from policies.readers import azureresource, jsontext
+from policies.readers.arm.template import Resource, Template
+from policies.readers.arm.unresolved import unresolved
+from policies.readers.draft import NamespaceDraft
+from policies.readers.jsontext import Node
+from policies.readers.reading import Notes, Reading
+
+_ORDER = {kind: kind.count("/") for kind in azureresource.KINDS}
+_IGNORED: frozenset[str] = frozenset()
+
+
+def is_this(document: Node) -> bool:
+    """Whether a JSON document is a deployment template."""
+    is_template = "deploymenttemplate.json" in document["$schema"].text.lower()
+    return is_template and "resources" in document.members
+
+
+def is_parameters(document: Node) -> bool:
+    """Whether a JSON document is a parameter file."""
+    return "deploymentparameters.json" in document["$schema"].text.lower()
+
+
+def read(text: str, source: str, *, parameters: Mapping[str, object] | None = None) -> Reading:
+    """Return the namespace of a template.
+
+    Args:
+        parameters: values of parameters, as `read_parameters` returns them.
+
+    Raises:
+        ReadError: with every fault of the template.
+    """
+    return read_document(jsontext.parse(text, source), source, parameters=parameters)
+
+
+def read_parameters(text: str, source: str) -> dict[str, object]:
+    """Return the values of a parameter file.
+
+    Raises:
+        ReadError: it is none.
+    """
+    document = jsontext.parse(text, source)
+    if not isinstance(document["parameters"].value, dict):
+        fault = Fault(
+            place=document.place,
+            message="This is no parameter file: it has no object 'parameters'.",
+            remedy='It looks like {"parameters": {"name": {"value": ...}}}.',
+        )
+        raise ReadError(source, [fault])
+    return {
+        name: each["value"].plain()
+        if "value" in each.members
+        else unresolved(f"the parameter {name!r} is a secret in a key vault")
+        for name, each in document["parameters"].members.items()
+    }
+
+
+def read_document(
+    document: Node, source: str, *, parameters: Mapping[str, object] | None = None
+) -> Reading:
+    """Return the namespace of a parsed template."""
+    notes = Notes(source)
+
+    def note(place: Place, prop: str, message: str) -> None:
+        grade = "approximate" if prop == "condition" else "lost"
+        notes.finding(place, "", prop, message, grade=grade)
+
+    template = Template.of(document, parameters or {}, note)
+    for name in parameters or {}:
+        if name.lower() not in (known.lower() for known in document["parameters"].members):
+            notes.fault(
+                document["parameters"].place,
+                f"The template has no parameter {name!r}.",
+                "Take it out of the parameter file.",
+            )
+    draft = NamespaceDraft(notes)
+    found = sorted(template.resources(), key=lambda each: _ORDER.get(each.kind, 99))
+    _check_one_namespace(notes, found)
+    for resource in found:
+        _add(draft, resource)
+    return draft.finish()
+
+
+def _check_one_namespace(notes: Notes, resources: list[Resource]) -> None:
+    first: dict[str, Resource] = {}
+    for resource in resources:
+        first.setdefault(resource.names[0].lower(), resource)
+    if len(first) > 1:
+        notes.fault(
+            [*first.values()][1].place,
+            f"The template has {len(first)} namespaces: "
+            + ", ".join(repr(each.names[0]) for each in first.values())
+            + ".",
+            "Read one at a time: a RabbitMQ vhost is one namespace.",
+        )
+
+
+def _add(draft: NamespaceDraft, resource: Resource) -> None:
+    notes, place = draft.notes, resource.place
+    properties = resource.body["properties"]
+    if resource.kind not in azureresource.KINDS:
+        entity = "" if resource.kind.count("/") == 1 else resource.names[-2]
+        message = f"{resource.kind} is nothing that RabbitMQ gets from here."
+        notes.finding(place, entity, resource.kind, message)
+        return
+    if resource.is_existing or not azureresource.is_named(
+        notes, place, resource.kind, resource.names
+    ):
+        if resource.kind == "namespaces":
+            azureresource.add_namespace(draft, resource.names[0], resource.body)
+        return
+    names = [azureresource.entity_name(name) for name in resource.names]
+    match resource.kind.removeprefix("namespaces"), names:
+        case "", [name]:
+            azureresource.add_namespace(draft, name, resource.body)
+        case "/authorizationrules", [_, name]:
+            rules = draft.authorization_rules
+            azureresource.add_access_rule(notes, "", rules, name, properties)
+        case "/queues", [_, name]:
+            queue = draft.queue(name, place)
+            azureresource.set_properties(queue, properties, ignored=_IGNORED)
+        case "/topics", [_, name]:
+            topic = draft.topic(name, place)
+            azureresource.set_properties(topic, properties, ignored=_IGNORED)
+        case "/topics/subscriptions", [_, topic_name, name]:
+            subscription = draft.subscription(topic_name, name, place)
+            azureresource.set_properties(subscription, properties, ignored=_IGNORED)
+        case "/topics/subscriptions/rules", [_, topic_name, subscription_name, name]:
+            owner = draft.find(f"{topic_name}/Subscriptions/{subscription_name}")
+            if owner is None:
+                owner = draft.subscription(topic_name, subscription_name, place)
+                notes.finding(
+                    place,
+                    owner.path,
+                    "Subscription",
+                    f"{owner.title} of rule {name!r} is not in the template; it is taken with "
+                    "Azure's defaults.",
+                    grade="approximate",
+                )
+            azureresource.add_rule(owner, name, properties)
+        case (_, [_, entity, name]):
+            found = draft.find(entity)
+            if found is None:
+                message = f"The entity {entity!r} of authorization rule {name!r} is not there."
+                notes.finding(place, entity, "AuthorizationRules", message)
+            else:
+                rules = found.authorization_rules
+                azureresource.add_access_rule(notes, found.path, rules, name, properties)

@@ -1,0 +1,188 @@
+"""A resource as Azure's control plane has it: type, names, properties in camel case.
+
+ARM templates, `az` and REST answers describe entities this way. Property names of ARM are not
+case-sensitive. An entity's name with `/` is written with `~` there.
+"""
+
+from __future__ import annotations
+
+from bridge.model import entity as model
+from policies.errors import Place
+from policies.readers import access, filters
+from policies.readers.arm.unresolved import is_unresolved, reason
+from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.jsontext import Node
+from policies.readers.properties import READ_ONLY, camel, names_of
+from policies.readers.reading import Notes
+
+KINDS = {
+    "namespaces",
+    "namespaces/authorizationrules",
+    "namespaces/queues",
+    "namespaces/queues/authorizationrules",
+    "namespaces/topics",
+    "namespaces/topics/authorizationrules",
+    "namespaces/topics/subscriptions",
+    "namespaces/topics/subscriptions/rules",
+}
+"""The types, below the provider and in lower case, that describe entities."""
+
+_READ_ONLY = {name.lower() for name in READ_ONLY} | {"supportordering", "isanonymousaccessible"}
+_NAMESPACE_WORTH_A_WORD = {
+    "disablelocalauth": (True, "Shared access signatures stay allowed; the bridge knows no other."),
+    "encryption": (None, "Encryption at rest is that of RabbitMQ's disks."),
+    "publicnetworkaccess": ("Disabled", "Networks are the operator's matter."),
+    "zoneredundant": (True, "Replication is that of RabbitMQ's cluster."),
+}
+
+
+def entity_name(segment: str) -> str:
+    """Return an entity's name from a segment of a resource's name."""
+    return segment.replace("~", "/")
+
+
+def is_named(notes: Notes, place: Place, kind: str, names: tuple[str, ...]) -> bool:
+    """Whether all names below the namespace's are known; otherwise a finding says why not."""
+    for name in names[1:]:
+        if is_unresolved(name):
+            notes.finding(
+                place,
+                "/".join(n for n in names[1:] if not is_unresolved(n)),
+                "name",
+                f"A resource of the type {kind} is left out: a part of its name is not known: "
+                f"{reason(name)}.",
+            )
+            return False
+    return True
+
+
+def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
+    """Take a namespace's own resource."""
+    if is_unresolved(name):
+        draft.notes.finding(
+            body["name"].place,
+            "",
+            "name",
+            f"The namespace's name is not known: {reason(name)}.",
+            grade="approximate",
+        )
+    else:
+        draft.name = name
+    sku = body["sku"]
+    written = sku["name"].text or sku["tier"].text
+    for tier in model.Tier:
+        if written.lower() == tier.value.lower():
+            draft.tier = tier
+    if is_unresolved(written):
+        draft.notes.finding(
+            sku.place,
+            "",
+            "sku",
+            f"The tier is not known: {reason(written)}. It is taken as Standard.",
+            grade="approximate",
+        )
+    given = {**body.members, **body["properties"].members}
+    for key, member in given.items():
+        worth, message = _NAMESPACE_WORTH_A_WORD.get(key.lower(), ("", ""))
+        if message and member.value is not None and worth in (None, member.value):
+            draft.notes.finding(member.place, "", key, message)
+
+
+def set_properties(draft: EntityDraft, properties: Node, *, ignored: frozenset[str]) -> None:
+    """Take the properties of an entity; `ignored` are keys, in lower case, of other meaning."""
+    known = {camel(name).lower(): name for name in names_of(draft.kind)}
+    for key, member in properties.members.items():
+        name = known.get(key.lower())
+        value = member.plain()
+        if name is None:
+            _unknown(draft, key, member, ignored)
+        elif is_unresolved(value):
+            draft.notes.finding(
+                member.place,
+                draft.path,
+                name,
+                f"{draft.title}: {name} is not known: {reason(value)}. Azure's default is taken.",
+                grade="approximate",
+            )
+        else:
+            draft.set(name, value, member.place)
+
+
+def _unknown(draft: EntityDraft, key: str, member: Node, ignored: frozenset[str]) -> None:
+    if key.lower() in _READ_ONLY | ignored or member.value in (None, False, ""):
+        return
+    if key.lower() in ("isclientaffine", "clientaffineproperties"):
+        if key.lower() == "isclientaffine":
+            message = f"{draft.title} is scoped to a JMS client; here every client sees it."
+            draft.notes.finding(member.place, draft.path, key, message)
+        return
+    draft.notes.finding(
+        member.place, draft.path, key, f"{draft.title}: {key} is not known; it is left out."
+    )
+
+
+def add_access_rule(
+    notes: Notes,
+    owner: str,
+    rules: list[model.AuthorizationRule],
+    name: str,
+    properties: Node,
+) -> None:
+    """Take an authorization rule of a namespace or entity."""
+    rights = properties["rights"]
+    if is_unresolved(rights.plain()):
+        notes.finding(
+            rights.place,
+            owner,
+            "AuthorizationRules",
+            f"The authorization rule {name!r} is left out: {reason(rights.plain())}.",
+        )
+        return
+    keys = {}
+    for key in ("primaryKey", "secondaryKey"):
+        keys[key] = "" if is_unresolved(properties[key].text) else properties[key].text
+    access.add(
+        notes,
+        owner,
+        rules,
+        rights.place,
+        name=name,
+        rights=rights.plain(),
+        primary_key=keys["primaryKey"],
+        secondary_key=keys["secondaryKey"],
+    )
+
+
+def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
+    """Take a rule of a subscription."""
+    wanted = (properties["filterType"], properties["sqlFilter"], properties["correlationFilter"])
+    for node in (*wanted, properties["action"]):
+        if is_unresolved(node.plain()):
+            draft.notes.finding(
+                node.place,
+                draft.path,
+                f"Rule {name}",
+                f"{draft.title}, rule {name!r} is left out: {reason(node.plain())}.",
+            )
+            return
+    action = properties["action"]["sqlExpression"].text
+    correlation = properties["correlationFilter"]
+    kind = properties["filterType"].text.lower().removesuffix("filter")
+    if kind == "correlation" or (not kind and correlation.members):
+        fields = {field: correlation[camel(field)].text for field in filters.CORRELATION_FIELDS}
+        given = {k: each.plain() for k, each in correlation["properties"].members.items()}
+        found: model.Filter | None = filters.correlation(fields, given)
+    elif kind in ("sql", ""):
+        expression = properties["sqlFilter"]["sqlExpression"].text
+        is_default = not expression and not kind
+        found = filters.sql(expression) if expression else None
+        if is_default:
+            found = model.TrueFilter()
+    else:
+        draft.notes.fault(
+            properties["filterType"].place,
+            f"{draft.title}, rule {name!r}: filterType is {properties['filterType'].text!r}.",
+            "It is SqlFilter or CorrelationFilter.",
+        )
+        return
+    filters.add_rule(draft, name, found, action, properties.place)
