@@ -42,6 +42,12 @@ def successor(number: int, *, is_partitioned: bool) -> int:
     return number + 1
 
 
+def is_after(number: int, other: int, *, is_partitioned: bool) -> bool:
+    """Whether `number` was given after `other`, in the same partition, roll-over included."""
+    span = COUNTER_MAX + 1 if is_partitioned else NUMBER_MAX + 1
+    return 0 < (number - other) % span < span // 2
+
+
 def partition_for_key(key: bytes) -> int:
     """Return the partition of all messages that have the session id or partition key `key`."""
     return hashlib.blake2b(key, digest_size=1).digest()[0] % PARTITION_COUNT

@@ -25,6 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from bridge.wire import headers
+from bridge.wire.basic import Properties, Table
+
 VERSION = 1
 
 IDENTITY_BYTES = 16
@@ -35,6 +38,11 @@ KIND = "envelope"
 
 LAPSED_KIND = "lapsed"
 """Value of that header on a message that expired in the inbox and came back."""
+
+SILENT_PROPERTIES = Properties(
+    headers={headers.KIND: ("S", KIND.encode())}, delivery_mode=2
+).encode()
+"""Encoded properties of an envelope that nobody waits for."""
 
 _HEAD = struct.Struct(">BB16sI")
 _U16 = struct.Struct(">H")
@@ -86,6 +94,14 @@ class Envelope:
     identity: bytes
     items: Sequence[Item] = ()
     numbers: Sequence[int] = ()
+
+
+def envelope_properties(reply_to: str, correlation_id: str) -> bytes:
+    """Return the encoded properties of an envelope whose sender waits for a reply."""
+    table: Table = {headers.KIND: ("S", KIND.encode())}
+    return Properties(
+        headers=table, delivery_mode=2, reply_to=reply_to, correlation_id=correlation_id
+    ).encode()
 
 
 def item_identity(identity: bytes, index: int) -> bytes:

@@ -41,6 +41,12 @@ SCHEDULED_NUMBER = "x-busbridge-scheduled"
 DELIVERED = "x-busbridge-delivered"
 """Signed 64-bit ('l'): deliveries counted before the message was published again."""
 
+WAITING = "x-busbridge-waiting"
+"""Bytes ('x'), on a message that waits for its time: when it is due (UTC ms) and its own TTL."""
+
+OWN_PREFIX = "x-busbridge-"
+"""What the bridge's own headers begin with."""
+
 SECTIONS = "x-busbridge-sections"
 """Bytes ('x'): the AMQP 1.0 sections that 0-9-1 cannot say exactly, encoded as they came."""
 

@@ -1,0 +1,140 @@
+"""The timing wheel: which bucket a scheduled message waits in, and when a bucket opens and ends.
+
+A bucket is a queue that holds the messages of one interval. The finest buckets are 2 s wide; each
+level above is 64 times as wide. A message goes to the finest level whose 64 buckets reach as far as
+its time, so the number of queues depends on how far ahead people schedule and never on how many
+messages wait:
+
+    level      0       1        2        3         4         5
+    width     2 s     128 s    2.3 h    6.1 days  1.06 a    68 a
+
+A bucket **opens** some seconds before its interval begins, more when it holds much: then its
+messages are consumed. Those of a coarse one move to finer ones; those of the finest are held,
+unacked, until their millisecond. A bucket is **over** when its interval is; empty then, it is
+removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+FINEST_MS = 2_000
+FACTOR = 64
+LEVELS = 6
+WIDTHS_MS: tuple[int, ...] = tuple(FINEST_MS * FACTOR**level for level in range(LEVELS))
+
+LEAD_MS = 3_000
+"""A bucket opens at least so long before its interval: declaring and consuming take milliseconds,
+a broker's restart takes seconds."""
+
+HOLD_RATE_PER_S = 10_000
+MOVE_RATE_PER_S = 2_500
+"""Messages a second that are surely consumed, or moved to a finer bucket."""
+
+GRACE_MS = 3_000
+"""How long after its end a bucket is kept, for what is still on its way."""
+
+
+class Place(NamedTuple):
+    """A bucket: slot `slot` of level `level` covers `slot * width` to `(slot + 1) * width`."""
+
+    level: int
+    slot: int
+
+    @property
+    def start_ms(self) -> int:
+        """When its interval begins."""
+        return self.slot * WIDTHS_MS[self.level]
+
+    @property
+    def end_ms(self) -> int:
+        """When its interval is over."""
+        return (self.slot + 1) * WIDTHS_MS[self.level]
+
+
+def place(due_ms: int, now_ms: int, *, below: int = LEVELS) -> Place:
+    """Return where a message that is due at `due_ms` waits, on a level below `below`."""
+    due_ms = max(due_ms, now_ms)
+    level = 0
+    while level < below - 1 and due_ms - now_ms >= WIDTHS_MS[level] * FACTOR:
+        level += 1
+    level = min(level, LEVELS - 1)
+    return Place(level, due_ms // WIDTHS_MS[level])
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What is known of a live bucket.
+
+    Attributes:
+        place: which one.
+        count: messages in it, about.
+        is_open: it is being consumed.
+    """
+
+    place: Place
+    count: int = 0
+    is_open: bool = False
+
+    @property
+    def opens_ms(self) -> int:
+        """When it must be opened."""
+        rate_per_s = MOVE_RATE_PER_S if self.place.level else HOLD_RATE_PER_S
+        return self.place.start_ms - LEAD_MS - self.count * 1000 // rate_per_s
+
+
+class Wheel:
+    """The live buckets of one entity."""
+
+    def __init__(self, places: Iterable[Place] = ()) -> None:
+        self.buckets = {each: Bucket(each) for each in places}
+
+    def missing(self, dues_ms: Iterable[int], now_ms: int) -> list[Place]:
+        """Return the buckets that must be made before messages with these times can be stored."""
+        places = {place(due_ms, now_ms): None for due_ms in dues_ms}
+        return [each for each in places if each not in self.buckets]
+
+    def add(self, made: Place, count: int = 0) -> Bucket:
+        """Take in a bucket that was made, with what is in it already."""
+        bucket = self.buckets.setdefault(made, Bucket(made))
+        bucket.count = max(bucket.count, count)
+        return bucket
+
+    def remove(self, gone: Place) -> None:
+        """Forget a bucket that was removed."""
+        self.buckets.pop(gone, None)
+
+    def stored(self, where: Place) -> None:
+        """Count a message into a bucket."""
+        self.buckets[where].count += 1
+
+    def left(self, where: Place) -> None:
+        """Count a message out of a bucket."""
+        bucket = self.buckets.get(where)
+        if bucket is not None and bucket.count > 0:
+            bucket.count -= 1
+
+    def to_open(self, now_ms: int) -> list[Bucket]:
+        """Return the buckets whose messages are needed now, the earliest first."""
+        due = [each for each in self.buckets.values() if not each.is_open]
+        return sorted(
+            (each for each in due if each.opens_ms <= now_ms), key=lambda each: each.place.start_ms
+        )
+
+    def to_end(self, now_ms: int) -> list[Bucket]:
+        """Return the open buckets whose interval is over."""
+        return [
+            each
+            for each in self.buckets.values()
+            if each.is_open and each.place.end_ms + GRACE_MS <= now_ms
+        ]
+
+    def next_ms(self) -> int | None:
+        """Return when one of these answers can change next, or `None` when never by itself."""
+        times = [
+            each.place.end_ms + GRACE_MS if each.is_open else each.opens_ms
+            for each in self.buckets.values()
+        ]
+        return min(times, default=None)

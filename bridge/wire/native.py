@@ -1,0 +1,73 @@
+"""Native messages: what a RabbitMQ user publishes, made ready to be numbered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table, long
+from bridge.wire.stamp import is_reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A native message, cleaned.
+
+    Attributes:
+        properties: canonical (see `wire.envelope`), without what only a broker or the sequencer
+            may say.
+        ttl_ms: its own time to live, or `None`.
+        scheduled_ms: when it shall be enqueued (UTC ms), or `None`.
+        key: what chooses its partition: session id, else partition key; or `None`.
+        message_id: or `None`.
+    """
+
+    properties: bytes
+    ttl_ms: int | None
+    scheduled_ms: int | None
+    key: bytes | None
+    message_id: str | None
+
+
+def clean(properties: Properties) -> Native:
+    """Return a native message's properties as they may go on.
+
+    A priority would break arrival order, and RabbitMQ compares `user_id` with the publishing
+    connection's user, which is the bridge's: both are kept as headers.
+    """
+    table: Table = properties.headers or {}
+    ttl_ms = integer(table.get(headers.TIME_TO_LIVE))
+    if ttl_ms is None and properties.expiration and properties.expiration.isdigit():
+        ttl_ms = int(properties.expiration)
+    scheduled_ms = _scheduled_ms(table.get(headers.SCHEDULED_ENQUEUE_TIME))
+    kept = {key: value for key, value in table.items() if not is_reserved(key)}
+    if scheduled_ms is not None:
+        kept[headers.SCHEDULED_ENQUEUE_TIME] = long(scheduled_ms)
+    if properties.priority is not None:
+        kept[headers.PRIORITY] = ("B", properties.priority)
+    if properties.user_id is not None:
+        kept[headers.BASIC_USER_ID] = ("S", properties.user_id.encode())
+    key = _text(table.get(headers.SESSION_ID)) or _text(table.get(headers.PARTITION_KEY))
+    properties.headers = kept or None
+    properties.priority = properties.user_id = properties.expiration = None
+    properties.delivery_mode = 2
+    return Native(properties.encode(), ttl_ms, scheduled_ms, key, properties.message_id)
+
+
+def integer(field: FieldValue | None) -> int | None:
+    """Return the value of an integer field, `None` for any other."""
+    if field is None or field[0] not in "bBsuIilL":
+        return None
+    assert isinstance(field[1], int)
+    return field[1]
+
+
+def _scheduled_ms(field: FieldValue | None) -> int | None:
+    if field is not None and field[0] == "T":
+        assert isinstance(field[1], int)
+        return field[1] * 1000
+    return integer(field)
+
+
+def _text(field: FieldValue | None) -> bytes | None:
+    return field[1] if field is not None and isinstance(field[1], bytes) else None

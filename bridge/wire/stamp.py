@@ -1,0 +1,218 @@
+"""Stamps: what the sequencer writes into the encoded properties of a message.
+
+Nothing is decoded. All stamped headers stand in front of the message's own, in one of two fixed
+layouts, so that a waiting message can be made an active one by cutting its stamp off (`unwait`):
+
+    active    x-opt-sequence-number l | x-opt-enqueued-time l | x-busbridge-id x(20)
+              | [x-opt-time-to-live l] | [x-busbridge-scheduled l]
+    waiting   x-opt-sequence-number l | x-busbridge-id x(20) | x-busbridge-entry S "schedule"
+              | x-busbridge-waiting x(16): due, own TTL | BCC A(journal)
+
+None of these headers may be there already: see `wire.native`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from bridge.wire import headers
+from bridge.wire.basic import Properties, encode_fields, with_fields
+from bridge.wire.envelope import ITEM_IDENTITY_BYTES
+
+EXPIRATION_MAX_MS = 315_360_000_000
+"""RabbitMQ refuses a longer `expiration` (ten years of 365 days; measured on 3.10, 4.0 and 4.3)."""
+
+SCHEDULE = "schedule"
+"""Value of `x-busbridge-entry` on a message that waits for its time."""
+
+_LONG = struct.Struct(">q")
+
+
+def _key(name: str, letter: str) -> bytes:
+    return bytes((len(name),)) + name.encode() + letter.encode()
+
+
+_NUMBER = _key(headers.SEQUENCE_NUMBER, "l")
+_ENQUEUED = _key(headers.ENQUEUED_TIME, "l")
+_IDENTITY = _key(headers.IDENTITY, "x") + struct.pack(">I", ITEM_IDENTITY_BYTES)
+_ENTRY = encode_fields({headers.ENTRY: ("S", SCHEDULE.encode())})
+_TTL = _key(headers.TIME_TO_LIVE, "l")
+_DUE = _key(headers.WAITING, "x") + struct.pack(">I", 16)
+_SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
+
+_ACTIVE = struct.Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_IDENTITY)}s20s")
+_WAITING = struct.Struct(f">{len(_NUMBER)}sq{len(_IDENTITY)}s20s{len(_ENTRY)}s{len(_DUE)}sqq")
+_DUE_AND_TTL = struct.Struct(">qq")
+_WAITING_FRONT_BYTES = _WAITING.size
+
+FOREVER = -1
+"""In the field of a TTL: none."""
+
+NO_IDENTITY = bytes(ITEM_IDENTITY_BYTES)
+"""The identity of a message that came without one (a native publisher's)."""
+
+
+def active(number: int, enqueued_ms: int, identity: bytes, ttl_ms: int | None) -> bytes:
+    """Return the header fields of a message that becomes active now."""
+    fields = _ACTIVE.pack(_NUMBER, number, _ENQUEUED, enqueued_ms, _IDENTITY, identity)
+    if ttl_ms is not None:
+        fields += _TTL + _LONG.pack(ttl_ms)
+    return fields
+
+
+def activated(
+    number: int, enqueued_ms: int, identity: bytes, ttl_ms: int | None, waited_as: int
+) -> bytes:
+    """Return the header fields of a message that waited under the number `waited_as`."""
+    stamp = active(number, enqueued_ms, identity, ttl_ms)
+    return stamp + _SCHEDULED_NUMBER + _LONG.pack(waited_as)
+
+
+def waiting(number: int, identity: bytes, due_ms: int, ttl_ms: int | None) -> bytes:
+    """Return the header fields of a message that waits until `due_ms`, with its own TTL."""
+    ttl_ms = FOREVER if ttl_ms is None else ttl_ms
+    return _WAITING.pack(_NUMBER, number, _IDENTITY, identity, _ENTRY, _DUE, due_ms, ttl_ms)
+
+
+def copy_to(queue: str) -> bytes:
+    """Return the header field that makes one publish reach `queue` as well; RabbitMQ takes it off.
+
+    BCC is RabbitMQ's own (sender-selected distribution): one publish, one confirm.
+    """
+    return encode_fields({"BCC": ("A", [("S", queue.encode())])})
+
+
+def put(properties: bytes, fields: bytes, ttl_ms: int | None = None) -> bytes:
+    """Return properties with `fields` in front of their headers, and an `expiration`.
+
+    Args:
+        properties: canonical (see `wire.envelope`).
+        fields: what the functions above return.
+        ttl_ms: the effective time to live; one that RabbitMQ cannot hold is in its header only.
+    """
+    stamped = with_fields(properties, fields)
+    if ttl_ms is None or ttl_ms > EXPIRATION_MAX_MS:
+        return stamped
+    return _with_expiration(stamped, str(ttl_ms))
+
+
+def _with_expiration(properties: bytes, expiration: str) -> bytes:
+    """Insert `expiration` where the specification's order wants it: behind `reply_to`."""
+    flags = properties[0] << 8 | properties[1]
+    at = 2
+    for flag, skip in _BEFORE_EXPIRATION:
+        if flags & flag:
+            at = skip(properties, at)
+    raw = expiration.encode()
+    flags |= 0x0100
+    return b"".join(
+        (flags.to_bytes(2, "big"), properties[2:at], bytes((len(raw),)), raw, properties[at:])
+    )
+
+
+def _skip_short(raw: bytes, at: int) -> int:
+    return at + 1 + raw[at]
+
+
+def _skip_table(raw: bytes, at: int) -> int:
+    return at + 4 + int.from_bytes(raw[at : at + 4], "big")
+
+
+def _skip_octet(raw: bytes, at: int) -> int:
+    return at + 1
+
+
+_BEFORE_EXPIRATION: tuple[tuple[int, Callable[[bytes, int], int]], ...] = (
+    (0x8000, _skip_short),
+    (0x4000, _skip_short),
+    (0x2000, _skip_table),
+    (0x1000, _skip_octet),
+    (0x0800, _skip_octet),
+    (0x0400, _skip_short),
+    (0x0200, _skip_short),
+)
+
+
+class Waiting:
+    """A waiting message's stamp, read from its properties.
+
+    Attributes:
+        number: the number under which it waits.
+        identity: its identity, 20 bytes.
+        due_ms: when it is due (UTC ms).
+        ttl_ms: its own time to live, or `None`.
+        properties: its properties without the stamp, canonical again.
+    """
+
+    __slots__ = ("due_ms", "identity", "number", "properties", "ttl_ms")
+
+    def __init__(
+        self, number: int, identity: bytes, due_ms: int, ttl_ms: int | None, properties: bytes
+    ) -> None:
+        self.number = number
+        self.identity = identity
+        self.due_ms = due_ms
+        self.ttl_ms = ttl_ms
+        self.properties = properties
+
+
+def unwait(properties: bytes) -> Waiting:
+    """Return a waiting message's stamp and its properties without it.
+
+    Raises:
+        ValueError: the message has no such stamp.
+    """
+    flags = properties[0] << 8 | properties[1]
+    at = 2
+    if flags & 0x8000:
+        at += 1 + properties[at]
+    if flags & 0x4000:
+        at += 1 + properties[at]
+    size = int.from_bytes(properties[at : at + 4], "big")
+    if flags & 0x2000 and size >= _WAITING_FRONT_BYTES:
+        a, number, b, identity, c, d, due_ms, ttl_ms = _WAITING.unpack_from(properties, at + 4)
+        if (a, b, c, d) == (_NUMBER, _IDENTITY, _ENTRY, _DUE):
+            end = at + 4 + _WAITING_FRONT_BYTES
+            rest = size - _WAITING_FRONT_BYTES
+            if not _holds_broker_fields(properties, end, end + rest):
+                bare = properties[:at] + rest.to_bytes(4, "big") + properties[end:]
+                return Waiting(
+                    number, identity, due_ms, None if ttl_ms == FOREVER else ttl_ms, bare
+                )
+    return _unwait_decoded(Properties.decode(properties))
+
+
+def _holds_broker_fields(raw: bytes, start: int, end: int) -> bool:
+    """Whether RabbitMQ may have added headers of its own (a count, BCC on its way)."""
+    return (
+        raw.find(b"-count", start, end) >= 0
+        or raw.find(b"\x03BCC", start, end) >= 0
+        or raw.find(b"x-death", start, end) >= 0
+    )
+
+
+def _unwait_decoded(properties: Properties) -> Waiting:
+    table = properties.headers or {}
+    number = table.get(headers.SEQUENCE_NUMBER, ("V", None))[1]
+    identity = table.get(headers.IDENTITY, ("V", None))[1]
+    times = table.get(headers.WAITING, ("V", None))[1]
+    if not (isinstance(number, int) and isinstance(identity, bytes) and isinstance(times, bytes)):
+        raise ValueError("not a scheduled message of the bridge's")
+    if (len(identity), len(times)) != (ITEM_IDENTITY_BYTES, _DUE_AND_TTL.size):
+        raise ValueError("not a scheduled message of the bridge's")
+    due_ms, ttl_ms = _DUE_AND_TTL.unpack(times)
+    properties.headers = {key: value for key, value in table.items() if not is_reserved(key)}
+    ttl_ms = None if ttl_ms == FOREVER else ttl_ms
+    return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
+
+
+_STAMPED = frozenset({headers.SEQUENCE_NUMBER, headers.ENQUEUED_TIME, headers.TIME_TO_LIVE})
+_OWN_CONTENT = frozenset({headers.SECTIONS, headers.BODY})
+
+
+def is_reserved(key: str) -> bool:
+    """Whether only a broker or the sequencer may write this header."""
+    if key.startswith(headers.OWN_PREFIX):
+        return key not in _OWN_CONTENT
+    return key in headers.BROKER_ONLY or key in _STAMPED
