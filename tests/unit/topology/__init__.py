@@ -1,0 +1,1 @@
+"""The compiler and what goes with it."""

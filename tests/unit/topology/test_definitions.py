@@ -1,0 +1,83 @@
+"""Entities as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.topology import definitions
+from bridge.topology.resources import Value
+from tests.unit.topology.entities import namespaces
+
+
+@given(namespaces())
+def test_any_entity_survives_writing_and_reading(namespace: model.Namespace) -> None:
+    """What is written as JSON text is read back as the same namespace, in every field."""
+    forms = [
+        json.loads(json.dumps(definitions.to_json(entity)))
+        for entity in definitions.entities(namespace)
+    ]
+    base = definitions.namespace_from_json(
+        json.loads(json.dumps(definitions.namespace_to_json(namespace)))
+    )
+    assert definitions.assemble(base, map(definitions.from_json, forms)) == namespace
+    assert [definitions.unknown_fields(form) for form in forms] == [()] * len(forms)
+
+
+def test_a_definition_can_be_as_short_as_a_person_writes_it() -> None:
+    """Omitted fields have Service Bus's defaults."""
+    written = {"kind": "queue", "name": "Orders", "defaultMessageTimeToLive": "PT1H"}
+    expected = model.Queue(name="Orders", default_message_time_to_live_ms=3_600_000)
+    assert definitions.from_json(written) == expected
+
+
+def test_a_field_of_a_newer_version_is_named_and_has_no_effect() -> None:
+    """A bridge reads what a newer one wrote, and says what it left out."""
+    form = {**definitions.to_json(model.Queue(name="orders")), "schema": 2, "colour": "red"}
+    assert definitions.from_json(form) == model.Queue(name="orders")
+    assert [finding.property for finding in definitions.unknown_fields(form)] == ["colour"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "relay"},
+        {"name": 5},
+        {"name": "-"},
+        {"lockDuration": 60},
+        {"lockDuration": "soon"},
+        {"lockDuration": "PT10M"},
+        {"maxDeliveryCount": "10"},
+        {"maxDeliveryCount": True},
+        {"status": "Asleep"},
+        {"authorizationRules": [{"name": "r", "primaryKey": "k", "rights": ["Read"]}]},
+        {"authorizationRules": ["r"]},
+    ],
+)
+def test_a_malformed_definition_is_refused(wrong: dict[str, Value]) -> None:
+    """A value of the wrong type, or outside Service Bus's range, is an error in words."""
+    with pytest.raises(ServiceBusError):
+        definitions.from_json({**definitions.to_json(model.Queue(name="orders")), **wrong})
+
+
+def test_a_definition_without_a_name_is_refused() -> None:
+    """A required field that is missing is an error in words."""
+    with pytest.raises(ServiceBusError, match="name"):
+        definitions.from_json({"kind": "queue"})
+
+
+def test_parameter_names_are_told_apart_by_vhost_and_fit_into_an_atom() -> None:
+    """Case does not matter; vhosts do; no name is longer than RabbitMQ can keep."""
+    assert definitions.parameter_name("/", "Orders") == "busbridge.entity.%2F:orders"
+    assert definitions.parameter_name("a", "b") != definitions.parameter_name("b", "a")
+    long = [definitions.parameter_name(v, "o" * 200 + e) for v in ("v" * 300, "w") for e in "12"]
+    assert len(set(long)) == 4
+    assert all(len(name) <= 255 for name in long)
+    assert all(
+        definitions.parameter_name("v" * 300, e).startswith(definitions.parameter_prefix("v" * 300))
+        for e in ("a", "b" * 260)
+    )

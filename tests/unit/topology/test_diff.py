@@ -1,0 +1,144 @@
+"""What has to change in a live broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from bridge.model import entity as model
+from bridge.topology import compiler, definitions
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.diff import Action, Change, diff, removal
+from bridge.topology.parts import bucket_queue
+from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Topology
+from tests.unit.topology.entities import namespaces
+
+RABBITMQ = Capabilities.of("4.3")
+
+
+def compiled(namespace: model.Namespace) -> Topology:
+    """The topology of a namespace with its definitions, as in vhost `/`."""
+    topology = compiler.compile(namespace, RABBITMQ)
+    return replace(topology, parameters=definitions.parameters(namespace, "/"))
+
+
+def applied(changes: tuple[Change, ...], live: Topology) -> Topology:
+    """A broker after these changes."""
+    found = [*live.exchanges, *live.queues, *live.bindings, *live.policies, *live.parameters]
+    for change in changes:
+        if change.live is not None:
+            found.remove(change.live)
+        if change.action is not Action.DELETE:
+            found.append(change.resource)
+        if change.action is Action.DELETE and isinstance(change.resource, Queue):
+            gone = change.resource.name
+            found = [f for f in found if not (isinstance(f, Binding) and f.destination == gone)]
+        if change.action is Action.DELETE and isinstance(change.resource, Exchange):
+            gone = change.resource.name
+            found = [f for f in found if not (isinstance(f, Binding) and f.source == gone)]
+    return Topology(
+        exchanges=tuple(each for each in found if isinstance(each, Exchange)),
+        queues=tuple(each for each in found if isinstance(each, Queue)),
+        bindings=tuple(each for each in found if isinstance(each, Binding)),
+        policies=tuple(each for each in found if isinstance(each, Policy)),
+        parameters=tuple(each for each in found if isinstance(each, Parameter)),
+    )
+
+
+ORDERS = compiled(model.Namespace(queues=(model.Queue(name="orders"),)))
+
+
+@settings(max_examples=50)
+@given(namespaces(), namespaces())
+def test_the_changes_lead_to_what_is_wanted(one: model.Namespace, two: model.Namespace) -> None:
+    """From any namespace to any other; then nothing is left to change; then all can be removed."""
+    live = applied(diff(compiled(one), Topology()), Topology())
+    assert diff(compiled(one), live) == ()
+    changes = diff(compiled(two), live)
+    if not any(change.action is Action.CONFLICT for change in changes):
+        live = applied(changes, live)
+        assert diff(compiled(two), live) == ()
+    assert applied(removal(live), live) == Topology()
+
+
+def test_nothing_of_the_users_is_touched() -> None:
+    """Own queues, exchanges, policies, bindings to and from ours stay, whatever is wanted."""
+    theirs = Topology(
+        exchanges=(Exchange(name="app", type="topic"),),
+        queues=(Queue(name="app", arguments={"x-queue-type": "classic"}),),
+        bindings=(
+            Binding(source="app", destination="orders", to_exchange=True),
+            Binding(source="orders", destination="app"),
+        ),
+        policies=(Policy(name="app", pattern=".*", definition={"max-length": 1}),),
+        parameters=(Parameter(name="cluster_name", value="x"),),
+    )
+    live = Topology(
+        exchanges=ORDERS.exchanges + theirs.exchanges,
+        queues=ORDERS.queues + theirs.queues,
+        bindings=ORDERS.bindings + theirs.bindings,
+        policies=ORDERS.policies + theirs.policies,
+        parameters=ORDERS.parameters + theirs.parameters,
+    )
+    assert diff(ORDERS, live) == ()
+    kept = applied(removal(live), live)
+    assert kept.exchanges == theirs.exchanges
+    assert kept.queues == theirs.queues
+    assert kept.policies == theirs.policies
+    assert kept.parameters == theirs.parameters
+
+
+def test_a_queue_with_other_arguments_is_a_conflict() -> None:
+    """RabbitMQ cannot change an argument: the plan says which, and plans no step for it."""
+    live = Topology(queues=(Queue(name="orders", arguments={"x-queue-type": "classic"}),))
+    first = diff(ORDERS, live)[0]
+    assert first.action is Action.CONFLICT
+    assert "x-queue-type is 'classic', not 'quorum'" in first.reason
+    live = Topology(exchanges=(Exchange(name="orders", type="topic"),))
+    assert diff(ORDERS, live)[0].reason == "it is of type topic, not fanout"
+
+
+def test_where_expired_messages_go_changes_without_a_gap() -> None:
+    """The new binding is there before the old one goes."""
+    keeping = compiled(
+        model.Namespace(
+            queues=(model.Queue(name="orders", dead_lettering_on_message_expiration=True),)
+        )
+    )
+    changes = [c for c in diff(keeping, ORDERS) if isinstance(c.resource, Binding)]
+    assert [change.action for change in changes] == [Action.CREATE, Action.DELETE]
+    assert [change.is_destructive for change in changes] == [False, False]
+
+
+def test_deleting_a_queue_is_destructive_and_can_be_left_out() -> None:
+    """Messages go with it, so that it needs the user's word."""
+    changes = diff(compiled(model.Namespace()), ORDERS)
+    queues = [change for change in changes if isinstance(change.resource, Queue)]
+    assert {change.resource.name for change in queues if isinstance(change.resource, Queue)} == {
+        "orders",
+        "orders/$inbox",
+        "orders/$journal",
+        "orders/$deadletterqueue",
+    }
+    assert all(change.is_destructive for change in queues)
+    assert diff(compiled(model.Namespace()), ORDERS, keep=True) == ()
+
+
+def test_buckets_of_an_entity_go_with_it_and_never_before() -> None:
+    """What the bridge makes while it runs is no drift."""
+    bucket = bucket_queue("orders", 2, 7)
+    live = replace(ORDERS, queues=(*ORDERS.queues, bucket))
+    assert diff(ORDERS, live) == ()
+    gone = [change.resource for change in diff(compiled(model.Namespace()), live)]
+    assert bucket in gone
+
+
+def test_a_new_expires_on_a_live_queue_is_destructive() -> None:
+    """RabbitMQ's `expires` deletes a queue with its messages."""
+    old = Policy(name="busbridge.orders", pattern="^orders$", definition={})
+    new = replace(old, definition={"expires": 300_000})
+    (change,) = diff(Topology(policies=(new,)), Topology(policies=(old,)))
+    assert change.is_destructive
+    (change,) = diff(Topology(policies=(new,)), Topology())
+    assert not change.is_destructive
