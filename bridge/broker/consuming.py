@@ -57,9 +57,12 @@ OnCancel = Callable[[str], None]
 
 
 class _Consumer:
-    __slots__ = ("is_cancelled", "on_cancel", "on_delivery", "tag")
+    __slots__ = ("is_cancelled", "no_ack", "on_cancel", "on_delivery", "tag")
 
-    def __init__(self, tag: str, on_delivery: OnDelivery, on_cancel: OnCancel | None) -> None:
+    def __init__(
+        self, tag: str, on_delivery: OnDelivery, on_cancel: OnCancel | None, no_ack: bool
+    ) -> None:
+        self.no_ack = no_ack
         self.tag = tag
         self.on_delivery = on_delivery
         self.on_cancel = on_cancel
@@ -92,6 +95,7 @@ class Consuming(Rpc):
         on_delivery: OnDelivery,
         *,
         tag: str | None = None,
+        no_ack: bool = False,
         arguments: Table | None = None,
         on_cancel: OnCancel | None = None,
     ) -> str:
@@ -102,6 +106,7 @@ class Consuming(Rpc):
             on_delivery: called for each message, perhaps before this returns. It must not raise:
                 the channel is closed when it does.
             tag: a tag of one's own, unique on the channel.
+            no_ack: messages count as settled when they are sent (direct reply-to needs this).
             arguments: of basic.consume, such as x-stream-offset.
             on_cancel: called once with the tag when RabbitMQ ends the consumer (queue deleted,
                 consumer timeout of 4.3). 4.3 may still deliver to it afterwards; such messages
@@ -110,7 +115,7 @@ class Consuming(Rpc):
         tag = tag or f"busbridge-{next(_TAGS)}"
         key = short_string(tag)[1:]
         assert key not in self._consumers, f"the consumer tag {tag} is in use"
-        flags = (False, False, False, False)
+        flags = (False, no_ack, False, False)
         question = self._ask(
             (wire.BASIC_CONSUME_OK,),
             wire.BASIC_CONSUME,
@@ -120,7 +125,7 @@ class Consuming(Rpc):
             *flags,
             arguments or {},
         )
-        self._consumers[key] = _Consumer(tag, on_delivery, on_cancel)
+        self._consumers[key] = _Consumer(tag, on_delivery, on_cancel, no_ack)
         try:
             await question.future
         except asyncio.CancelledError:
@@ -231,7 +236,8 @@ class Consuming(Rpc):
             self._arrivals[route] = arrival
         if consumer is None:
             raise ValueError(f"a delivery for the unknown consumer {raw[start + 5 : at]!r}")
-        self._outstanding[tag] = None
+        if not consumer.no_ack:
+            self._outstanding[tag] = None
         self._receiver = consumer.on_delivery
         return Delivery(
             tag,

@@ -8,6 +8,8 @@
       PublishRefused            basic.nack: a queue is full, or a leader is missing
       Unroutable                basic.return: no queue took the message
       AckLost                   published and confirmed, but not acked: it is in both places now
+      ManagementRefused         the management API answered with an HTTP error
+      NodeFailed                a private RabbitMQ does not start
       ChannelClosed             RabbitMQ (or the bridge) closed the channel
         AccessRefused           403
         NotFound                404
@@ -74,6 +76,21 @@ class Unroutable(BrokerError):
 
 class AckLost(BrokerError):
     """A hand-over was confirmed but its ack could not be sent: the message is in both places."""
+
+
+class ManagementRefused(BrokerError):
+    """The management API refused a request; `code` is the HTTP status."""
+
+    @property
+    def is_retryable(self) -> bool:  # type: ignore[override]
+        """A server's error may pass, a client's does not."""
+        return self.code >= 500
+
+
+class NodeFailed(BrokerError):
+    """A private RabbitMQ cannot be started, or has ended by itself."""
+
+    is_retryable = False
 
 
 class ChannelClosed(BrokerError):
