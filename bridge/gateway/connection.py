@@ -21,6 +21,7 @@ from bridge.machine.amqp10.events import (
     LinkAttached,
     LinkDetached,
     MessageArrived,
+    MessageRefused,
     Opened,
     OutcomeArrived,
     SaslChosen,
@@ -316,6 +317,9 @@ class Connection(asyncio.Protocol):
                 owner = event.link.owner
                 if isinstance(owner, SendingLink | RequestLink):
                     owner.on_message(event)
+            case MessageRefused():
+                if isinstance(event.link.owner, SendingLink | RequestLink):
+                    event.link.owner.top_up()
             case OutcomeArrived():
                 if isinstance(event.link.owner, ReceivingLink):
                     event.link.owner.on_outcome(event)

@@ -106,7 +106,7 @@ class RequestLink:
             if not event.is_settled:
                 rejected = Rejected(make_error(DECODE_ERROR, str(error)))
                 self.link.settle(event.delivery_id, rejected)
-            self._top_up()
+            self.top_up()
             return
         if not event.is_settled:
             self.link.settle(event.delivery_id, Accepted())
@@ -115,7 +115,7 @@ class RequestLink:
     def reply(self, request: Message, application_properties: dict[str, Any], value: Any) -> None:
         """Send the reply to a request on the link that its sender listens on."""
         self._under_way -= 1
-        self._top_up()
+        self.top_up()
         reply_to = request.properties.reply_to
         target = self.connection.reply_link(
             self.node, reply_to if isinstance(reply_to, str) else "", self.link.session
@@ -128,7 +128,8 @@ class RequestLink:
         reply.properties.to = reply_to
         target.send(encode_message(reply))
 
-    def _top_up(self) -> None:
+    def top_up(self) -> None:
+        """Grant credit again when much of it is used."""
         free = self._credit - self._under_way
         if self.link.credit < self._credit // 2 and self.link.credit + self._credit // 4 < free:
             self.link.grant(free)

@@ -104,10 +104,14 @@ class SendingLink:
         self._under_way -= 1
         if not event.is_settled and self.link.is_open:
             self.link.settle(event.delivery_id, outcome)
-        free = self._credit - self._under_way
-        if self.link.credit <= self._credit // 2 < free - self.link.credit + self._credit // 4:
-            self.link.grant(free)
+        self.top_up()
         self.connection.flush_soon()
+
+    def top_up(self) -> None:
+        """Grant credit again when much of it is used; what is under way counts as used."""
+        free = self._credit - self._under_way
+        if self.link.credit <= self._credit // 2 and self.link.credit + self._credit // 4 <= free:
+            self.link.grant(free)
 
     def on_detached(self) -> None:
         """The link is gone; what was taken is stored all the same."""

@@ -1,4 +1,4 @@
-"""The engine's API in memory: what the gateway costs without RabbitMQ, and the gateway's test bed."""
+"""The engine's API in memory: the gateway without RabbitMQ, for benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ class Stored:
     enqueued_ms: int
     time_to_live_ms: int | None
     delivery_count: int = 0
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether its time is over."""
+        ttl_ms = self.time_to_live_ms
+        return ttl_ms is not None and self.enqueued_ms + ttl_ms <= now_ms
 
 
 class MemoryReceiver:
@@ -118,6 +123,9 @@ class MemoryQueue:
         self._is_pump_due = False
         now_ms = int(time.time() * 1000)
         while self.active and self.waiting:
+            if self.active[0].is_expired(now_ms):
+                heapq.heappop(self.active)
+                continue
             receiver = self.waiting[0]
             receiver.credit -= 1
             if not receiver.credit:

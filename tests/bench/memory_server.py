@@ -1,4 +1,4 @@
-"""Run the gateway on the in-memory namespace: `python -m tests.bench.memory_server --port 5673 q1 q2`.
+"""Run the gateway on the in-memory namespace: `python -m tests.bench.memory_server q1 q2`.
 
 Prints `ready PORT` when it listens. The key is the emulator's well-known one.
 """
@@ -22,7 +22,9 @@ ROOT_RULE = AuthorizationRule(
 
 async def serve(arguments: argparse.Namespace) -> None:
     """Listen until cancelled."""
-    namespace = MemoryNamespace(*(Queue(name=name) for name in arguments.queues))
+    lock_ms = arguments.lock_duration_s * 1000
+    definitions = (Queue(name=name, lock_duration_ms=lock_ms) for name in arguments.queues)
+    namespace = MemoryNamespace(*definitions)
     settings = Settings(message_bytes_max=arguments.message_bytes_max)
     gateway = Gateway(namespace, RuleSet(namespace=(ROOT_RULE,)), settings)
     port = await gateway.listen(arguments.host, arguments.port)
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--message-bytes-max", type=int, default=1_048_576)
+    parser.add_argument("--lock-duration-s", type=int, default=60)
     parser.add_argument("--log-level", default="WARNING")
     parser.add_argument("--uvloop", action="store_true")
     arguments = parser.parse_args()

@@ -54,6 +54,14 @@ class MessageArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageRefused:
+    """A message was too large: it has been rejected, and has used up credit."""
+
+    link: IncomingLink
+    delivery_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class CreditChanged:
     """The peer changed the credit of a link on which we send.
 
@@ -95,6 +103,7 @@ Event = (
     | LinkAttached
     | LinkDetached
     | MessageArrived
+    | MessageRefused
     | CreditChanged
     | OutcomeArrived
     | Closed

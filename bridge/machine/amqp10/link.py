@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.machine.amqp10 import serial
-from bridge.machine.amqp10.events import CreditChanged, LinkDetached, MessageArrived
+from bridge.machine.amqp10.events import CreditChanged, LinkDetached, MessageArrived, MessageRefused
 from bridge.machine.amqp10.faults import (
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
@@ -19,7 +19,7 @@ from bridge.machine.amqp10.faults import (
     SessionFault,
     make_error,
 )
-from bridge.wire.amqp10.performatives import Attach, Detach, Error, Flow, Transfer
+from bridge.wire.amqp10.performatives import Attach, Detach, Error, Flow, Rejected, Transfer
 
 if TYPE_CHECKING:
     from bridge.machine.amqp10.session import Session
@@ -107,7 +107,7 @@ class IncomingLink(Link):
 
     Attributes:
         credit: how many more messages the peer may begin.
-        message_bytes_max: a larger message costs the link; its bytes are not kept.
+        message_bytes_max: a larger message is read past and rejected.
     """
 
     def __init__(self, session: Session, peer: Attach) -> None:
@@ -119,8 +119,8 @@ class IncomingLink(Link):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a message that has not come whole."""
-        return self._parts_bytes
+        """Bytes that are kept of a message that has not come whole."""
+        return sum(map(len, self._parts))
 
     def accept(
         self,
@@ -157,7 +157,7 @@ class IncomingLink(Link):
         """A message, or a part of one.
 
         Raises:
-            LinkFault: more messages than credit, or more bytes than a message may have.
+            LinkFault: more messages than credit, or a settled message that is too large.
             SessionFault: parts of different deliveries are mixed.
         """
         if not self.is_open:
@@ -179,25 +179,23 @@ class IncomingLink(Link):
             self._drop_parts()
             return
         size = self._parts_bytes + len(payload)
-        if 0 < self.message_bytes_max < size:
-            raise LinkFault(
-                MESSAGE_SIZE_EXCEEDED,
-                f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) "
-                f"exceeds the limit ({self.message_bytes_max} bytes) currently allowed on the "
-                "link.",
-            )
+        is_too_large = 0 < self.message_bytes_max < size
+        if is_too_large:
+            self._parts.clear()
         is_settled = bool(transfer.settled or first.settled)
         if transfer.more:
-            if is_settled and first.settled is not True:
-                transfer = replace(transfer, settled=True)
             self._first = replace(first, settled=True) if is_settled else first
-            self._parts.append(payload)
             self._parts_bytes = size
+            if not is_too_large:
+                self._parts.append(payload)
             return
         if self._parts:
             payload = b"".join((*self._parts, payload))
         self._drop_parts()
         assert first.delivery_id is not None
+        if is_too_large:
+            self._refuse_too_large(first.delivery_id, size, is_settled=is_settled)
+            return
         self.session.emit(
             MessageArrived(
                 self,
@@ -209,11 +207,22 @@ class IncomingLink(Link):
             )
         )
 
+    def _refuse_too_large(self, delivery_id: int, size: int, *, is_settled: bool) -> None:
+        """Tell the sender of a message that was read past; a settled one costs the link."""
+        fault = LinkFault(
+            MESSAGE_SIZE_EXCEEDED,
+            f"The received message (delivery-id:{delivery_id}, size:{size} bytes) exceeds the "
+            f"limit ({self.message_bytes_max} bytes) currently allowed on the link.",
+        )
+        if is_settled:
+            raise fault
+        self.settle(delivery_id, Rejected(fault.error))
+        self.session.emit(MessageRefused(self, delivery_id))
+
     def _drop_parts(self) -> None:
         self._first = None
-        if self._parts:
-            self._parts = []
-            self._parts_bytes = 0
+        self._parts = []
+        self._parts_bytes = 0
 
     def forget(self) -> None:
         """Drop what the link holds."""
