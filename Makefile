@@ -1,0 +1,54 @@
+# The commands of the project; `make help` lists them.
+
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format check-tests bench soak test-matrix test-sdks clean
+
+help: ## This list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+
+setup: ## All that is missing for `make test`: .venv, RabbitMQ, Node and its SDK (again: returns at once)
+	@docker/setup/python dev
+	@docker/setup/rabbitmq
+	@docker/setup/node
+
+run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or as BUSBRIDGE_... variables)
+	@docker/setup/python run
+	@docker/setup/rabbitmq
+	@exec docker/serve $(ARGS)
+
+test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
+
+check-tests:
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: ## Format check, lint, types, imports by floors
+	@docker/setup/python dev
+	$(BIN)/ruff format --check --quiet . || $(BIN)/ruff format --check .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: ## Put the code into the project's format
+	@docker/setup/python dev
+	$(BIN)/ruff check --quiet --fix-only .
+	$(BIN)/ruff format .
+
+bench: setup ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
+	@$(BIN)/python -m pytest -m bench -s $(ARGS)
+
+soak: setup ## The long kill runs
+	@$(BIN)/python -m pytest -m soak $(ARGS)
+
+test-matrix: setup ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
+	@tests/brokers/matrix $(ARGS)
+
+test-sdks: setup ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
+	@docker/setup/sdks
+	@$(BIN)/python -m pytest -m sdks $(ARGS)
+
+clean: ## Remove what was set up and built (never --data-dir)
+	rm -rf .venv tests/acceptance/node/node_modules .mypy_cache .ruff_cache .hypothesis build dist

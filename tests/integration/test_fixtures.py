@@ -1,0 +1,35 @@
+"""The tests' own RabbitMQ: fresh virtual hosts, and nodes that survive a kill with their data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pika
+
+from tests.fixtures.broker import Broker
+
+
+def test_a_virtual_host_is_fresh(pika_connection: pika.BlockingConnection) -> None:
+    """Nothing but RabbitMQ's own exchanges is in it: a queue may be declared, and is empty."""
+    declared = pika_connection.channel().queue_declare("orders", durable=True)
+
+    assert declared.method.message_count == 0
+
+
+def test_a_killed_node_keeps_what_it_confirmed(start_broker: Callable[[], Broker]) -> None:
+    """A message in a quorum queue is there again after a kill and a start of the same node."""
+    broker = start_broker()
+    assert broker.node is not None
+    with broker.fresh_vhost() as vhost:
+        parameters = pika.URLParameters(broker.url_of(vhost))
+        with pika.BlockingConnection(parameters) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("orders", durable=True, arguments={"x-queue-type": "quorum"})
+            channel.basic_publish("", "orders", b"kept", mandatory=True)
+        broker.node.kill()
+        broker.node.start()
+        with pika.BlockingConnection(parameters) as connection:
+            _, _, body = connection.channel().basic_get("orders", auto_ack=True)
+
+        assert body == b"kept"
