@@ -30,7 +30,7 @@ WINDOW_SIZE_MAX = 2_000
 WINDOWS_MAX = 8
 """Windows that may be open or closing at a time, of one entity."""
 
-GETS_MAX = 3
+GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some."""
 
 
