@@ -30,7 +30,7 @@ IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
 
 ENTRY = "x-busbridge-entry"
-"""What a journal entry is when it is no numbered message: schedule, cancel, marker, snapshot."""
+"""What a journal entry is when it is no message: cancel, marker, bucket, snapshot."""
 
 KIND = "x-busbridge-kind"
 """What an inbox message is when it is no native one: envelope, lapsed."""
@@ -42,7 +42,7 @@ DELIVERED = "x-busbridge-delivered"
 """Signed 64-bit ('l'): deliveries counted before the message was published again."""
 
 WAITING = "x-busbridge-waiting"
-"""Bytes ('x'), on a message that waits for its time: when it is due (UTC ms) and its own TTL."""
+"""Bytes ('x'), on a message that waits for its time: number, due time, TTL, identity."""
 
 OWN_PREFIX = "x-busbridge-"
 """What the bridge's own headers begin with."""

@@ -1,7 +1,8 @@
 """Journal entries that are no messages: cancels, markers, buckets and snapshots.
 
-What an entry is stands in its header `x-busbridge-entry`; a numbered message has none, a scheduled
-one says `schedule`. Everything here is for the sequencer that recovers from the journal.
+What an entry is stands in its header `x-busbridge-entry`. A message has none: one that waits for
+its time has `x-busbridge-waiting`, any other its sequence number. Everything here is for the
+sequencer that recovers from the journal.
 """
 
 from __future__ import annotations
@@ -182,9 +183,14 @@ class Snapshot:
 
 
 class SnapshotParts:
-    """Puts the parts of snapshots together as they are read."""
+    """Puts the parts of snapshots together as they are read.
+
+    Attributes:
+        count: how many parts the last one has.
+    """
 
     def __init__(self) -> None:
+        self.count = 0
         self._serial = -1
         self._parts: list[bytes] = []
 
@@ -202,6 +208,7 @@ class SnapshotParts:
             self._serial, self._parts = -1, []
             return None
         self._parts.append(body[_PART.size :])
+        self.count = count
         if index + 1 < count:
             return None
         return Snapshot.decode(b"".join(self._parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table, long
@@ -40,7 +41,7 @@ def clean(properties: Properties) -> Native:
     if ttl_ms is None and properties.expiration and properties.expiration.isdigit():
         ttl_ms = int(properties.expiration)
     scheduled_ms = _scheduled_ms(table.get(headers.SCHEDULED_ENQUEUE_TIME))
-    kept = {key: value for key, value in table.items() if not is_reserved(key)}
+    kept = {key: _storable(value) for key, value in table.items() if not is_reserved(key)}
     if scheduled_ms is not None:
         kept[headers.SCHEDULED_ENQUEUE_TIME] = long(scheduled_ms)
     if properties.priority is not None:
@@ -52,6 +53,22 @@ def clean(properties: Properties) -> Native:
     properties.priority = properties.user_id = properties.expiration = None
     properties.delivery_mode = 2
     return Native(properties.encode(), ttl_ms, scheduled_ms, key, properties.message_id)
+
+
+def _storable(field: FieldValue) -> FieldValue:
+    """Return a header as a stream can take it: a decimal closes the connection with 541.
+
+    Measured on 3.10, 4.0 and 4.3; so a decimal becomes a double.
+    """
+    letter, value = field
+    if letter == "D":
+        scale, unscaled = cast("tuple[int, int]", value)
+        return "d", unscaled / 10**scale
+    if letter == "A":
+        return "A", [_storable(each) for each in cast("list[FieldValue]", value)]
+    if letter == "F":
+        return "F", {key: _storable(each) for key, each in cast(Table, value).items()}
+    return field
 
 
 def integer(field: FieldValue | None) -> int | None:

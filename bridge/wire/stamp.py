@@ -1,14 +1,14 @@
 """Stamps: what the sequencer writes into the encoded properties of a message.
 
-Nothing is decoded. All stamped headers stand in front of the message's own, in one of two fixed
-layouts, so that a waiting message can be made an active one by cutting its stamp off (`unwait`):
+Nothing is decoded: the stamp is put in front of the message's own headers.
 
     active    x-opt-sequence-number l | x-opt-enqueued-time l | x-busbridge-id x(20)
               | [x-opt-time-to-live l] | [x-busbridge-scheduled l]
-    waiting   x-opt-sequence-number l | x-busbridge-id x(20) | x-busbridge-entry S "schedule"
-              | x-busbridge-waiting x(16): due, own TTL | BCC A(journal)
+    waiting   x-busbridge-waiting x(44): number, due time, own TTL, identity | BCC A(journal)
 
-None of these headers may be there already: see `wire.native`.
+None of these headers may be there already: see `wire.native`. RabbitMQ 4 sorts the headers of a
+message that had a BCC, so a waiting stamp is searched for and cut out (`unwait`); and a stream of
+RabbitMQ 4 gives `x` fields back as `S`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from bridge.wire.envelope import ITEM_IDENTITY_BYTES
 EXPIRATION_MAX_MS = 315_360_000_000
 """RabbitMQ refuses a longer `expiration` (ten years of 365 days; measured on 3.10, 4.0 and 4.3)."""
 
-SCHEDULE = "schedule"
-"""Value of `x-busbridge-entry` on a message that waits for its time."""
-
 _LONG = struct.Struct(">q")
 
 
@@ -36,15 +33,14 @@ def _key(name: str, letter: str) -> bytes:
 _NUMBER = _key(headers.SEQUENCE_NUMBER, "l")
 _ENQUEUED = _key(headers.ENQUEUED_TIME, "l")
 _IDENTITY = _key(headers.IDENTITY, "x") + struct.pack(">I", ITEM_IDENTITY_BYTES)
-_ENTRY = encode_fields({headers.ENTRY: ("S", SCHEDULE.encode())})
 _TTL = _key(headers.TIME_TO_LIVE, "l")
-_DUE = _key(headers.WAITING, "x") + struct.pack(">I", 16)
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
 _ACTIVE = struct.Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_IDENTITY)}s20s")
-_WAITING = struct.Struct(f">{len(_NUMBER)}sq{len(_IDENTITY)}s20s{len(_ENTRY)}s{len(_DUE)}sqq")
-_DUE_AND_TTL = struct.Struct(">qq")
-_WAITING_FRONT_BYTES = _WAITING.size
+_WAITING_KEY = bytes((len(headers.WAITING),)) + headers.WAITING.encode()
+_WAITING = struct.Struct(">qqq20s")
+_WAITING_FIELD = _WAITING_KEY + b"x" + struct.pack(">I", _WAITING.size)
+_WAITING_BYTES = len(_WAITING_FIELD) + _WAITING.size
 
 FOREVER = -1
 """In the field of a TTL: none."""
@@ -72,7 +68,7 @@ def activated(
 def waiting(number: int, identity: bytes, due_ms: int, ttl_ms: int | None) -> bytes:
     """Return the header fields of a message that waits until `due_ms`, with its own TTL."""
     ttl_ms = FOREVER if ttl_ms is None else ttl_ms
-    return _WAITING.pack(_NUMBER, number, _IDENTITY, identity, _ENTRY, _DUE, due_ms, ttl_ms)
+    return _WAITING_FIELD + _WAITING.pack(number, due_ms, ttl_ms, identity)
 
 
 def copy_to(queue: str) -> bytes:
@@ -163,46 +159,42 @@ def unwait(properties: bytes) -> Waiting:
     Raises:
         ValueError: the message has no such stamp.
     """
-    flags = properties[0] << 8 | properties[1]
+    start = properties.find(_WAITING_FIELD)
+    end = start + _WAITING_BYTES
+    if start < 0 or _needs_decoding(properties, start, end):
+        return _unwait_decoded(Properties.decode(properties))
+    number, due_ms, ttl_ms, identity = _WAITING.unpack_from(properties, end - _WAITING.size)
     at = 2
-    if flags & 0x8000:
-        at += 1 + properties[at]
-    if flags & 0x4000:
-        at += 1 + properties[at]
-    size = int.from_bytes(properties[at : at + 4], "big")
-    if flags & 0x2000 and size >= _WAITING_FRONT_BYTES:
-        a, number, b, identity, c, d, due_ms, ttl_ms = _WAITING.unpack_from(properties, at + 4)
-        if (a, b, c, d) == (_NUMBER, _IDENTITY, _ENTRY, _DUE):
-            end = at + 4 + _WAITING_FRONT_BYTES
-            rest = size - _WAITING_FRONT_BYTES
-            if not _holds_broker_fields(properties, end, end + rest):
-                bare = properties[:at] + rest.to_bytes(4, "big") + properties[end:]
-                return Waiting(
-                    number, identity, due_ms, None if ttl_ms == FOREVER else ttl_ms, bare
-                )
-    return _unwait_decoded(Properties.decode(properties))
+    for flag in (0x80, 0x40):
+        if properties[0] & flag:
+            at += 1 + properties[at]
+    size = int.from_bytes(properties[at : at + 4], "big") - _WAITING_BYTES
+    bare = b"".join(
+        (properties[:at], size.to_bytes(4, "big"), properties[at + 4 : start], properties[end:])
+    )
+    return Waiting(number, identity, due_ms, None if ttl_ms == FOREVER else ttl_ms, bare)
 
 
-def _holds_broker_fields(raw: bytes, start: int, end: int) -> bool:
-    """Whether RabbitMQ may have added headers of its own (a count, BCC on its way)."""
+def _needs_decoding(raw: bytes, start: int, end: int) -> bool:
+    """Whether RabbitMQ may have added headers of its own, or the stamp may be found twice."""
     return (
-        raw.find(b"-count", start, end) >= 0
-        or raw.find(b"\x03BCC", start, end) >= 0
-        or raw.find(b"x-death", start, end) >= 0
+        raw.find(b"-count") >= 0
+        or raw.find(b"\x03BCC") >= 0
+        or raw.find(b"x-death") >= 0
+        or raw.find(_WAITING_KEY, end) >= 0
+        or not raw[0] & 0x20
+        or end > len(raw)
     )
 
 
 def _unwait_decoded(properties: Properties) -> Waiting:
     table = properties.headers or {}
-    number = table.get(headers.SEQUENCE_NUMBER, ("V", None))[1]
-    identity = table.get(headers.IDENTITY, ("V", None))[1]
-    times = table.get(headers.WAITING, ("V", None))[1]
-    if not (isinstance(number, int) and isinstance(identity, bytes) and isinstance(times, bytes)):
+    raw = table.get(headers.WAITING, ("V", None))[1]
+    if not isinstance(raw, bytes) or len(raw) != _WAITING.size:
         raise ValueError("not a scheduled message of the bridge's")
-    if (len(identity), len(times)) != (ITEM_IDENTITY_BYTES, _DUE_AND_TTL.size):
-        raise ValueError("not a scheduled message of the bridge's")
-    due_ms, ttl_ms = _DUE_AND_TTL.unpack(times)
+    number, due_ms, ttl_ms, identity = _WAITING.unpack(raw)
     properties.headers = {key: value for key, value in table.items() if not is_reserved(key)}
+    properties.headers.pop("x-stream-offset", None)
     ttl_ms = None if ttl_ms == FOREVER else ttl_ms
     return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
 

@@ -1,0 +1,369 @@
+"""The sequencer of one entity: commands in arrival order in, publications and answers out.
+
+**Theory.** One sequencer at a time owns an entity. Every message that enters passes `apply` and
+leaves as publications, in the order of their numbers; every publication puts exactly one entry into
+the entity's journal, in the same publish that stores the message:
+
+    a message for now        `$active`: active queue and journal
+    a message for later      its bucket, BCC journal
+    a scheduled one, due     `$active` again, with a new number
+    one that lapsed          dead-letter queue, BCC journal; or, dropped, the journal alone
+    a cancel                 the journal alone
+
+So the journal holds every number in order, and whoever reads its tail knows what this object knew
+(see `machine.replay`). Numbers are given here and nowhere else; nothing here waits: a publication
+that fails ends this life of the sequencer, and the next one begins from the journal.
+
+**After a crash** an arrival may come again. `known` says which of its messages the journal holds
+already. What the journal says is *trusted* when the broker itself has not failed since: then the
+message is not published again. Otherwise it is, with the same number, and a receiver drops the
+second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, assert_never
+
+from bridge.machine.arrival import Baton, Cancel, Command, Lapsed, Malformed, ReplyTo, Send
+from bridge.machine.pending import Pending, identity_hash
+from bridge.machine.wheel import Place, Wheel, place
+from bridge.model import number as numbering
+from bridge.model.duration import MAX_MS
+from bridge.model.entity import TIER_TIME_TO_LIVE_MAX_MS, Queue, Tier, effective_time_to_live_ms
+from bridge.model.errors import MessageNotFound
+from bridge.topology import names
+from bridge.wire import headers, journal, reply, stamp
+from bridge.wire.basic import encode_fields, text
+from bridge.wire.envelope import Item, item_identity
+
+EXPIRED_REASON = "TTLExpiredException"
+EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
+MALFORMED_REASON = "MalformedEnvelope"
+
+
+class Publication(NamedTuple):
+    """One message to publish; it leaves one entry in the journal."""
+
+    exchange: str
+    routing_key: str
+    properties: bytes
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """What to tell whoever waits, once every publication is confirmed."""
+
+    to: ReplyTo
+    body: bytes
+
+
+class Outcome(NamedTuple):
+    """What one command leads to."""
+
+    publications: Sequence[Publication]
+    answer: Answer | None = None
+
+
+class Known(NamedTuple):
+    """A message that the journal holds already.
+
+    Attributes:
+        number: its number.
+        enqueued_ms: its enqueued time; `None` while it waits for its time.
+        is_trusted: the broker has not failed since, so it is where the journal says.
+    """
+
+    number: int
+    enqueued_ms: int | None
+    is_trusted: bool
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a sequencer knows: what a snapshot holds, and what the journal's tail adds to it.
+
+    Attributes:
+        counters: the last number of each partition.
+        enqueued_ms: the last enqueued time.
+        pending: what is scheduled.
+        wheel: the buckets.
+        average_bytes: of a scheduled message.
+        known: identity -> a message of the tail.
+        activated: number as scheduled -> the same message with its new number.
+        cancelled: identities of cancels that were carried out.
+        entries: how many entries the tail has in which `known` may be.
+    """
+
+    counters: list[int]
+    enqueued_ms: int = 0
+    pending: Pending = field(default_factory=Pending)
+    wheel: Wheel = field(default_factory=Wheel)
+    average_bytes: int = 1024
+    known: dict[bytes, Known] = field(default_factory=dict)
+    activated: dict[int, Known] = field(default_factory=dict)
+    cancelled: set[bytes] = field(default_factory=set)
+    entries: int = 0
+
+
+def blank(*, is_partitioned: bool) -> Memory:
+    """Return the memory of an entity that has given no number yet."""
+    partitions = range(numbering.PARTITION_COUNT if is_partitioned else 1)
+    return Memory(
+        counters=[numbering.compose(partition, 0) for partition in partitions],
+        pending=Pending(is_partitioned=is_partitioned),
+    )
+
+
+class Sequencer:
+    """Gives numbers and times to the messages of one queue."""
+
+    def __init__(self, queue: Queue, tier: Tier, memory: Memory) -> None:
+        self.memory = memory
+        self.entries = 0
+        self.bytes = 0
+        self._turn = 0
+        self._active = names.active_exchange(queue.name)
+        self._journal = names.journal(queue.name)
+        self._dead = names.dead_letter_queue(queue.name)
+        self._copy = stamp.copy_to(self._journal)
+        self.update(queue, tier)
+
+    def update(self, queue: Queue, tier: Tier) -> None:
+        """Take over a changed definition."""
+        self.queue = queue
+        self._is_partitioned = queue.enable_partitioning
+        self._ttl_cap_ms = min(
+            queue.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
+        )
+
+    def dues_ms(self, command: Command, now_ms: int) -> list[int]:
+        """Return the times for which `apply` would need a bucket."""
+        if not isinstance(command, Send):
+            return []
+        return [
+            item.scheduled_ms
+            for item in command.items
+            if item.scheduled_ms is not None and (item.scheduled_ms > now_ms or self.memory.known)
+        ]
+
+    def apply(self, command: Command, now_ms: int) -> Outcome:
+        """Carry out one command; the buckets for `dues_ms` must be there."""
+        match command:
+            case Send():
+                return self._send(command, now_ms)
+            case Cancel():
+                return self._cancel(command)
+            case Lapsed():
+                return Outcome((self._bury_lapsed(command.item, now_ms),))
+            case Malformed():
+                reasons = (MALFORMED_REASON, command.reason)
+                return Outcome((self._bury(command.item, now_ms, *reasons),))
+            case Baton():
+                return Outcome(())
+            case _:
+                assert_never(command)
+
+    def activate(self, waiting: stamp.Waiting, body: bytes, now_ms: int) -> Publication | None:
+        """Make a scheduled message that is due an active one; `None` when it waits no more."""
+        assert waiting.due_ms <= now_ms, "nothing is early"
+        if not self.is_pending(waiting):
+            known = self.memory.activated.get(waiting.number)
+            if known is None or known.is_trusted:
+                return None
+            assert known.enqueued_ms is not None
+            return self._activated(waiting, body, known.number, known.enqueued_ms)
+        self.memory.pending.remove(waiting.number)
+        partition = numbering.partition_of(waiting.number) if self._is_partitioned else 0
+        number = self._next(partition)
+        return self._activated(waiting, body, number, self._enqueued(now_ms))
+
+    def is_pending(self, waiting: stamp.Waiting) -> bool:
+        """Whether this copy is that of a message that still waits."""
+        return self.memory.pending.matches(waiting.number, identity_hash(waiting.identity))
+
+    def is_wanted(self, waiting: stamp.Waiting) -> bool:
+        """Whether this copy may still lead to a publication, now or when it is due."""
+        if self.is_pending(waiting):
+            return True
+        known = self.memory.activated.get(waiting.number)
+        return known is not None and not known.is_trusted
+
+    def note_bucket(self, where: Place, *, is_live: bool) -> Publication:
+        """Return the entry that says that a bucket is about to be made, or is gone."""
+        body = journal.encode_bucket(where.level, where.slot, is_live=is_live)
+        return self._entry(journal.entry_properties(journal.BUCKET), body)
+
+    def note_life(self, life: bytes, fingerprint: str) -> Publication:
+        """Return the entry that begins a life."""
+        body = journal.Marker(life, fingerprint).encode()
+        return self._entry(journal.entry_properties(journal.MARKER), body)
+
+    def snapshot(self, life: bytes, fingerprint: str, span: int) -> list[Publication]:
+        """Return the entries that hold all that is known now.
+
+        Args:
+            life: this life.
+            fingerprint: the boot of the broker.
+            span: how many of this life's entries may belong to arrivals that are not acked yet.
+        """
+        memory = self.memory
+        whole = journal.Snapshot(
+            life=life,
+            fingerprint=fingerprint,
+            enqueued_ms=memory.enqueued_ms,
+            span=span + memory.entries,
+            average_bytes=memory.average_bytes,
+            counters=list(memory.counters),
+            buckets=list(memory.wheel.buckets),
+            pending=memory.pending.encode(),
+        )
+        properties = journal.entry_properties(journal.SNAPSHOT)
+        return [self._entry(properties, part) for part in whole.encode(self.entries)]
+
+    def forget_tail(self) -> None:
+        """Forget what only matters while arrivals of an earlier life may come again."""
+        self.memory.known = {}
+        self.memory.activated = {}
+        self.memory.cancelled = set()
+        self.memory.entries = 0
+
+    def _send(self, command: Send, now_ms: int) -> Outcome:
+        publications: list[Publication] = []
+        numbers: list[int] = []
+        identity = stamp.NO_IDENTITY
+        for index, item in enumerate(command.items):
+            known = None
+            if command.identity is not None:
+                identity = item_identity(command.identity, index)
+                known = self.memory.known.get(identity)
+            if known is not None:
+                numbers.append(known.number)
+                if not known.is_trusted:
+                    publications += self._again(item, identity, known, now_ms)
+                continue
+            number = self._next(self._partition(item))
+            numbers.append(number)
+            if item.scheduled_ms is not None and item.scheduled_ms > now_ms:
+                hashed = identity_hash(identity)
+                self.memory.pending.add(number, item.scheduled_ms, hashed)
+                publications.append(self._waiting(item, identity, number, now_ms))
+            else:
+                enqueued_ms = self._enqueued(now_ms)
+                publications.append(self._sent(item, identity, number, enqueued_ms))
+        if command.reply_to is None:
+            return Outcome(publications)
+        return Outcome(publications, Answer(command.reply_to, reply.encode_done(numbers)))
+
+    def _again(
+        self, item: Item, identity: bytes, known: Known, now_ms: int
+    ) -> Sequence[Publication]:
+        """Publish once more what the journal knows but the broker may have lost."""
+        if known.enqueued_ms is not None:
+            return (self._sent(item, identity, known.number, known.enqueued_ms),)
+        if self.memory.pending.matches(known.number, identity_hash(identity)):
+            return (self._waiting(item, identity, known.number, now_ms),)
+        return ()
+
+    def _cancel(self, command: Cancel) -> Outcome:
+        pending = self.memory.pending
+        answer = None
+        if command.identity not in self.memory.cancelled:
+            missing = next((each for each in command.numbers if each not in pending), None)
+            if missing is not None:
+                return Outcome((), self._refusal(command.reply_to, missing))
+            for number in command.numbers:
+                pending.remove(number)
+        if command.reply_to is not None:
+            answer = Answer(command.reply_to, reply.encode_done(()))
+        # A cancel that the journal knows is written once more: the broker may have lost it.
+        properties = journal.entry_properties(journal.CANCEL, item_identity(command.identity, 0))
+        entry = self._entry(properties, journal.encode_cancel(command.numbers))
+        return Outcome((entry,), answer)
+
+    def _refusal(self, reply_to: ReplyTo | None, number: int) -> Answer | None:
+        if reply_to is None:
+            return None
+        description = (
+            f"The scheduled message with SequenceNumber = {number} does not exist in "
+            f"'{self.queue.name}', or is no longer scheduled."
+        )
+        return Answer(reply_to, reply.encode_refused(MessageNotFound.condition, description))
+
+    def _sent(self, item: Item, identity: bytes, number: int, enqueued_ms: int) -> Publication:
+        ttl_ms = self._ttl_ms(item.ttl_ms)
+        fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
+        properties = stamp.put(item.properties, fields, ttl_ms)
+        return self._publication(self._active, "", properties, item.body)
+
+    def _activated(
+        self, waiting: stamp.Waiting, body: bytes, number: int, enqueued_ms: int
+    ) -> Publication:
+        ttl_ms = self._ttl_ms(waiting.ttl_ms)
+        fields = stamp.activated(number, enqueued_ms, waiting.identity, ttl_ms, waiting.number)
+        properties = stamp.put(waiting.properties, fields, ttl_ms)
+        return self._publication(self._active, "", properties, body)
+
+    def _waiting(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
+        memory = self.memory
+        assert item.scheduled_ms is not None
+        where = place(item.scheduled_ms, now_ms)
+        memory.wheel.stored(where)
+        memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
+        fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + self._copy
+        bucket = names.bucket(self.queue.name, where.level, where.slot)
+        return self._publication("", bucket, stamp.put(item.properties, fields), item.body)
+
+    def _bury_lapsed(self, item: Item, now_ms: int) -> Publication:
+        if self.queue.dead_lettering_on_message_expiration:
+            return self._bury(item, now_ms, EXPIRED_REASON, EXPIRED_DESCRIPTION)
+        number = self._next(self._partition(item))
+        fields = stamp.active(number, self._enqueued(now_ms), stamp.NO_IDENTITY, 0)
+        return self._entry(stamp.put(item.properties, fields), item.body)
+
+    def _bury(self, item: Item, now_ms: int, reason: str, description: str) -> Publication:
+        number = self._next(self._partition(item))
+        fields = stamp.active(number, self._enqueued(now_ms), stamp.NO_IDENTITY, None)
+        fields += encode_fields(
+            {
+                headers.DEAD_LETTER_REASON: text(reason),
+                headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+            }
+        )
+        properties = stamp.put(item.properties, fields + self._copy)
+        return self._publication("", self._dead, properties, item.body)
+
+    def _entry(self, properties: bytes, body: bytes) -> Publication:
+        return self._publication("", self._journal, properties, body)
+
+    def _publication(
+        self, exchange: str, routing_key: str, properties: bytes, body: bytes
+    ) -> Publication:
+        self.entries += 1
+        self.bytes += len(properties) + len(body)
+        return Publication(exchange, routing_key, properties, body)
+
+    def _next(self, partition: int) -> int:
+        counters = self.memory.counters
+        number = numbering.successor(counters[partition], is_partitioned=self._is_partitioned)
+        counters[partition] = number
+        return number
+
+    def _partition(self, item: Item) -> int:
+        if not self._is_partitioned:
+            return 0
+        if item.key is not None:
+            return numbering.partition_for_key(item.key)
+        self._turn = (self._turn + 1) % numbering.PARTITION_COUNT
+        return self._turn
+
+    def _enqueued(self, now_ms: int) -> int:
+        """Return the time of now, never before one that was given already."""
+        self.memory.enqueued_ms = enqueued_ms = max(self.memory.enqueued_ms, now_ms)
+        return enqueued_ms
+
+    def _ttl_ms(self, own_ms: int | None) -> int | None:
+        """Return the effective TTL, `None` for ever."""
+        ttl_ms = effective_time_to_live_ms(own_ms, self._ttl_cap_ms)
+        return None if ttl_ms >= MAX_MS else ttl_ms
