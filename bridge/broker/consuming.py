@@ -113,6 +113,40 @@ class Consuming(Rpc):
                 go to `on_delivery` like others, for else they would be stuck.
         """
         tag = tag or f"busbridge-{next(_TAGS)}"
+        started = self._start(tag, queue, on_delivery, on_cancel, arguments, no_ack)
+        try:
+            await started
+        except asyncio.CancelledError:
+            if self.close_reason is None:
+                self.cancel_soon(tag)
+            raise
+        return tag
+
+    def consume_soon(
+        self,
+        queue: str,
+        on_delivery: OnDelivery,
+        *,
+        tag: str,
+        prefetch: int,
+        on_cancel: OnCancel | None = None,
+    ) -> asyncio.Future[Any]:
+        """Write what starts a consumer with a prefetch of its own.
+
+        Returns what is done when RabbitMQ has answered.
+        """
+        self._ask((wire.BASIC_QOS_OK,), wire.BASIC_QOS, 0, prefetch, False)
+        return self._start(tag, queue, on_delivery, on_cancel, None, False)
+
+    def _start(
+        self,
+        tag: str,
+        queue: str,
+        on_delivery: OnDelivery,
+        on_cancel: OnCancel | None,
+        arguments: Table | None,
+        no_ack: bool,
+    ) -> asyncio.Future[Any]:
         key = short_string(tag)[1:]
         assert key not in self._consumers, f"the consumer tag {tag} is in use"
         flags = (False, no_ack, False, False)
@@ -126,13 +160,7 @@ class Consuming(Rpc):
             arguments or {},
         )
         self._consumers[key] = _Consumer(tag, on_delivery, on_cancel, no_ack)
-        try:
-            await question.future
-        except asyncio.CancelledError:
-            if self.close_reason is None:
-                self.cancel_soon(tag)
-            raise
-        return tag
+        return question.future
 
     async def cancel(self, tag: str) -> None:
         """End a consumer; when this returns, nothing more is delivered to it."""

@@ -160,14 +160,12 @@ class Demand(Generic[Message]):
 
     def arrived(self, fetch: int) -> int | None:
         """A fetch has brought a message; return who gets it, or `None` if nobody asks any more."""
-        self._is_stocked = True
-        entry = self._fetches.get(fetch)
-        if entry is not None and entry.room:
-            entry.room -= 1
-            self._under_way -= 1
-            if entry.state is _State.GET:
-                self._end(fetch)
+        self._arrive(fetch)
         return self._next_asker()
+
+    def discarded(self, fetch: int) -> None:
+        """A fetch has brought a message that is not for any receiver."""
+        self._arrive(fetch)
 
     def empty(self, fetch: int) -> None:
         """A get has found nothing."""
@@ -247,7 +245,19 @@ class Demand(Generic[Message]):
             effects += self._fetch(wanted)
         return effects
 
+    def _arrive(self, fetch: int) -> None:
+        self._is_stocked = True
+        entry = self._fetches.get(fetch)
+        if entry is not None and entry.room:
+            entry.room -= 1
+            self._under_way -= 1
+            if entry.state is _State.GET:
+                self._end(fetch)
+
     def _fetch(self, wanted: int) -> list[Effect]:
+        """Begin fetches. While gets are under way no window is opened that could overtake them."""
+        if any(entry.state is _State.GET for entry in self._fetches.values()):
+            return []
         if self._is_stocked and wanted <= self._gets_max:
             return [Get(self._begin(_State.GET, 1)) for _ in range(wanted)]
         windows = sum(1 for entry in self._fetches.values() if entry.state is not _State.GET)
