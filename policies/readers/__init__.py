@@ -1,1 +1,9 @@
-"""Readers: one module for each format in which somebody may have a Service Bus namespace."""
+"""Readers: one module for each format in which somebody may have a Service Bus namespace.
+
+`read` finds the format from the content.
+"""
+
+from policies.readers.detect import FORMATS, decode, read
+from policies.readers.reading import Reading
+
+__all__ = ["FORMATS", "Reading", "decode", "read"]

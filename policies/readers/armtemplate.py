@@ -137,23 +137,7 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
             subscription = draft.subscription(topic_name, name, place)
             azureresource.set_properties(subscription, properties, ignored=_IGNORED)
         case "/topics/subscriptions/rules", [_, topic_name, subscription_name, name]:
-            owner = draft.find(f"{topic_name}/Subscriptions/{subscription_name}")
-            if owner is None:
-                owner = draft.subscription(topic_name, subscription_name, place)
-                notes.finding(
-                    place,
-                    owner.path,
-                    "Subscription",
-                    f"{owner.title} of rule {name!r} is not in the template; it is taken with "
-                    "Azure's defaults.",
-                    grade="approximate",
-                )
+            owner = draft.owner_of_rule(topic_name, subscription_name, name, place)
             azureresource.add_rule(owner, name, properties)
         case (_, [_, entity, name]):
-            found = draft.find(entity)
-            if found is None:
-                message = f"The entity {entity!r} of authorization rule {name!r} is not there."
-                notes.finding(place, entity, "AuthorizationRules", message)
-            else:
-                rules = found.authorization_rules
-                azureresource.add_access_rule(notes, found.path, rules, name, properties)
+            azureresource.add_entity_access_rule(draft, entity, name, properties)

@@ -100,29 +100,9 @@ class _Reader:
 
     def finish(self) -> Reading:
         for description, topic, subscription, name in self._rules:
-            draft = self._draft.find(f"{topic}/Subscriptions/{subscription}")
-            if draft is None:
-                draft = self._draft.subscription(topic, subscription, description.place)
-                self._notes.finding(
-                    description.place,
-                    draft.path,
-                    "Subscription",
-                    f"{draft.title} of rule {name!r} is not in the input; it is taken with Azure's "
-                    "defaults. Append the feed of the topic's subscriptions.",
-                    grade="approximate",
-                )
+            draft = self._draft.owner_of_rule(topic, subscription, name, description.place)
             _rule(draft, description, description.text_of("Name") or name)
-        with_rules = {f"{topic}/{name}".lower() for _, topic, name, _ in self._rules}
-        for draft in self._draft.subscriptions():
-            if f"{draft.topic}/{draft.name}".lower() not in with_rules and not draft.rules:
-                self._notes.finding(
-                    draft.place,
-                    draft.path,
-                    "Rules",
-                    f"The rules of {draft.title} are not in the input; it takes every message. "
-                    f"Append the feed /{draft.path}/rules.",
-                    grade="approximate",
-                )
+        self._draft.note_missing_rules("Append the feeds .../subscriptions/<name>/rules.")
         return self._draft.finish()
 
     def _path(self, entry: Element) -> str:

@@ -153,6 +153,16 @@ def add_access_rule(
     )
 
 
+def add_entity_access_rule(draft: NamespaceDraft, entity: str, name: str, properties: Node) -> None:
+    """Take an authorization rule of a queue or topic, which must be in the input."""
+    found = draft.find(entity)
+    if found is None:
+        message = f"The entity {entity!r} of authorization rule {name!r} is not in the input."
+        draft.notes.finding(properties.place, entity, "AuthorizationRules", message)
+        return
+    add_access_rule(draft.notes, found.path, found.authorization_rules, name, properties)
+
+
 def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
     """Take a rule of a subscription."""
     wanted = (properties["filterType"], properties["sqlFilter"], properties["correlationFilter"])

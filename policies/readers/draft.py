@@ -138,6 +138,34 @@ class NamespaceDraft:
         """Return what has been read of an entity, by its path in any case."""
         return self._entities.get((False, path.lower())) or self._entities.get((True, path.lower()))
 
+    def owner_of_rule(self, topic: str, subscription: str, rule: str, place: Place) -> EntityDraft:
+        """Return the subscription of a rule; one that is not there is taken with defaults."""
+        found = self.find(f"{topic}/Subscriptions/{subscription}")
+        if found is None:
+            found = self.subscription(topic, subscription, place)
+            self.notes.finding(
+                place,
+                found.path,
+                "Subscription",
+                f"{found.title} of rule {rule!r} is not in the input; it is taken with Azure's "
+                "defaults. Add it to the input.",
+                grade="approximate",
+            )
+        return found
+
+    def note_missing_rules(self, remedy: str) -> None:
+        """Note every subscription without rules, where the input may have left them out."""
+        for draft in self.subscriptions():
+            if not draft.rules:
+                self.notes.finding(
+                    draft.place,
+                    draft.path,
+                    "Rules",
+                    f"The rules of {draft.title} are not in the input; it takes every message. "
+                    f"{remedy}",
+                    grade="approximate",
+                )
+
     def subscriptions(self) -> list[EntityDraft]:
         """Return every subscription so far."""
         return [each for each in self._entities.values() if each.kind is Kind.SUBSCRIPTION]

@@ -1,0 +1,108 @@
+"""What `az servicebus ... list` and `show` print with `-o json`, and REST answers of that form.
+
+One object, an array, arrays in an array (`jq -s . queues.json topics.json rules.json`), or an
+object with `value`. The path of an entity is in its `id`. `az` lifts properties to the top; the
+REST API keeps them under `properties`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from policies.readers import azureresource, jsontext
+from policies.readers.draft import NamespaceDraft
+from policies.readers.jsontext import Node
+from policies.readers.reading import Notes, Reading
+
+_ID = re.compile(r".*/providers/microsoft\.servicebus/(namespaces/.+)", re.IGNORECASE)
+_IGNORED = frozenset(
+    {"etag", "id", "location", "name", "properties", "resourcegroup", "systemdata", "tags", "type"}
+)
+
+
+def is_this(document: Node) -> bool:
+    """Whether a JSON document holds entities with ids of Azure."""
+    return any(_ID.fullmatch(node["id"].text) for node in _objects(document))
+
+
+def read(text: str, source: str) -> Reading:
+    """Return the namespace of which the text lists entities.
+
+    Raises:
+        ReadError: with every fault of the text.
+    """
+    return read_document(jsontext.parse(text, source), source)
+
+
+def read_document(document: Node, source: str) -> Reading:
+    """Return the namespace of a parsed document."""
+    notes = Notes(source)
+    draft = NamespaceDraft(notes)
+    found: list[tuple[str, list[str], Node]] = []
+    for node in _objects(document):
+        match = _ID.fullmatch(node["id"].text)
+        if match is None:
+            notes.fault(
+                node.place,
+                "This is no entity of Service Bus: it has no id of one.",
+                "Remove it, or list entities with 'az servicebus queue list -o json'.",
+            )
+            continue
+        segments = match[1].strip("/").split("/")
+        kind = "/".join(segments[::2]).lower()
+        found.append((kind, [azureresource.entity_name(each) for each in segments[1::2]], node))
+    _check_one_namespace(notes, found)
+    for kind, names, node in sorted(found, key=lambda each: each[0].count("/")):
+        _add(draft, kind, names, node)
+    draft.note_missing_rules("Append the output of 'az servicebus topic subscription rule list'.")
+    return draft.finish()
+
+
+def _objects(document: Node) -> Iterator[Node]:
+    if isinstance(document.value, list):
+        for item in document.items:
+            yield from _objects(item)
+    elif isinstance(document["value"].value, list) and "id" not in document.members:
+        yield from _objects(document["value"])
+    elif document.members:
+        yield document
+
+
+def _check_one_namespace(notes: Notes, found: list[tuple[str, list[str], Node]]) -> None:
+    names = {names[0].lower(): names[0] for _, names, _ in found}
+    if len(names) > 1:
+        notes.fault(
+            found[0][2].place,
+            f"The input has entities of {len(names)} namespaces: {', '.join(names.values())}.",
+            "Read one at a time: a RabbitMQ vhost is one namespace.",
+        )
+
+
+def _add(draft: NamespaceDraft, kind: str, names: list[str], node: Node) -> None:
+    notes = draft.notes
+    properties = node["properties"] if node["properties"].members else node
+    draft.name = draft.name or names[0]
+    match kind.removeprefix("namespaces"), names:
+        case "", [name]:
+            azureresource.add_namespace(draft, name, node)
+        case "/authorizationrules", [_, name]:
+            rules = draft.authorization_rules
+            azureresource.add_access_rule(notes, "", rules, name, properties)
+        case "/queues", [_, name]:
+            queue = draft.queue(name, node.place)
+            azureresource.set_properties(queue, properties, ignored=_IGNORED)
+        case "/topics", [_, name]:
+            topic = draft.topic(name, node.place)
+            azureresource.set_properties(topic, properties, ignored=_IGNORED)
+        case "/topics/subscriptions", [_, topic_name, name]:
+            subscription = draft.subscription(topic_name, name, node.place)
+            azureresource.set_properties(subscription, properties, ignored=_IGNORED)
+        case "/topics/subscriptions/rules", [_, topic_name, subscription_name, name]:
+            owner = draft.owner_of_rule(topic_name, subscription_name, name, node.place)
+            azureresource.add_rule(owner, name, properties)
+        case (("/queues/authorizationrules" | "/topics/authorizationrules"), [_, entity, name]):
+            azureresource.add_entity_access_rule(draft, entity, name, properties)
+        case _:
+            message = f"{kind} is nothing that RabbitMQ gets from here."
+            notes.finding(node.place, "", kind, message)

@@ -1,0 +1,177 @@
+"""Which format an input is in, found from its content, and reading it in any of them."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from policies.errors import Fault, Place, ReadError, UnknownFormat
+from policies.readers import (
+    armtemplate,
+    atom,
+    az,
+    definitions,
+    emulator,
+    explorer,
+    jsontext,
+    terraform,
+    xmltext,
+)
+from policies.readers.jsontext import Node
+from policies.readers.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: its name on the command line, and what it is."""
+
+    name: str
+    title: str
+
+
+FORMATS = (
+    Format("arm", "an ARM template (or what `bicep build` makes)"),
+    Format("atom", "ATOM XML of a live namespace"),
+    Format("az", "output of `az servicebus ... -o json`"),
+    Format("definitions", "a RabbitMQ definitions file"),
+    Format("emulator", "the Service Bus emulator's Config.json"),
+    Format("explorer", "Service Bus Explorer's export"),
+    Format("terraform", "output of `terraform show -json`"),
+)
+"""Every format that can be read."""
+
+_JSON_TESTS: dict[str, Callable[[Node], bool]] = {
+    "emulator": emulator.is_this,
+    "arm": armtemplate.is_this,
+    "terraform": terraform.is_this,
+    "definitions": definitions.is_this,
+    "az": az.is_this,
+}
+_HINTS = (
+    (
+        re.compile(r"^\s*(?:@\w|param\s+\w|var\s+\w|resource\s+\w+\s+'|module\s+\w+\s+')", re.M),
+        "It looks like Bicep: run 'bicep build' and read the JSON.",
+    ),
+    (
+        re.compile(r"^\s*(?:resource|module|provider|variable|locals|data|terraform)\b.*\{", re.M),
+        "It looks like Terraform's language: run 'terraform show -json' on a plan or state.",
+    ),
+    (
+        re.compile(r'"terraform_version"'),
+        "It looks like a state file of Terraform: run 'terraform show -json' on it.",
+    ),
+    (
+        re.compile(r"deploymentParameters\.json", re.I),
+        "It is a parameter file: give the template, and this file with --parameters.",
+    ),
+)
+
+
+def decode(raw: bytes, source: str) -> str:
+    """Return the text of a file: UTF-8, or UTF-16 as PowerShell's `>` writes it.
+
+    Raises:
+        ReadError: it is neither.
+    """
+    encoding = "utf-8-sig"
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        fault = Fault(
+            place=Place(line=line),
+            message=f"The file is no text in {encoding.removesuffix('-sig').upper()}.",
+            remedy="Save it as UTF-8.",
+        )
+        raise ReadError(source, [fault]) from error
+
+
+def read(
+    text: str,
+    source: str,
+    *,
+    form: str | None = None,
+    parameters: Mapping[str, object] | None = None,
+    vhost: str | None = None,
+) -> Reading:
+    """Return the namespace that a text describes.
+
+    Args:
+        text: the input.
+        source: what messages call it, usually the file's name.
+        form: the name of its format; found from the content when it is not given.
+        parameters: values of an ARM template's parameters.
+        vhost: which vhost of a definitions file.
+
+    Raises:
+        UnknownFormat: it is in no known format.
+        ReadError: it has faults; all of them are named.
+    """
+    known = [each.name for each in FORMATS]
+    if form is not None and form not in known:
+        raise _unknown(source, f"There is no format {form!r}.", f"Known: {', '.join(known)}.")
+    if (form or _kind(text)) in ("atom", "explorer", "xml"):
+        return _read_xml(text, source, form)
+    if form is None and _kind(text) != "json":
+        raise _unknown(source, "This is in no known format.", _hint(text))
+    return _read_json(text, source, form, parameters, vhost)
+
+
+def _kind(text: str) -> str:
+    start = text.lstrip("\ufeff \t\r\n")[:2]
+    if start.startswith("<"):
+        return "xml"
+    return "json" if start.startswith(("{", "[", "//", "/*")) else ""
+
+
+def _read_xml(text: str, source: str, form: str | None) -> Reading:
+    roots = xmltext.parse(text, source)
+    if form == "atom" or (form is None and atom.is_this(roots)):
+        return atom.read_documents(roots, source)
+    if form == "explorer" or (form is None and explorer.is_this(roots)):
+        return explorer.read_documents(roots, source)
+    names = ", ".join(f"<{root.name}>" for root in roots) or "no element"
+    raise _unknown(
+        source,
+        f"This is XML of an unknown kind: {names}.",
+        "Known are ATOM feeds and entries, and Service Bus Explorer's <Entities>.",
+    )
+
+
+def _read_json(
+    text: str,
+    source: str,
+    form: str | None,
+    parameters: Mapping[str, object] | None,
+    vhost: str | None,
+) -> Reading:
+    document = jsontext.parse(text, source)
+    if form is None:
+        form = next((name for name, is_this in _JSON_TESTS.items() if is_this(document)), None)
+    match form:
+        case "emulator":
+            return emulator.read_document(document, source)
+        case "arm":
+            return armtemplate.read_document(document, source, parameters=parameters)
+        case "terraform":
+            return terraform.read_document(document, source)
+        case "definitions":
+            return definitions.read_document(document, source, vhost=vhost)
+        case "az":
+            return az.read_document(document, source)
+    raise _unknown(source, "This is JSON of an unknown kind.", _hint(text))
+
+
+def _hint(text: str) -> str:
+    for pattern, hint in _HINTS:
+        if pattern.search(text):
+            return hint
+    return "Known are " + "; ".join(f"{each.title}" for each in FORMATS) + "."
+
+
+def _unknown(source: str, message: str, remedy: str) -> UnknownFormat:
+    return UnknownFormat(source, [Fault(place=Place(), message=message, remedy=remedy)])

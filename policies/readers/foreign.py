@@ -1,0 +1,291 @@
+"""A foreign broker's queues and exchanges, as the entities of Service Bus that are nearest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
+from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities, UnsupportedVersion
+from policies.readers import filters
+from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.jsontext import Node
+from policies.readers.reading import Notes, Reading
+
+DELIVERY_COUNT_MAX = 2_000
+"""The largest MaxDeliveryCount of Service Bus."""
+
+SIZE_MAX_MB = 81_920
+_MEBIBYTE = 1_048_576
+_APPLY_TO = {
+    "queues": ("classic", "quorum", "stream"),
+    "all": ("classic", "quorum", "stream"),
+    "classic_queues": ("classic",),
+    "quorum_queues": ("quorum",),
+    "streams": ("stream",),
+}
+_LOST_SETTINGS = {
+    "max-length": "Service Bus limits the bytes of an entity, not its messages.",
+    "max-priority": "Service Bus has no priorities.",
+    "single-active-consumer": "Service Bus has sessions instead: see RequiresSession.",
+    "queue-mode": "",
+    "queue-leader-locator": "",
+}
+"""Settings with no word in Service Bus; "" is not worth one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """What a definitions file says about one vhost."""
+
+    vhost: str
+    version: str
+    queues: list[Node]
+    exchanges: list[Node]
+    bindings: list[Node]
+    policies: list[Node]
+
+
+def read_broker(broker: Broker, notes: Notes) -> Reading:
+    """Return the namespace that is nearest to what a broker has.
+
+    Raises:
+        ReadError: with every fault.
+    """
+    reader = _Reader(broker, notes)
+    return reader.read()
+
+
+class _Reader:
+    def __init__(self, broker: Broker, notes: Notes) -> None:
+        self._broker = broker
+        self._notes = notes
+        self._draft = NamespaceDraft(notes)
+        self._queues = {queue["name"].text for queue in broker.queues}
+
+    def read(self) -> Reading:
+        if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", self._broker.vhost):
+            self._draft.name = self._broker.vhost
+        for queue in self._broker.queues:
+            self._queue(queue)
+        for exchange in self._broker.exchanges:
+            self._exchange(exchange)
+        return self._draft.finish()
+
+    def _queue(self, node: Node) -> None:
+        name = node["name"].text
+        kind = node["arguments"]["x-queue-type"].text or node["type"].text or "classic"
+        if "/$" in name or name.startswith("$"):
+            return
+        if kind == "stream":
+            self._lost(node, name, "x-queue-type", f"The stream {name!r} is left out.")
+            return
+        if not self._is_name(node, name, "queue"):
+            return
+        draft = self._draft.queue(name, node.place)
+        settings = self._settings(node, name, kind)
+        for setting, value in settings.items():
+            self._set(draft, setting, value)
+        self._limit(draft, settings, kind)
+        self._dead_letters(draft, settings)
+        for flag in ("auto_delete", "exclusive"):
+            if node[flag].value is True:
+                self._lost(
+                    node, name, flag, f"The queue {name!r} is {flag}: its end is its user's."
+                )
+
+    def _settings(self, node: Node, name: str, kind: str) -> dict[str, Node]:
+        """Arguments without their `x-`, and the policy of the highest priority that matches."""
+        found = {key.removeprefix("x-"): value for key, value in node["arguments"].members.items()}
+        found.pop("queue-type", None)
+        matching = [
+            policy
+            for policy in self._broker.policies
+            if kind in _APPLY_TO.get(policy["apply-to"].text or "all", ())
+            and re.search(policy["pattern"].text, name)
+        ]
+        if matching:
+            best = max(matching, key=lambda policy: _number(policy["priority"]))
+            for key, value in best["definition"].members.items():
+                is_limit = isinstance(value.value, int) and key in found
+                if not is_limit or _number(value) < _number(found[key]):
+                    found.setdefault(key, value)
+                    if is_limit:
+                        found[key] = value
+        return found
+
+    def _set(self, draft: EntityDraft, setting: str, node: Node) -> None:
+        match setting, node.value:
+            case "message-ttl", int(ttl_ms):
+                low_ms = model.SECOND_MS
+                self._note_raised(draft, node, setting, ttl_ms, low_ms)
+                draft.fields["default_message_time_to_live_ms"] = max(ttl_ms, low_ms)
+            case "expires", int(expires_ms):
+                low_ms = 5 * model.MINUTE_MS
+                self._note_raised(draft, node, setting, expires_ms, low_ms)
+                draft.fields["auto_delete_on_idle_ms"] = max(expires_ms, low_ms)
+            case "max-length-bytes", int(size):
+                size_mb = min(max(-(-size // _MEBIBYTE), 1), SIZE_MAX_MB)
+                if size_mb * _MEBIBYTE != size:
+                    self._notes.finding(
+                        node.place,
+                        draft.path,
+                        "MaxSizeInMegabytes",
+                        f"{draft.title}: max-length-bytes {size} becomes {size_mb} MB.",
+                        grade="approximate",
+                    )
+                draft.fields["max_size_mb"] = size_mb
+            case _, _ if _LOST_SETTINGS.get(setting):
+                message = f"{draft.title}: {setting} is left out. {_LOST_SETTINGS[setting]}"
+                self._lost(node, draft.path, setting, message)
+
+    def _note_raised(
+        self, draft: EntityDraft, node: Node, setting: str, value_ms: int, low_ms: int
+    ) -> None:
+        if value_ms < low_ms:
+            self._notes.finding(
+                node.place,
+                draft.path,
+                setting,
+                f"{draft.title}: {setting} is {value_ms} ms; Service Bus takes {low_ms} ms and "
+                "more.",
+                grade="approximate",
+            )
+
+    def _limit(self, draft: EntityDraft, settings: dict[str, Node], kind: str) -> None:
+        """N + 1 deliveries at a `delivery-limit` of N; none means 21 on 4.x, else for ever."""
+        given = settings.get("delivery-limit")
+        limit = _number(given) if given is not None else self._default_limit(kind)
+        is_endless = limit is None or limit < 0 or limit >= DELIVERY_LIMIT_MAX
+        count = DELIVERY_COUNT_MAX if limit is None or is_endless else limit + 1
+        draft.fields["max_delivery_count"] = min(count, DELIVERY_COUNT_MAX)
+        if count > DELIVERY_COUNT_MAX or is_endless:
+            self._notes.finding(
+                given.place if given else draft.place,
+                draft.path,
+                "MaxDeliveryCount",
+                f"{draft.title} delivers a message without a limit; in Service Bus it is "
+                f"{DELIVERY_COUNT_MAX} times at most.",
+                grade="approximate",
+            )
+
+    def _default_limit(self, kind: str) -> int | None:
+        if kind != "quorum":
+            return None
+        try:
+            return Capabilities.of(self._broker.version).delivery_limit_default
+        except UnsupportedVersion:
+            return None
+
+    def _dead_letters(self, draft: EntityDraft, settings: dict[str, Node]) -> None:
+        exchange = settings.get("dead-letter-exchange")
+        if exchange is None:
+            return
+        draft.fields["dead_lettering_on_message_expiration"] = True
+        key = settings.get("dead-letter-routing-key")
+        targets = self._targets(exchange.text, key.text if key else draft.name)
+        own = [target for target in targets if target.startswith(f"{draft.name.lower()}/$")]
+        others = [target for target in targets if target not in own and "$" not in target]
+        if own:
+            return
+        if len(others) == 1:
+            draft.fields["forward_dead_lettered_messages_to"] = others[0]
+            draft.places["forward_dead_lettered_messages_to"] = exchange.place
+            return
+        self._notes.finding(
+            exchange.place,
+            draft.path,
+            "ForwardDeadLetteredMessagesTo",
+            f"{draft.title}: dead letters go by {exchange.text!r} to "
+            + (" and ".join(map(repr, others)) or "no queue of the input")
+            + "; here they stay in its dead-letter queue.",
+            grade="approximate",
+        )
+
+    def _targets(self, exchange: str, key: str) -> list[str]:
+        if not exchange:
+            return [key] if key in self._queues else []
+        kind = next(
+            (e["type"].text for e in self._broker.exchanges if e["name"].text == exchange), ""
+        )
+        bound = [
+            binding["destination"].text
+            for binding in self._broker.bindings
+            if binding["source"].text == exchange
+            and binding["destination_type"].text == "queue"
+            and (kind != "direct" or binding["routing_key"].text == key)
+        ]
+        return list(dict.fromkeys(bound))
+
+    def _exchange(self, node: Node) -> None:
+        """Fanout and headers exchanges as topics whose subscriptions forward to the queues."""
+        name = node["name"].text
+        bindings = [each for each in self._broker.bindings if each["source"].text == name]
+        if not name or name.startswith("amq.") or "$" in name or not bindings:
+            return
+        if self._is_dead_letter_exchange(name) or name in self._queues:
+            return
+        if node["type"].text not in ("fanout", "headers"):
+            self._lost(
+                node,
+                name,
+                "type",
+                f"The {node['type'].text} exchange {name!r} is left out: Service Bus has no "
+                "routing keys.",
+            )
+            return
+        if not self._is_name(node, name, "exchange"):
+            return
+        self._draft.topic(name, node.place)
+        for binding in bindings:
+            self._binding(name, node["type"].text, binding)
+
+    def _binding(self, topic: str, kind: str, node: Node) -> None:
+        queue = node["destination"].text
+        if node["destination_type"].text != "queue" or queue not in self._queues:
+            self._lost(node, topic, "binding", f"The binding of {topic!r} to {queue!r} is lost.")
+            return
+        if len(queue) > SHORT_NAME_LENGTH_MAX or "/" in queue:
+            message = f"{queue!r} cannot be the name of a subscription; its binding is lost."
+            self._lost(node, topic, "binding", message)
+            return
+        draft = self._draft.find(f"{topic}/Subscriptions/{queue}")
+        if draft is None:
+            draft = self._draft.subscription(topic, queue, node.place)
+            draft.fields["forward_to"] = queue
+            draft.places["forward_to"] = node.place
+        if kind != "headers":
+            return
+        arguments = node["arguments"].members
+        if not node["arguments"]["x-match"].text.startswith("all") and len(arguments) > 2:
+            message = f"{draft.title}: a binding of x-match any becomes one of its headers only."
+            self._lost(node, draft.path, "x-match", message)
+        given = {key: each.plain() for key, each in arguments.items() if not key.startswith("x-")}
+        found: model.Filter = filters.correlation({}, given) if given else model.TrueFilter()
+        filters.add_rule(draft, f"binding-{len(draft.rules) + 1}", found, "", node.place)
+
+    def _is_dead_letter_exchange(self, name: str) -> bool:
+        return any(
+            node["arguments"]["x-dead-letter-exchange"].text == name for node in self._broker.queues
+        ) or any(
+            policy["definition"]["dead-letter-exchange"].text == name
+            for policy in self._broker.policies
+        )
+
+    def _is_name(self, node: Node, name: str, what: str) -> bool:
+        try:
+            check_entity_name(name)
+        except ServiceBusError:
+            message = f"The {what} {name!r} is left out: Service Bus takes no such name."
+            self._lost(node, name, "name", message)
+            return False
+        return True
+
+    def _lost(self, node: Node, entity: str, prop: str, message: str) -> None:
+        self._notes.finding(node.place, entity, prop, message)
+
+
+def _number(node: Node) -> int:
+    return node.value if isinstance(node.value, int) else 0

@@ -1,0 +1,280 @@
+"""What `terraform show -json` (or `tofu show -json`) prints of a plan or a state.
+
+Resources of the provider azurerm, names of versions 2 to 4. A plan does not know ids of what it
+will make: then the configuration in it says which topic or subscription is meant.
+"""
+
+from __future__ import annotations
+
+from bridge.model.entity import Filter
+from policies.readers import access, filters, jsontext
+from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.jsontext import Node
+from policies.readers.properties import PROPERTIES
+from policies.readers.reading import Notes, Reading
+from policies.readers.terraformplan import Plan, Resource
+
+_PREFIX = "azurerm_servicebus_"
+
+NAMES = {
+    "auto_delete_on_idle": "AutoDeleteOnIdle",
+    "batched_operations_enabled": "EnableBatchedOperations",
+    "dead_lettering_on_filter_evaluation_error": "DeadLetteringOnFilterEvaluationExceptions",
+    "dead_lettering_on_message_expiration": "DeadLetteringOnMessageExpiration",
+    "default_message_ttl": "DefaultMessageTimeToLive",
+    "duplicate_detection_history_time_window": "DuplicateDetectionHistoryTimeWindow",
+    "enable_batched_operations": "EnableBatchedOperations",
+    "enable_express": "EnableExpress",
+    "enable_partitioning": "EnablePartitioning",
+    "express_enabled": "EnableExpress",
+    "forward_dead_lettered_messages_to": "ForwardDeadLetteredMessagesTo",
+    "forward_to": "ForwardTo",
+    "lock_duration": "LockDuration",
+    "max_delivery_count": "MaxDeliveryCount",
+    "max_message_size_in_kilobytes": "MaxMessageSizeInKilobytes",
+    "max_size_in_megabytes": "MaxSizeInMegabytes",
+    "partitioning_enabled": "EnablePartitioning",
+    "requires_duplicate_detection": "RequiresDuplicateDetection",
+    "requires_session": "RequiresSession",
+    "status": "Status",
+    "support_ordering": "SupportOrdering",
+}
+"""The provider's names and Azure's; `enable_...` until version 3, `..._enabled` since 4."""
+
+_CORRELATION = {
+    "content_type": "ContentType",
+    "correlation_id": "CorrelationId",
+    "label": "Label",
+    "message_id": "MessageId",
+    "reply_to": "ReplyTo",
+    "reply_to_session_id": "ReplyToSessionId",
+    "session_id": "SessionId",
+    "to": "To",
+}
+_IGNORED = {
+    "id",
+    "location",
+    "name",
+    "namespace_id",
+    "namespace_name",
+    "resource_group_name",
+    "tags",
+    "timeouts",
+    "topic_id",
+    "topic_name",
+}
+
+
+def is_this(document: Node) -> bool:
+    """Whether a JSON document is what Terraform shows of a plan or state."""
+    return "format_version" in document.members and (
+        "planned_values" in document.members or "values" in document.members
+    )
+
+
+def read(text: str, source: str) -> Reading:
+    """Return the namespace of a plan or state.
+
+    Raises:
+        ReadError: with every fault of the text.
+    """
+    return read_document(jsontext.parse(text, source), source)
+
+
+def read_document(document: Node, source: str) -> Reading:
+    """Return the namespace of a parsed plan or state."""
+    reader = _Reader(Plan.of(document), Notes(source))
+    return reader.read()
+
+
+class _Reader:
+    def __init__(self, plan: Plan, notes: Notes) -> None:
+        self._plan = plan
+        self._notes = notes
+        self._draft = NamespaceDraft(notes)
+        self._drafts: dict[str, EntityDraft] = {}
+
+    def read(self) -> Reading:
+        namespaces = self._plan.of_type(_PREFIX + "namespace")
+        if len(namespaces) > 1:
+            self._notes.fault(
+                namespaces[1].values.place,
+                f"The input has {len(namespaces)} namespaces: "
+                + ", ".join(each.address for each in namespaces)
+                + ".",
+                "Read one at a time: a RabbitMQ vhost is one namespace.",
+            )
+        for namespace in namespaces:
+            self._namespace(namespace)
+        for queue in self._plan.of_type(_PREFIX + "queue"):
+            if name := self._name(queue):
+                draft = self._draft.queue(name, queue.values.place)
+                self._take(queue, draft)
+        for topic in self._plan.of_type(_PREFIX + "topic"):
+            if name := self._name(topic):
+                draft = self._draft.topic(name, topic.values.place)
+                self._take(topic, draft)
+        for subscription in self._plan.of_type(_PREFIX + "subscription"):
+            self._subscription(subscription)
+        for rule in self._plan.of_type(_PREFIX + "subscription_rule"):
+            self._rule(rule)
+        for owner in ("namespace", "queue", "topic"):
+            for rule in self._plan.of_type(f"{_PREFIX}{owner}_authorization_rule"):
+                self._access_rule(rule, owner)
+        for other in self._plan.resources:
+            self._other(other)
+        return self._draft.finish()
+
+    def _namespace(self, resource: Resource) -> None:
+        self._draft.name = resource.values["name"].text
+        sku = resource.values["sku"].text
+        for tier in type(self._draft.tier):
+            if tier.value.lower() == sku.lower():
+                self._draft.tier = tier
+
+    def _name(self, resource: Resource) -> str:
+        name = resource.values["name"].text
+        if not name:
+            self._notes.finding(
+                resource.values.place,
+                "",
+                "name",
+                f"{resource.address} is left out: its name is not known before it is applied. "
+                "Read the state instead.",
+            )
+        return name.replace("~", "/")
+
+    def _take(self, resource: Resource, draft: EntityDraft) -> None:
+        self._drafts[resource.address] = draft
+        for key, member in resource.values.members.items():
+            name = NAMES.get(key)
+            if name and draft.kind in PROPERTIES[name].kinds:
+                draft.set(name, member.plain(), member.place)
+            elif key.startswith("client_scoped_subscription"):
+                if member.value is True:
+                    message = f"{draft.title} is scoped to a JMS client; here every client sees it."
+                    self._notes.finding(member.place, draft.path, key, message)
+            elif key not in _IGNORED and member.value not in (None, "", False, [], {}):
+                self._notes.finding(
+                    member.place,
+                    draft.path,
+                    key,
+                    f"{draft.title}: {key} is not known; it is left out.",
+                )
+        for key in self._plan.unknown(resource):
+            if key in NAMES:
+                self._notes.finding(
+                    resource.values.place,
+                    draft.path,
+                    NAMES[key],
+                    f"{draft.title}: {key} is not known before it is applied; Azure's default is "
+                    "taken.",
+                    grade="approximate",
+                )
+
+    def _subscription(self, resource: Resource) -> None:
+        name = self._name(resource)
+        topic = self._owner(resource, "topic", _PREFIX + "topic")
+        if name and topic:
+            self._take(resource, self._draft.subscription(topic, name, resource.values.place))
+
+    def _rule(self, resource: Resource) -> None:
+        name, values = self._name(resource), resource.values
+        if not name:
+            return
+        draft = self._owner_draft(resource, "subscription")
+        if draft is None and values["topic_name"].text and values["subscription_name"].text:
+            draft = self._draft.owner_of_rule(
+                values["topic_name"].text, values["subscription_name"].text, name, values.place
+            )
+        if draft is None:
+            self._lost_owner(resource, "subscription")
+            return
+        if values["filter_type"].text == "CorrelationFilter":
+            block = values["correlation_filter"]
+            given = block.items[0] if block.items else block
+            fields = {azure: given[own].text for own, azure in _CORRELATION.items()}
+            properties = {k: each.plain() for k, each in given["properties"].members.items()}
+            found: Filter | None = filters.correlation(fields, properties)
+        else:
+            expression = values["sql_filter"].text
+            found = filters.sql(expression) if expression else None
+        filters.add_rule(draft, name, found, values["action"].text, values.place)
+
+    def _access_rule(self, resource: Resource, owner: str) -> None:
+        name, values = self._name(resource), resource.values
+        path, rules = "", self._draft.authorization_rules
+        if owner != "namespace":
+            entity = self._owner(resource, owner, _PREFIX + owner)
+            draft = self._draft.find(entity) if entity else None
+            if draft is None:
+                if entity:
+                    self._lost_owner(resource, owner)
+                return
+            path, rules = draft.path, draft.authorization_rules
+        rights = [right for right in ("send", "listen", "manage") if values[right].value is True]
+        access.add(
+            self._notes,
+            path,
+            rules,
+            values.place,
+            name=name,
+            rights=rights,
+            primary_key=values["primary_key"].text,
+            secondary_key=values["secondary_key"].text,
+        )
+
+    def _owner(self, resource: Resource, what: str, wanted: str) -> str:
+        """The name of the entity that a resource belongs to, or "" with a finding."""
+        written = resource.values[f"{what}_id"].text or resource.values[f"{what}_name"].text
+        if written:
+            return written.rpartition("/")[2].replace("~", "/")
+        referred = self._plan.referred(resource, f"{what}_id", wanted) or self._plan.referred(
+            resource, f"{what}_name", wanted
+        )
+        if referred is None or not referred.values["name"].text:
+            self._lost_owner(resource, what)
+            return ""
+        return referred.values["name"].text.replace("~", "/")
+
+    def _owner_draft(self, resource: Resource, what: str) -> EntityDraft | None:
+        written = resource.values[f"{what}_id"].text
+        if written:
+            parts = written.split("/")
+            return self._draft.find(f"{parts[-3]}/Subscriptions/{parts[-1]}".replace("~", "/"))
+        referred = self._plan.referred(resource, f"{what}_id", _PREFIX + what)
+        return self._drafts.get(referred.address) if referred else None
+
+    def _lost_owner(self, resource: Resource, what: str) -> None:
+        self._notes.finding(
+            resource.values.place,
+            resource.values["name"].text,
+            what,
+            f"{resource.address} is left out: its {what} is not in the input. Read the state, or "
+            f"the plan of the module that has the {what}.",
+        )
+
+    def _other(self, resource: Resource) -> None:
+        known = {
+            _PREFIX + each
+            for each in (
+                "namespace",
+                "namespace_authorization_rule",
+                "queue",
+                "queue_authorization_rule",
+                "subscription",
+                "subscription_rule",
+                "topic",
+                "topic_authorization_rule",
+            )
+        }
+        is_azapi = resource.kind == "azapi_resource" and (
+            resource.values["type"].text.lower().startswith("microsoft.servicebus/")
+        )
+        if (resource.kind.startswith(_PREFIX) and resource.kind not in known) or is_azapi:
+            self._notes.finding(
+                resource.values.place,
+                resource.values["name"].text,
+                resource.kind,
+                f"{resource.address} is nothing that RabbitMQ gets from here.",
+            )
