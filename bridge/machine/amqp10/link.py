@@ -294,7 +294,7 @@ class OutgoingLink(Link):
             self.credit = max(serial.distance(self.delivery_count, limit), 0)
             # credit 0 with drain is how the Python SDK takes back its credit: nothing to give back
             self.is_draining = flow.drain and (flow.link_credit > 0 or before > 0)
-            if self.is_answered:
+            if self.is_open:
                 self.session.emit(CreditChanged(self, self.credit, flow.drain))
         if flow.echo and self.is_open:
             self.session.write_flow(self)
