@@ -194,7 +194,7 @@ class Connection:
             self._write(wire.CONNECTION_OPEN, endpoint.vhost, "", False)
             await opened
         except ConnectionLost as error:
-            if error.code in _LOGIN_REFUSALS:
+            if error.code in _LOGIN_REFUSALS and "limit" not in error.text:
                 raise LoginRefused(error.code, error.text) from error
             raise
         self.server_properties = cast("dict[str, Any]", properties)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import json
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -92,7 +93,7 @@ class Management:
     async def global_parameter(self, name: str) -> Value:
         """Return one; None when it is not there."""
         row = await self._request("GET", "global-parameters", name, absent=None)
-        return None if row is None else row["value"]  # type: ignore[no-any-return]
+        return None if row is None else row["value"]
 
     async def put_global_parameter(self, name: str, value: Value) -> None:
         """Write one."""
@@ -322,4 +323,4 @@ def _answer(status: int, text: str, what: str, is_absence_fine: bool) -> Any:
         reason = text
     if status == 401 and str(reason) in _UNKNOWN_USER:
         raise LoginRefused(status, f"the management API does not know the user: {reason}")
-    raise ManagementRefused(status, f"{what}: {str(reason)[:500]}")
+    raise ManagementRefused(status, f"{what}: {html.unescape(str(reason))[:500].strip()}")

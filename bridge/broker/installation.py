@@ -1,0 +1,72 @@
+"""Where the programs of a RabbitMQ are that this machine could run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+DEBIAN = Path("/usr/lib/rabbitmq/bin")
+"""Debian's scripts. The command on PATH there is a wrapper that refuses all users but root and
+rabbitmq; the script behind it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """A RabbitMQ that is installed, or was unpacked.
+
+    Attributes:
+        scripts: the folder of `rabbitmq-server` and `rabbitmqctl`.
+        path: what PATH must be for them, so that they find their Erlang.
+    """
+
+    scripts: Path
+    path: str
+
+    @classmethod
+    def of_tree(cls, tree: Path) -> Installation:
+        """Return the installation in an unpacked tree.
+
+        The tree is a Debian package's with Erlang below `root` (or itself such a root), or
+        RabbitMQ's generic build, which takes Erlang from PATH.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        for root in (tree / "root", tree):
+            for scripts in sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin")):
+                erlang = root / "usr/lib/erlang/bin"
+                return cls(scripts=scripts.absolute(), path=f"{erlang.absolute()}:{_path()}")
+        if (tree / "sbin/rabbitmq-server").exists():
+            return cls(scripts=(tree / "sbin").absolute(), path=_path())
+        raise FileNotFoundError(f"no RabbitMQ below {tree}")
+
+    @classmethod
+    def find(cls) -> Installation | None:
+        """Return the machine's RabbitMQ: the one on PATH, else Debian's; None without any."""
+        found = shutil.which("rabbitmq-server")
+        if found is None and not (DEBIAN / "rabbitmq-server").exists():
+            return None
+        scripts = Path(found).resolve().parent if found else DEBIAN
+        if scripts.parent == DEBIAN.parent and (DEBIAN / "rabbitmq-server").exists():
+            scripts = DEBIAN
+        return cls(scripts=scripts, path=_path())
+
+    def epmd(self) -> Path | None:
+        """Return Erlang's port mapper, if it is where Erlang keeps it."""
+        erl = shutil.which("erl", path=self.path)
+        places = [Path(erl).parent, Path(erl).resolve().parent] if erl else []
+        for place in places:
+            for found in (place / "epmd", *sorted(place.parent.glob("erts-*/bin/epmd"))):
+                if found.exists():
+                    return found
+        found_on_path = shutil.which("epmd", path=self.path)
+        return Path(found_on_path) if found_on_path else None
+
+
+def _path() -> str:
+    """Return PATH with the folders that services are often started without."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    folders += [each for each in ("/usr/local/bin", "/usr/bin", "/bin") if each not in folders]
+    return os.pathsep.join(folders)

@@ -1,0 +1,136 @@
+"""Keep a connection: when it is lost, make another and start the work again from the beginning.
+
+The only place that retries. What was in flight when a connection was lost is not repeated here:
+the work that starts again looks at what RabbitMQ holds and goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import tenacity
+
+from bridge.broker.connection import HEARTBEAT_S, Connection
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import BrokerError, ConnectionLost
+
+WAIT_MIN_S = 0.1
+WAIT_MAX_S = 5.0
+"""A RabbitMQ that comes back is found within this time. Waits are random, so that many bridges do
+not come at once."""
+
+STEADY_S = 10.0
+"""A connection that lasted this long ends a row of failures: the waits start small again."""
+
+Work = Callable[[Connection], Awaitable[None]]
+OnState = Callable[[Connection | None, BrokerError | None], None]
+
+log = logging.getLogger(__name__)
+
+
+async def keep_connected(
+    endpoint: Endpoint,
+    work: Work,
+    *,
+    name: str,
+    heartbeat_s: float = HEARTBEAT_S,
+    on_state: OnState | None = None,
+    is_login_final: bool = True,
+) -> None:
+    """Run work on a connection, again and again on a new one, until it returns.
+
+    Args:
+        endpoint: where.
+        work: called with a fresh connection. It is cancelled when the connection is lost, and
+            started anew when it raises a retryable BrokerError.
+        name: the connection's name.
+        heartbeat_s: interval of heartbeats.
+        on_state: called with (connection, None) when work begins and with (None, error) when a
+            connection was lost or could not be made.
+        is_login_final: whether a refused login ends it all at the first connection; later ones
+            are always retried, for a RabbitMQ that starts refuses logins for a while.
+
+    Raises:
+        BrokerError: one that no retry helps against.
+    """
+    waits = _Waits()
+    has_connected = False
+
+    async def once() -> None:
+        nonlocal has_connected
+        connection = await Connection.open(endpoint, name=name, heartbeat_s=heartbeat_s)
+        has_connected = True
+        waits.connected()
+        try:
+            if on_state is not None:
+                on_state(connection, None)
+            await _run(connection, work)
+        finally:
+            await connection.close()
+
+    def is_retryable(error: BaseException) -> bool:
+        if isinstance(error, ConnectionLost):
+            return error.is_retryable or has_connected or not is_login_final
+        return isinstance(error, BrokerError) and error.is_retryable
+
+    def after(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if on_state is not None and isinstance(error, BrokerError):
+            on_state(None, error)
+
+    def before_sleep(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        log.warning("broker.lost name=%s wait_s=%.1f error=%s", name, state.upcoming_sleep, error)
+
+    await tenacity.AsyncRetrying(
+        wait=waits,
+        retry=tenacity.retry_if_exception(is_retryable),
+        after=after,
+        before_sleep=before_sleep,
+        reraise=True,
+    )(once)
+
+
+async def _run(connection: Connection, work: Work) -> None:
+    """Run work until it ends or the connection does."""
+    running = asyncio.ensure_future(work(connection))
+    closed = asyncio.ensure_future(connection.closed.wait())
+    try:
+        await asyncio.wait((running, closed), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            running.cancel()
+            await asyncio.wait((running,))
+    finally:
+        for each in (running, closed):
+            each.cancel()
+        await asyncio.gather(running, closed, return_exceptions=True)
+    if not running.cancelled():
+        error = running.exception()
+        if error is None:
+            return
+        if connection.close_reason is None or not isinstance(error, BrokerError):
+            raise error
+    if connection.close_reason is None:
+        raise asyncio.CancelledError
+    raise connection.close_reason.again()
+
+
+class _Waits(tenacity.wait_random_exponential):
+    """How long to wait: growing while failures follow each other, small again after success."""
+
+    def __init__(self) -> None:
+        super().__init__(multiplier=2 * WAIT_MIN_S, min=WAIT_MIN_S, max=WAIT_MAX_S)
+        self._since_s: float | None = None
+
+    def connected(self) -> None:
+        """Remember when the connection began."""
+        self._since_s = time.monotonic()
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        since_s, self._since_s = self._since_s, None
+        if since_s is not None and time.monotonic() - since_s > STEADY_S:
+            retry_state.attempt_number = 1
+        return super().__call__(retry_state)
