@@ -251,6 +251,15 @@ class MemoryNamespace:
         self._queues[key, SubQueue.DEAD_LETTER] = dead
         self._queues[key, SubQueue.NONE] = MemoryQueue(definition, dead)
 
+    def forget(self) -> None:
+        """Drop all messages and their timers."""
+        for queue in self._queues.values():
+            for _, timer in (*queue.locked.values(), *queue.scheduled.values()):
+                timer.cancel()
+            queue.locked.clear()
+            queue.scheduled.clear()
+            queue.active.clear()
+
     def _queue(self, path: EntityPath) -> MemoryQueue:
         queue = self._queues.get((path.key, path.sub_queue))
         if queue is None:
