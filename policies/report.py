@@ -1,0 +1,253 @@
+"""The loss report: each property of each entity, and how well a target does it.
+
+`make` grades a reading on every combination of flavour and RabbitMQ version that is asked for;
+`table` shows it to people, `to_json` to scripts, `check_strict` makes anything lost an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from bridge.model import entity as model
+from bridge.model.duration import format_duration, is_forever
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.definitions import entities, path_of
+from bridge.topology.resources import Finding
+from policies import mapping
+from policies.grade import Case, Flavour, Grade, Subject, decided
+from policies.readers.properties import PROPERTIES, Kind
+from policies.readers.reading import Reading
+
+SCHEMA = 1
+"""Version of the JSON form."""
+
+TARGETS = ("3.10", "4.0", "4.3")
+"""The versions that were measured; a report is made for these when none is given."""
+
+Target = tuple[Flavour, str]
+"""A flavour and a version of RabbitMQ."""
+
+
+class Lost(ValueError):
+    """A strict report found something that is lost; `str()` names all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A property of an entity, graded for every target.
+
+    Attributes:
+        entity: the entity's path, or "" for the namespace.
+        kind: `Queue`, `Topic`, `Subscription` or `Namespace`.
+        name: Azure's name of the property, or `Rule` and a rule's name.
+        value: as Service Bus writes it.
+    """
+
+    entity: str
+    kind: str
+    name: str
+    value: str
+    grades: dict[Target, Case]
+
+    @property
+    def worst(self) -> Grade:
+        """The worst grade of any target."""
+        return max((case.grade for case in self.grades.values()), key=lambda grade: grade.rank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The grades of everything, and what the input held that could not be taken over."""
+
+    namespace: str
+    targets: tuple[Target, ...]
+    entries: tuple[Entry, ...]
+    findings: tuple[Finding, ...] = ()
+
+    def count(self, target: Target, grade: Grade) -> int:
+        """Return how many properties have a grade on a target."""
+        return sum(entry.grades[target].grade is grade for entry in self.entries)
+
+
+def make(
+    reading: Reading,
+    *,
+    flavours: Sequence[Flavour] = tuple(Flavour),
+    versions: Sequence[str] = TARGETS,
+) -> Report:
+    """Return the report of what was read.
+
+    Raises:
+        UnsupportedVersion: a version is older than 3.10, or none.
+    """
+    known = {version: Capabilities.of(version) for version in versions}
+    targets = [(flavour, version) for flavour in flavours for version in versions]
+    namespace = reading.namespace
+    entries: list[Entry] = []
+    for subject in (namespace, *entities(namespace)):
+        entries += _entries(subject, targets, known)
+    return Report(
+        namespace=namespace.name,
+        targets=tuple(targets),
+        entries=tuple(entries),
+        findings=reading.findings,
+    )
+
+
+def check_strict(report: Report) -> None:
+    """Raise when anything is lost.
+
+    Raises:
+        Lost: naming every entity and property of it.
+    """
+    found = [
+        f"{_title(entry)}: {entry.name} is lost on {_targets_of(entry, Grade.LOST)}. "
+        f"{_note(entry, Grade.LOST)}".rstrip()
+        for entry in report.entries
+        if entry.worst is Grade.LOST
+    ]
+    found += [each.message for each in report.findings if each.grade == Grade.LOST.value]
+    if found:
+        raise Lost("\n".join(found))
+
+
+def to_json(report: Report) -> str:
+    """Return the report for scripts; the same report gives the same bytes."""
+    form = {
+        "schema": SCHEMA,
+        "namespace": report.namespace,
+        "targets": [_name(target) for target in report.targets],
+        "counts": {
+            _name(target): {grade.value: report.count(target, grade) for grade in Grade}
+            for target in report.targets
+        },
+        "entries": [
+            {
+                "entity": entry.entity,
+                "kind": entry.kind,
+                "property": entry.name,
+                "value": entry.value,
+                "grades": {
+                    _name(target): {"grade": case.grade.value, "note": case.note}
+                    for target, case in entry.grades.items()
+                },
+            }
+            for entry in report.entries
+        ],
+        "findings": [
+            {
+                "entity": each.entity,
+                "property": each.property,
+                "grade": each.grade,
+                "message": each.message,
+            }
+            for each in report.findings
+        ],
+    }
+    return json.dumps(form, indent=2, ensure_ascii=False) + "\n"
+
+
+def _entries(
+    entity: model.Namespace | model.Entity,
+    targets: Sequence[Target],
+    known: dict[str, Capabilities],
+) -> Iterator[Entry]:
+    kind = _kind(entity)
+    path = "" if isinstance(entity, model.Namespace) else path_of(entity)
+    for row in mapping.ROWS:
+        if (kind is None and row.kinds) or (kind is not None and kind not in row.kinds):
+            continue
+        for label, value, rule in _values(entity, row.property):
+            yield Entry(
+                entity=path,
+                kind=kind.value if kind else "Namespace",
+                name=label,
+                value=value,
+                grades={
+                    (flavour, version): _graded(
+                        row,
+                        flavour,
+                        Subject(entity=entity, capabilities=known[version], rule=rule),
+                    )
+                    for flavour, version in targets
+                },
+            )
+
+
+def _graded(row: mapping.Row, flavour: Flavour, subject: Subject) -> Case:
+    case = decided(row.cases(flavour), subject)
+    is_absent = row.property in mapping.ABSENT and case.grade is Grade.BRIDGE
+    return Case(grade=Grade.LOST, note=mapping.ABSENT_NOTE) if is_absent else case
+
+
+def _values(
+    entity: model.Namespace | model.Entity, prop: str
+) -> Iterator[tuple[str, str, model.Rule | None]]:
+    """What a report calls a property and its value; one of each rule."""
+    if prop == "Rules" and isinstance(entity, model.Subscription):
+        for rule in entity.rules:
+            yield f"Rule {rule.name}", _rule_text(rule), rule
+        return
+    field = PROPERTIES[prop].field if prop in PROPERTIES else _FIELDS[prop]
+    yield prop, _text(field, getattr(entity, field)), None
+
+
+_FIELDS = {
+    "AuthorizationRules": "authorization_rules",
+    "Subscriptions": "subscriptions",
+    "Tier": "tier",
+}
+
+
+def _text(field: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(str(each.name) for each in value)
+    if isinstance(value, Enum):
+        return str(value.value)
+    if field.endswith("_ms") and isinstance(value, int):
+        return "for ever" if is_forever(value) else format_duration(value)
+    return "(the tier's)" if value is None else str(value)
+
+
+def _rule_text(rule: model.Rule) -> str:
+    match rule.filter:
+        case model.SqlFilter(expression=expression):
+            text = expression
+        case model.TrueFilter():
+            text = "1=1"
+        case model.FalseFilter():
+            text = "1=0"
+        case model.CorrelationFilter(properties=properties) as given:
+            fields = {
+                name: getattr(given, name)
+                for name in given.__dataclass_fields__
+                if name != "properties" and getattr(given, name) is not None
+            }
+            text = ", ".join(f"{k} = {v!r}" for k, v in (*fields.items(), *properties))
+    return f"{text}; {rule.action}" if rule.action else text
+
+
+def _kind(entity: model.Namespace | model.Entity) -> Kind | None:
+    return None if isinstance(entity, model.Namespace) else Kind(type(entity).__name__)
+
+
+def _name(target: Target) -> str:
+    return f"{target[0].value} {target[1]}"
+
+
+def _title(entry: Entry) -> str:
+    return f"{entry.kind} {entry.entity!r}" if entry.entity else "The namespace"
+
+
+def _targets_of(entry: Entry, grade: Grade) -> str:
+    return ", ".join(_name(target) for target, case in entry.grades.items() if case.grade is grade)
+
+
+def _note(entry: Entry, grade: Grade) -> str:
+    notes = [case.note for case in entry.grades.values() if case.grade is grade]
+    return " ".join(dict.fromkeys(filter(None, notes)))
