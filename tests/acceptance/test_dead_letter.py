@@ -13,6 +13,8 @@ from tests.acceptance.sdk import client_of, expect_silence, receive, send, sleep
 DEAD = ServiceBusSubQueue.DEAD_LETTER
 QUEUE = "dead-letter"
 
+ENTITIES = {QUEUE: {"LockDuration": "PT5S"}, "dead-letter-limit": {"MaxDeliveryCount": 3}}
+
 
 def test_reason_and_description(bridge: Any) -> None:
     """A dead-lettered message has the reason and the description that were given, and its all."""

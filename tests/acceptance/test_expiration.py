@@ -24,6 +24,20 @@ from tests.acceptance.sdk import (
     take,
 )
 
+FOREVER = "P10675199DT2H48M5.4775807S"
+LOCK = {"LockDuration": "PT5S", "MaxDeliveryCount": 10}
+DEAD = {"DeadLetteringOnMessageExpiration": True}
+
+ENTITIES = {
+    "ttl-message": LOCK,
+    "ttl-capped": LOCK | {"DefaultMessageTimeToLive": "PT30S"},
+    "ttl-default-dead": LOCK | DEAD | {"DefaultMessageTimeToLive": "PT2S"},
+    "ttl-forever": LOCK | {"DefaultMessageTimeToLive": FOREVER},
+    "ttl-locked": LOCK | DEAD,
+    "ttl-dead": LOCK | DEAD,
+    "ttl-drop": LOCK | {"MaxDeliveryCount": 1},
+}
+
 LOCK_S = 5
 MAX = timedelta(milliseconds=922_337_203_685_477)
 """The longest duration of Service Bus: a signed 64-bit number of 100 ns."""
@@ -73,7 +87,7 @@ def test_entity_default_is_default_and_silent_cap(bridge: Any) -> None:
     with client_of(bridge) as client:
         send(
             client,
-            "ttl-capped",  # DefaultMessageTimeToLive PT30S
+            "ttl-capped",
             ServiceBusMessage("none"),
             ServiceBusMessage("longer", time_to_live=seconds(3600)),
             ServiceBusMessage("longest", time_to_live=timedelta(days=10_000)),
@@ -92,7 +106,7 @@ def test_entity_default_is_default_and_silent_cap(bridge: Any) -> None:
 def test_entity_default_expires(bridge: Any) -> None:
     """A message without TTL expires by the entity's, and goes where the entity says."""
     with client_of(bridge) as client:
-        send(client, "ttl-default-dead", "x")  # PT2S, dead-lettering on expiration
+        send(client, "ttl-default-dead", "x")
         time.sleep(2.5)
         with client.get_queue_receiver("ttl-default-dead") as receiver:
             expect_silence(receiver)
@@ -185,7 +199,7 @@ def test_dead_lettering_on_expiration(bridge: Any) -> None:
 
 def test_other_reasons_dead_letter_always(bridge: Any) -> None:
     """With dead-lettering on expiration off, expiry drops, but the other reasons still keep."""
-    queue = "ttl-drop"  # MaxDeliveryCount 1
+    queue = "ttl-drop"
     with client_of(bridge) as client:
         send(client, queue, ServiceBusMessage("expires", time_to_live=seconds(1)))
         time.sleep(1.2)

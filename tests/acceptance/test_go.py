@@ -10,6 +10,8 @@ from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, build, run_
 
 SCENARIOS = (*COMMON_SCENARIOS, "release_unread")
 
+ENTITIES = {"go": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}
+
 
 @pytest.fixture(scope="module")
 def outcomes(bridge: object) -> Mapping[str, Outcome]:

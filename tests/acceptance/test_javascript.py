@@ -10,6 +10,8 @@ from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, run_scenari
 
 SCENARIOS = (*COMMON_SCENARIOS, "array_send", "subscribe", "schedule_past")
 
+ENTITIES = {"javascript": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}
+
 
 @pytest.fixture(scope="module")
 def outcomes(bridge: object) -> Mapping[str, Outcome]:

@@ -28,8 +28,29 @@ from tests.acceptance.sdk import (
     take,
 )
 
+ENTITIES = {
+    name: {"LockDuration": "PT5S", "MaxDeliveryCount": 10}
+    for name in (
+        "abandon",
+        "competing",
+        "iterate",
+        "leaving",
+        "lock-complete",
+        "lock-ends",
+        "lock-instant",
+        "lock-renew",
+        "lock-renewer",
+        "no-sessions",
+        "outlives-connection",
+        "outlives-link",
+        "prefetch",
+        "receive-and-delete",
+        "release",
+    )
+} | {"max-delivery": {"LockDuration": "PT5S", "MaxDeliveryCount": 3}}
+
 LOCK_S = 5
-"""LockDuration of the queues of these tests (Config.json)."""
+"""LockDuration of these queues."""
 
 
 def test_a_completed_message_is_gone(bridge: Any) -> None:

@@ -21,6 +21,22 @@ from tests.acceptance.sdk import (
     take,
 )
 
+ENTITIES: dict[str, dict[str, object]] = {
+    name: {}
+    for name in (
+        "schedule-at-once",
+        "schedule-batch",
+        "schedule-call",
+        "schedule-cancel",
+        "schedule-later",
+        "schedule-many",
+        "schedule-order",
+        "schedule-past",
+        "schedule-property",
+        "schedule-unknown",
+    )
+}
+
 
 def test_through_the_property(bridge: Any) -> None:
     """A message with a scheduled enqueue time is enqueued at that time and not before."""

@@ -11,6 +11,20 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from tests.acceptance.sdk import client_of, expect_silence, now, numbers, receive, send, take
 
+ENTITIES: dict[str, dict[str, object]] = {
+    name: {}
+    for name in (
+        "numbers",
+        "numbers-a",
+        "numbers-b",
+        "numbers-forged",
+        "numbers-many",
+        "numbers-stay",
+        "numbers-time",
+        "two-consumers",
+    )
+}
+
 
 def test_from_one_without_gaps_in_order_of_arrival(bridge: Any) -> None:
     """The numbers of an entity begin at 1 and rise by one, whichever way a message was sent."""

@@ -1,0 +1,220 @@
+"""Every AMQP 1.0 type survives from one client to another, unchanged."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from tests.acceptance.sdk import client_of, take, unique
+from tests.acceptance.wiretap import (
+    ANNOTATIONS,
+    APPLICATION_PROPERTIES,
+    DATA,
+    FOOTER,
+    HEADER,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Wiretap,
+    wiretap,
+)
+
+UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+ENTITIES: dict[str, dict[str, object]] = {"types": {}}
+
+
+def typed(kind: str, value: Any) -> dict[str, Any]:
+    """A value that the client encodes with just this type."""
+    return {"TYPE": kind, "VALUE": value}
+
+
+SCALARS: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "false": False,
+    "ubyte": typed("UBYTE", 255),
+    "byte": typed("BYTE", -128),
+    "ushort": typed("USHORT", 65535),
+    "short": typed("SHORT", -32768),
+    "uint zero": typed("UINT", 0),
+    "uint small": typed("UINT", 200),
+    "uint": typed("UINT", 2**32 - 1),
+    "int small": typed("INT", -5),
+    "int": typed("INT", -(2**31)),
+    "ulong zero": typed("ULONG", 0),
+    "ulong small": typed("ULONG", 200),
+    "ulong": typed("ULONG", 2**64 - 1),
+    "long small": typed("LONG", -5),
+    "long": typed("LONG", -(2**63)),
+    "float": typed("FLOAT", 1.5),
+    "double": typed("DOUBLE", 0.1),
+    "timestamp": typed("TIMESTAMP", 1_795_226_000_123),
+    "uuid": typed("UUID", UUID),
+    "binary": typed("BINARY", b"\x00\xff\x80"),
+    "binary long": typed("BINARY", bytes(range(256)) * 2),
+    "string": typed("STRING", "ä☃\U0001f600"),
+    "string empty": typed("STRING", ""),
+    "string long": typed("STRING", "x" * 300),
+    "symbol": typed("SYMBOL", b"a:symbol"),
+}
+
+COMPOUND: dict[str, Any] = {
+    "list": typed("LIST", [1, "two", None, [3.0]]),
+    "list empty": typed("LIST", []),
+    "map": typed("MAP", {"a": 1, "b": {"c": None}}),
+    "array": typed("ARRAY", [typed("LONG", 1), typed("LONG", 2**40)]),
+    "described": typed("DESCRIBED", (typed("SYMBOL", b"my:type"), typed("STRING", "x"))),
+    "described by ulong": typed("DESCRIBED", (typed("ULONG", 2**40), typed("LIST", [1]))),
+}
+
+
+@dataclass(frozen=True)
+class Path:
+    """A client whose bytes are watched."""
+
+    client: ServiceBusClient
+    tap: Wiretap
+
+
+@contextmanager
+def watched(bridge: Any) -> Iterator[Path]:
+    """A client that reaches the bridge through a wiretap."""
+    with wiretap(bridge.port) as tap:
+        text = bridge.connection_string.replace(f":{bridge.port}", f":{tap.port}")
+        with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+            yield Path(client, tap)
+
+
+def passed(
+    bridge: Any, *, properties: dict[str, Any] | None = None, **parts: Any
+) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
+    """Send a message and receive it; return its sections as they left and as they came."""
+    subject = unique("types")
+    sent = AmqpAnnotatedMessage(properties={"subject": subject, **(properties or {})}, **parts)
+    with watched(bridge) as path:
+        with path.client.get_queue_sender("types") as sender:
+            sender.send_messages(sent)
+        with path.client.get_queue_receiver("types") as receiver:
+            take(receiver)
+        left = path.tap.with_subject(path.tap.sent, subject)
+        came = path.tap.with_subject(path.tap.received, subject)
+    return left, came
+
+
+def test_application_properties(bridge: Any) -> None:
+    """Application properties keep names, order, types and values."""
+    left, came = passed(bridge, data_body=b"x", application_properties=dict(SCALARS))
+    assert came[APPLICATION_PROPERTIES] == left[APPLICATION_PROPERTIES]
+    assert came[DATA] == left[DATA]
+
+
+@pytest.mark.parametrize("name", [*SCALARS, *COMPOUND])
+def test_value_body(bridge: Any, name: str) -> None:
+    """A value body keeps its type and value."""
+    left, came = passed(bridge, value_body={**SCALARS, **COMPOUND}[name])
+    assert came[VALUE] == left[VALUE]
+    assert DATA not in came
+
+
+def test_sequence_body(bridge: Any) -> None:
+    """A sequence body stays one, section by section."""
+    rows = [[1, "two"], [], [None, {"k": typed("ULONG", 7)}]]
+    left, came = passed(bridge, sequence_body=rows)
+    assert len(left[SEQUENCE]) == 3
+    assert came[SEQUENCE] == left[SEQUENCE]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", [b"one"], [b"one", b"", b"three"], bytes(100_000)], ids=["0", "1", "3", "large"]
+)
+def test_data_body(bridge: Any, body: Any) -> None:
+    """A data body keeps its sections and bytes."""
+    left, came = passed(bridge, data_body=body)
+    assert came[DATA] == left[DATA]
+
+
+@pytest.mark.parametrize(
+    "identity",
+    ["text", "", "x" * 128, UUID, 2**60, b"\x00\x01"],
+    ids=lambda value: repr(value)[:20],
+)
+def test_message_id(bridge: Any, identity: Any) -> None:
+    """Message and correlation ids keep their type: string, uuid, ulong or binary."""
+    ids = {"message_id": identity, "correlation_id": identity}
+    left, came = passed(bridge, data_body=b"x", properties=ids)
+    (_, before), (_, after) = left[PROPERTIES][0], came[PROPERTIES][0]
+    assert (after[0], after[5]) == (before[0], before[5])
+
+
+def test_all_properties(bridge: Any) -> None:
+    """Every field of the properties section survives."""
+    left, came = passed(
+        bridge,
+        data_body=b"x",
+        properties={
+            "message_id": "id",
+            "user_id": b"\x00me",
+            "to": "there",
+            "reply_to": "here",
+            "correlation_id": "c",
+            "content_type": "text/plain",
+            "content_encoding": "utf-8",
+            "creation_time": 1_795_226_000_123,
+            "group_id": "g",
+            "group_sequence": 7,
+            "reply_to_group_id": "r",
+        },
+    )
+    assert came[PROPERTIES] == left[PROPERTIES]
+
+
+def test_header_annotations_and_footer(bridge: Any) -> None:
+    """Priority and durability, the sender's own annotations and the footer survive."""
+    left, came = passed(
+        bridge,
+        data_body=b"x",
+        header={"priority": 7, "durable": True},
+        annotations={b"x-opt-mine": typed("ULONG", 5), b"x-opt-partition-key": "k"},
+        footer={b"x-foot": "y"},
+    )
+    assert came[HEADER][0][1][:2] == left[HEADER][0][1][:2]
+    (_, mine), (_, theirs) = left[ANNOTATIONS][0], came[ANNOTATIONS][0]
+    assert set(mine) <= set(theirs)
+    assert came.get(FOOTER) == left.get(FOOTER)
+
+
+def test_types_survive_abandon_and_dead_letter(bridge: Any) -> None:
+    """Changing properties when abandoning or dead-lettering leaves all other types alone."""
+    subject = unique("types")
+    sent = AmqpAnnotatedMessage(
+        properties={"subject": subject, "message_id": UUID},
+        value_body=typed("ULONG", 2**63),
+        application_properties=dict(SCALARS),
+    )
+    with client_of(bridge) as plain:
+        with plain.get_queue_sender("types") as sender:
+            sender.send_messages(sent)
+        with plain.get_queue_receiver("types") as receiver:
+            (message,) = receiver.receive_messages(1, max_wait_time=10)
+            receiver.dead_letter_message(message, reason="r", error_description="d")
+    with watched(bridge) as path:
+        with path.client.get_queue_receiver("types", sub_queue="deadletter") as dead:
+            take(dead)
+        came = path.tap.with_subject(path.tap.received, subject)
+    assert came[VALUE] == [("ulong", 2**63)]
+    assert came[PROPERTIES][0][1][0] == ("uuid", UUID.bytes)
+    (_, pairs) = came[APPLICATION_PROPERTIES][0]
+    found = {key: value for (_, key), value in pairs}
+    assert found[b"DeadLetterReason"] == ("string", b"r")
+    assert found[b"ulong"] == ("ulong", 2**64 - 1)
+    assert found[b"uuid"] == ("uuid", UUID.bytes)
+    assert found[b"null"] == ("null", None)
+    assert len(found) == len(SCALARS) + 2
