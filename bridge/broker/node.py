@@ -1,8 +1,9 @@
 """A private RabbitMQ: a child of this process, on loopback only, its data kept in a folder.
 
 Everything of it is in the folder: data, log, Erlang cookie, configuration. Its ports are free ones,
-new at each start. epmd, which a node starts by itself and never stops, is started here as a
-second child. Both end with the bridge, however the bridge ends (on Linux the kernel sees to it).
+new at each start unless they are given. epmd, which a node starts by itself and never stops, is
+started here as a second child. Both end with the bridge, however the bridge ends (on Linux the
+kernel sees to it).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Node:
         configuration: Mapping[str, str] | None = None,
         plugins: Sequence[str] = PLUGINS,
         port: int = 0,
+        management_port: int = 0,
         epmd_port: int = 0,
         cookie: str | None = None,
     ) -> None:
@@ -83,6 +85,7 @@ class Node:
             configuration: more lines of rabbitmq.conf, or others instead of `CONFIGURATION`'s.
             plugins: what is enabled.
             port: AMQP port, 0 for a free one.
+            management_port: HTTP port, 0 for a free one.
             epmd_port: port of an epmd that another node of this process has started.
             cookie: Erlang cookie; the nodes of a cluster share one. None keeps the folder's.
         """
@@ -97,6 +100,7 @@ class Node:
         self._configuration = CONFIGURATION | dict(configuration or {})
         self._plugins = tuple(plugins)
         self._port = port
+        self._management_port = management_port
         self._cookie = cookie
         self._process: asyncio.subprocess.Process | None = None
         self._epmd: asyncio.subprocess.Process | None = None
@@ -207,6 +211,7 @@ class Node:
         count = 3 if self._epmd is not None or self._shares_epmd else 4
         amqp, management, distribution, *rest = _free_ports(count)
         amqp = self._port or amqp
+        management = self._management_port or management
         self.epmd_port = rest[0] if rest else self.epmd_port
         self.endpoint = Endpoint(hosts=(("127.0.0.1", amqp),))
         self.management_url = f"http://127.0.0.1:{management}"
