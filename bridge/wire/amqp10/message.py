@@ -76,7 +76,10 @@ def decode_message(raw: bytes) -> Message:
                 raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
             descriptor, value_at = types.decode(raw, at + 1)
             if descriptor == 0x73 or descriptor == "amqp:properties:list":
-                message.properties, at = decode_any(raw, at)
+                properties, at = decode_any(raw, at)
+                if not isinstance(properties, MessageProperties):
+                    raise DecodeError("the properties are described by no ulong and no symbol")
+                message.properties = properties
                 continue
             value, at = types.decode(raw, value_at)
             if descriptor in (_APPLICATION_PROPERTIES, "amqp:application-properties:map"):

@@ -17,7 +17,7 @@ from bridge.wire.amqp10.message import (
     decode_message,
     encode_message,
 )
-from bridge.wire.amqp10.types import Described, Symbol, Ulong
+from bridge.wire.amqp10.types import Described, Long, Symbol, Ulong
 from tests.unit.wire.amqp10.values import SCALARS, VALUES
 
 
@@ -47,6 +47,12 @@ def test_sections_around_a_request() -> None:
 
     assert (found.properties.message_id, found.value) == ("id", "token")
     assert found.application_properties == {"operation": "put-token"}
+
+
+def test_descriptor_of_another_type() -> None:
+    """A long that is as large as a section's code describes no section of that kind."""
+    with pytest.raises(DecodeError, match="described by no ulong"):
+        decode_message(types.encode(Described(Long(0x73), [])))
 
 
 @given(st.lists(st.binary(max_size=400), max_size=6))
