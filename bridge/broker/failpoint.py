@@ -19,11 +19,20 @@ VARIABLE = "BUSBRIDGE_FAILPOINT"
 
 HAND_OVERS: dict[str, str] = {
     "bench.hop": "the benchmark's hop from one queue to another",
+    "lapsed.return": "an arrival that expired in an inbox goes back to it",
+    "scheduler.activate": "a scheduled message that is due becomes active",
+    "scheduler.move": "a scheduled message goes to a finer bucket",
+    "sequencer.again": "what an earlier life published and saw no confirm for",
+    "sequencer.baton": "the baton, by which an owner of an inbox knows that it is",
+    "sequencer.journal": "markers, snapshots and notes about buckets",
+    "sequencer.number": "an arrival of an inbox: numbered, scheduled, or a cancel",
     "test.hop": "what the tests of the hand-over itself move",
 }
 """Site -> what is handed over there."""
 
-POINTS: dict[str, str] = {}
+POINTS: dict[str, str] = {
+    "sequencer.answered": "whoever scheduled or cancelled was told",
+}
 """Point -> what has just been done there; for acks and rejects that belong to no hand-over."""
 
 STEPS = ("published", "confirmed", "acked")

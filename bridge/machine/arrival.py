@@ -18,6 +18,12 @@ from bridge.wire.native import clean
 BATON_KIND = "baton"
 """Value of `x-busbridge-kind` on a message that a sequencer sent to whoever owns the inbox."""
 
+PROPERTIES_BYTES_MAX = 120_000
+"""A message's properties are one frame of at most 128 KiB, and the stamp must fit in too."""
+
+BARE = Properties(delivery_mode=2).encode()
+"""What is put in place of properties that cannot go on."""
+
 
 class ReplyTo(NamedTuple):
     """Who waits for an answer."""
@@ -85,7 +91,12 @@ def read(properties: bytes, body: bytes, *, detects_duplicates: bool = False) ->
     """
     if properties == envelope.SILENT_PROPERTIES:
         return _read_envelope(body, None) or _malformed(Properties.decode(properties), body)
-    basic = Properties.decode(properties)
+    try:
+        basic = Properties.decode(properties)
+    except ValueError as error:
+        return Malformed(Item(BARE, body), f"The properties cannot be read: {error}")
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        return Malformed(Item(BARE, body), f"The properties have {len(properties)} bytes.")
     kind = (basic.headers or {}).get(headers.KIND, ("V", None))[1]
     if kind == b"envelope":
         return _read_envelope(body, _reply_to(basic)) or _malformed(basic, body)
@@ -100,17 +111,20 @@ def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | Non
         read = envelope.decode(body)
     except MalformedEnvelope:
         return None
+    if any(len(item.properties) > PROPERTIES_BYTES_MAX for item in read.items):
+        return None
     if read.operation is Operation.CANCEL:
         return Cancel(read.identity, read.numbers, reply_to)
     return Send(read.identity, read.items, reply_to)
 
 
 def _malformed(basic: Properties, body: bytes) -> Malformed:
+    reason = "its messages have too large properties"
     try:
         envelope.decode(body)
-        raise AssertionError("the envelope can be read")
     except MalformedEnvelope as error:
-        return Malformed(_native(basic, body, False), f"The envelope cannot be read: {error}")
+        reason = str(error)
+    return Malformed(_native(basic, body, False), f"The envelope cannot be read: {reason}")
 
 
 def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:

@@ -114,12 +114,10 @@ class Pending:
         return True
 
     def encode(self) -> bytes:
-        """Return the index as bytes, for a snapshot."""
+        """Return the index as bytes, holes and all: packing would take too long for a snapshot."""
         parts = []
         for partition, runs in self._runs.items():
             for run in runs:
-                if run.holes:
-                    run.pack()
                 parts.append(_RUN.pack(partition, len(run.numbers)))
                 parts += [_big_endian(column) for column in (run.numbers, run.dues, run.hashes)]
         return b"".join(parts)
@@ -143,8 +141,9 @@ class Pending:
                 if sys.byteorder == "little":
                     column.byteswap()
                 at += size * count
+            run.holes = run.dues.count(_HOLE)
             pending._runs.setdefault(partition, []).append(run)
-            pending._count += count
+            pending._count += count - run.holes
         return pending
 
     def _partition(self, number: int) -> int:

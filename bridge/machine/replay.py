@@ -21,18 +21,28 @@ from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties, Table
-from bridge.wire.stamp import NO_IDENTITY, unwait
+from bridge.wire.stamp import NO_IDENTITY, read_waiting
 
 
 class Replay:
     """Reads journal entries in order, oldest first.
 
     Attributes:
-        last_life: the life that wrote the last marker or snapshot, `None` when there was none.
+        lives: who wrote the markers and snapshots in the range, in order, without this life.
+        entries: how many were read.
     """
 
-    def __init__(self, *, is_partitioned: bool, fingerprint: str) -> None:
-        self.last_life: bytes | None = None
+    def __init__(self, *, is_partitioned: bool, life: bytes, fingerprint: str) -> None:
+        """Begin.
+
+        Args:
+            is_partitioned: whether the entity is.
+            life: the life that reads; its own marker is the range's last entry.
+            fingerprint: the boot of the broker that runs now.
+        """
+        self.lives: list[bytes] = []
+        self.entries = 0
+        self._life = life
         self._is_partitioned = is_partitioned
         self._fingerprint = fingerprint
         self._memory = blank(is_partitioned=is_partitioned)
@@ -40,24 +50,22 @@ class Replay:
         self._before_boot: list[tuple[bytes | int, Known]] = []
         self._parts = journal.SnapshotParts()
         self._gone: set[int] = set()
-        self._entries = 0
         self._needed: int | None = None
 
     def is_sufficient(self) -> bool:
         """Whether what was read goes back far enough, though not to the journal's beginning."""
         return self._needed is not None and self._needed <= 0
 
-    def feed(self, properties: bytes, body: bytes) -> None:
+    def feed(self, basic: Properties, body: bytes) -> None:
         """Take one entry.
 
         Raises:
             ValueError: the entry is of a kind that the bridge writes, and cannot be read.
         """
-        basic = Properties.decode(properties)
         table = basic.headers or {}
         kind = table.get(headers.ENTRY, ("V", None))[1]
         if headers.WAITING in table:
-            self._scheduled(properties)
+            self._scheduled(basic)
         elif kind is None:
             self._numbered(table)
         elif kind == journal.CANCEL.encode():
@@ -71,11 +79,11 @@ class Replay:
             snapshot = self._parts.add(body)
             if snapshot is not None:
                 self._restore(snapshot)
-        self._entries += 1
+        self.entries += 1
 
     def result(self) -> Memory:
         """Return what was learnt."""
-        self._memory.entries = self._entries
+        self._memory.entries = self.entries
         return self._memory
 
     def _begin(self, life: bytes, fingerprint: str, *, has_written_before: bool) -> None:
@@ -84,7 +92,9 @@ class Replay:
             for key, known in self._before_boot:
                 self._remember(key, known._replace(is_trusted=is_trusted))
         self._before_boot = []
-        self.last_life, self._boot = life, fingerprint
+        self._boot = fingerprint
+        if life != self._life:
+            self.lives.append(life)
 
     def _restore(self, snapshot: journal.Snapshot) -> None:
         self._begin(snapshot.life, snapshot.fingerprint, has_written_before=True)
@@ -94,7 +104,7 @@ class Replay:
         memory.average_bytes = snapshot.average_bytes
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
         memory.wheel = Wheel(Place(*each) for each in snapshot.buckets)
-        self._needed = snapshot.span - (self._entries - self._parts.count + 1)
+        self._needed = snapshot.span - (self.entries - self._parts.count + 1)
 
     def _numbered(self, table: Table) -> None:
         number = table.get(headers.SEQUENCE_NUMBER, ("V", None))[1]
@@ -113,14 +123,13 @@ class Replay:
         elif isinstance(identity, bytes) and identity != NO_IDENTITY:
             self._learn(identity, known)
 
-    def _scheduled(self, properties: bytes) -> None:
-        waiting = unwait(properties)
-        self._count(waiting.number)
-        if waiting.number not in self._gone:
-            hashed = identity_hash(waiting.identity)
-            self._memory.pending.add(waiting.number, waiting.due_ms, hashed)
-        if waiting.identity != NO_IDENTITY:
-            self._learn(waiting.identity, Known(waiting.number, None, self._is_trusted()))
+    def _scheduled(self, basic: Properties) -> None:
+        number, due_ms, _, identity = read_waiting(basic)
+        self._count(number)
+        if number not in self._gone:
+            self._memory.pending.add(number, due_ms, identity_hash(identity))
+        if identity != NO_IDENTITY:
+            self._learn(identity, Known(number, None, self._is_trusted()))
 
     def _cancelled(self, table: Table, body: bytes) -> None:
         for number in journal.decode_cancel(body):

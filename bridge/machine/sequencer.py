@@ -116,6 +116,13 @@ def blank(*, is_partitioned: bool) -> Memory:
     )
 
 
+def marker(queue: Queue, life: bytes, fingerprint: str) -> Publication:
+    """Return the entry that begins a sequencer's life."""
+    properties = journal.entry_properties(journal.MARKER)
+    body = journal.Marker(life, fingerprint).encode()
+    return Publication("", names.journal(queue.name), properties, body)
+
+
 class Sequencer:
     """Gives numbers and times to the messages of one queue."""
 
@@ -194,11 +201,6 @@ class Sequencer:
         """Return the entry that says that a bucket is about to be made, or is gone."""
         body = journal.encode_bucket(where.level, where.slot, is_live=is_live)
         return self._entry(journal.entry_properties(journal.BUCKET), body)
-
-    def note_life(self, life: bytes, fingerprint: str) -> Publication:
-        """Return the entry that begins a life."""
-        body = journal.Marker(life, fingerprint).encode()
-        return self._entry(journal.entry_properties(journal.MARKER), body)
 
     def snapshot(self, life: bytes, fingerprint: str, span: int) -> list[Publication]:
         """Return the entries that hold all that is known now.

@@ -26,8 +26,9 @@ LEVELS = 6
 WIDTHS_MS: tuple[int, ...] = tuple(FINEST_MS * FACTOR**level for level in range(LEVELS))
 
 LEAD_MS = 3_000
-"""A bucket opens at least so long before its interval: declaring and consuming take milliseconds,
-a broker's restart takes seconds."""
+COARSE_LEAD_MS = 10_000
+"""A bucket opens at least so long before its interval: consuming takes milliseconds, making finer
+buckets takes seconds, and so does a broker's restart."""
 
 HOLD_RATE_PER_S = 10_000
 MOVE_RATE_PER_S = 2_500
@@ -81,8 +82,9 @@ class Bucket:
     @property
     def opens_ms(self) -> int:
         """When it must be opened."""
-        rate_per_s = MOVE_RATE_PER_S if self.place.level else HOLD_RATE_PER_S
-        return self.place.start_ms - LEAD_MS - self.count * 1000 // rate_per_s
+        if self.place.level:
+            return self.place.start_ms - COARSE_LEAD_MS - self.count * 1000 // MOVE_RATE_PER_S
+        return self.place.start_ms - LEAD_MS - self.count * 1000 // HOLD_RATE_PER_S
 
 
 class Wheel:

@@ -188,15 +188,23 @@ def _needs_decoding(raw: bytes, start: int, end: int) -> bool:
 
 
 def _unwait_decoded(properties: Properties) -> Waiting:
+    number, due_ms, ttl_ms, identity = read_waiting(properties)
     table = properties.headers or {}
-    raw = table.get(headers.WAITING, ("V", None))[1]
+    properties.headers = {key: value for key, value in table.items() if not is_reserved(key)}
+    return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
+
+
+def read_waiting(properties: Properties) -> tuple[int, int, int | None, bytes]:
+    """Return number, due time, TTL and identity of a waiting message.
+
+    Raises:
+        ValueError: the message has no such stamp.
+    """
+    raw = (properties.headers or {}).get(headers.WAITING, ("V", None))[1]
     if not isinstance(raw, bytes) or len(raw) != _WAITING.size:
         raise ValueError("not a scheduled message of the bridge's")
     number, due_ms, ttl_ms, identity = _WAITING.unpack(raw)
-    properties.headers = {key: value for key, value in table.items() if not is_reserved(key)}
-    properties.headers.pop("x-stream-offset", None)
-    ttl_ms = None if ttl_ms == FOREVER else ttl_ms
-    return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
+    return number, due_ms, None if ttl_ms == FOREVER else ttl_ms, identity
 
 
 _STAMPED = frozenset({headers.SEQUENCE_NUMBER, headers.ENQUEUED_TIME, headers.TIME_TO_LIVE})

@@ -1,0 +1,290 @@
+"""The buckets of one entity: made, opened, emptied in time, removed.
+
+Everything that comes out of a bucket is unacked until it is active, or in a finer bucket. What is
+due within seconds is held here, in memory, in the order of its times; one timer fires it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.consuming import Delivery
+from bridge.broker.errors import BrokerError
+from bridge.broker.handover import HandOver, Publish
+from bridge.machine.wheel import Bucket, Place, place
+from bridge.topology import names
+from bridge.topology.parts import bucket_queue
+from bridge.wire import stamp
+
+if TYPE_CHECKING:
+    from bridge.sidecar.life import Life
+
+HELD_BYTES_MAX = 64 << 20
+"""Bodies that one bucket may have unacked here."""
+
+MESSAGE_OVERHEAD_BYTES = 1_000
+"""What a held message costs in Python beside its bytes."""
+
+PREFETCH_MAX = 65_535
+"""basic.qos counts in 16 bits."""
+
+MOVE_PREFETCH = 500
+
+SOON_MS = 1_000
+"""What is due sooner is held, and not moved to a finer bucket any more."""
+
+YOUNG_S = 2.0
+"""A kill of RabbitMQ may make it forget a quorum queue that is younger than about a second, with
+what it confirmed. So long nothing is acked because of a message in a new bucket."""
+
+RETRY_S = 1.0
+IDLE_S = 60.0
+
+_ORDER = itertools.count()
+
+
+class Buckets:
+    """The buckets that one life of a sequencer looks after."""
+
+    def __init__(self, life: Life, connection: Connection, clock: Callable[[], int]) -> None:
+        self._life = life
+        self._connection = connection
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._channel: Channel | None = None
+        self._handover: HandOver | None = None
+        self._held: list[tuple[int, int, stamp.Waiting, Delivery]] = []
+        self._outstanding: Counter[Place] = Counter()
+        self._tags: dict[Place, str] = {}
+        self._places: dict[str, Place] = {}
+        self._homeless: list[Delivery] = []
+        self._safe_at: dict[Place, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake = asyncio.Event()
+        self._has_homeless = asyncio.Event()
+        self._making = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Declare the buckets that are known and begin to look after them."""
+        wheel = self._life.sequencer.memory.wheel
+        for bucket in wheel.buckets.values():
+            bucket.is_open = False
+        for each in sorted(wheel.buckets, key=lambda each: each.start_ms):
+            await self._declare(each)
+        self._tasks = [
+            asyncio.create_task(self._guarded(each)) for each in (self._keep, self._house)
+        ]
+
+    async def close(self) -> None:
+        """Let go of everything; what was held goes back to its bucket."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._channel is not None:
+            self._channel.on_closed = None
+            await self._channel.close()
+
+    async def make(self, places: Iterable[Place]) -> None:
+        """Make buckets; when this returns messages can be published to them."""
+        async with self._making:
+            wheel = self._life.sequencer.memory.wheel
+            for each in places:
+                if each not in wheel.buckets:
+                    await self._life.write(self._life.sequencer.note_bucket(each, is_live=True))
+                    self._safe_at[each] = self._loop.time() + YOUNG_S
+                    await self._declare(each)
+        self._wake.set()
+
+    def safe_at(self, places: Iterable[Place]) -> float:
+        """Return the loop's time from which on these buckets survive a kill of RabbitMQ."""
+        return max(self._safe_at.get(each, 0.0) for each in places)
+
+    def fire(self) -> None:
+        """Activate what is due, as far as there is room; then wait for the next."""
+        held, life = self._held, self._life
+        now_ms = self._clock()
+        while held and held[0][0] <= now_ms and life.has_room:
+            due_ms, _, waiting, delivery = heapq.heappop(held)
+            publication = life.sequencer.activate(waiting, delivery.body, now_ms)
+            publications = () if publication is None else (publication,)
+            life.submit(
+                publications, acks=((delivery.channel, delivery.tag),), site="scheduler.activate"
+            )
+            self._count_out(self._places[delivery.consumer_tag])
+            if publication is not None:
+                life.meters.activated += 1
+                life.meters.lateness_ms.add(now_ms - due_ms)
+        self._arm()
+
+    @property
+    def has_due(self) -> bool:
+        """Whether something waits for room."""
+        return bool(self._held) and self._held[0][0] <= self._clock()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._held and self._life.has_room:
+            # The wall clock may be set; the loop's never is. So no timer is longer than a second.
+            delay_s = (self._held[0][0] - self._clock()) / 1000
+            self._timer = self._loop.call_later(min(max(delay_s, 0), 1.0), self.fire)
+
+    async def _opened_channel(self) -> Channel:
+        if self._channel is None:
+            channel = await self._connection.channel()
+            await channel.confirm_select()
+            channel.on_closed = self._life.fail
+            self._channel, self._handover = channel, HandOver(channel)
+        return self._channel
+
+    async def _declare(self, where: Place) -> None:
+        channel = await self._opened_channel()
+        queue = bucket_queue(self._life.name, where.level, where.slot)
+        state = await channel.declare_queue(queue)
+        self._life.sequencer.memory.wheel.add(where, state.messages)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except BrokerError as error:
+            self._life.fail(error)
+
+    async def _keep(self) -> None:
+        """Open buckets when their time comes, and remove those that are over."""
+        while True:
+            self._wake.clear()
+            wheel = self._life.sequencer.memory.wheel
+            for bucket in wheel.to_open(self._clock()):
+                await self._open(bucket)
+            has_rest = False
+            for bucket in wheel.to_end(self._clock()):
+                has_rest |= not await self._end(bucket)
+            next_ms = wheel.next_ms()
+            wait_s = IDLE_S if next_ms is None else (next_ms - self._clock()) / 1000
+            wait_s = min(max(wait_s, RETRY_S if has_rest else 0.0), IDLE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+
+    async def _open(self, bucket: Bucket) -> None:
+        channel = await self._opened_channel()
+        average = self._life.sequencer.memory.average_bytes + MESSAGE_OVERHEAD_BYTES
+        prefetch = MOVE_PREFETCH if bucket.place.level else HELD_BYTES_MAX // average
+        await channel.qos(min(max(prefetch, 16), PREFETCH_MAX))
+        tag = f"{bucket.place.level}-{bucket.place.slot}"
+        self._places[tag] = bucket.place
+        self._tags[bucket.place] = tag
+        bucket.is_open = True
+        queue = names.bucket(self._life.name, bucket.place.level, bucket.place.slot)
+        await channel.consume(queue, self._on_delivery, tag=tag)
+
+    async def _end(self, bucket: Bucket) -> bool:
+        """Remove a bucket that is over; False when something is left in it."""
+        channel = await self._opened_channel()
+        where = bucket.place
+        queue = names.bucket(self._life.name, where.level, where.slot)
+        if self._outstanding[where]:
+            return False
+        state = await channel.declare_queue(queue, passive=True)
+        if state.messages or self._outstanding[where]:
+            return False
+        await channel.cancel(self._tags.pop(where))
+        if self._outstanding[where]:
+            bucket.is_open = False
+            return False
+        self._life.sequencer.memory.wheel.remove(where)
+        await channel.delete_queue(queue)
+        await self._life.write(self._life.sequencer.note_bucket(where, is_live=False))
+        del self._outstanding[where]
+        self._safe_at.pop(where, None)
+        return True
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        where = self._places[delivery.consumer_tag]
+        self._outstanding[where] += 1
+        try:
+            waiting = stamp.unwait(delivery.properties)
+        except ValueError:
+            self._drop(delivery)
+            return
+        if not self._life.sequencer.is_wanted(waiting):
+            self._drop(delivery)
+        elif where.level == 0 or waiting.due_ms - self._clock() < SOON_MS:
+            self._hold(waiting, delivery)
+        else:
+            self._move(waiting, delivery)
+
+    def _hold(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
+        is_next = not self._held or waiting.due_ms < self._held[0][0]
+        heapq.heappush(self._held, (waiting.due_ms, next(_ORDER), waiting, delivery))
+        if is_next:
+            self._arm()
+
+    def _move(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
+        """Hand a message over to a finer bucket; it keeps its number and its time."""
+        source = self._places[delivery.consumer_tag]
+        target = place(waiting.due_ms, self._clock(), below=source.level)
+        wheel = self._life.sequencer.memory.wheel
+        if target not in wheel.buckets or self.safe_at((target,)) > self._loop.time():
+            self._homeless.append(delivery)
+            self._has_homeless.set()
+            return
+        wheel.stored(target)
+        fields = stamp.waiting(waiting.number, waiting.identity, waiting.due_ms, waiting.ttl_ms)
+        publish = Publish(
+            "",
+            names.bucket(self._life.name, target.level, target.slot),
+            stamp.put(waiting.properties, fields),
+            delivery.body,
+        )
+
+        def done(error: BrokerError | None) -> None:
+            if error is not None:
+                self._life.fail(error)
+            self._count_out(source)
+
+        assert self._handover is not None
+        self._handover.submit(
+            (publish,),
+            acks=((delivery.channel, delivery.tag),),
+            done=done,
+            failpoint="scheduler.move",
+        )
+
+    async def _house(self) -> None:
+        """Make the finer buckets that are missing, and move what waits for them."""
+        while True:
+            await self._has_homeless.wait()
+            self._has_homeless.clear()
+            homeless, self._homeless = self._homeless, []
+            moves = [(stamp.unwait(each.properties), each) for each in homeless]
+            now_ms = self._clock()
+            places = {
+                place(waiting.due_ms, now_ms, below=self._places[each.consumer_tag].level): None
+                for waiting, each in moves
+            }
+            await self.make(places)
+            await asyncio.sleep(self.safe_at(places) - self._loop.time())
+            for waiting, delivery in moves:
+                self._move(waiting, delivery)
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Forget the copy of a message that was cancelled, or is active already."""
+        self._life.submit((), acks=((delivery.channel, delivery.tag),), site="scheduler.activate")
+        self._count_out(self._places[delivery.consumer_tag])
+
+    def _count_out(self, where: Place) -> None:
+        self._outstanding[where] -= 1
+        self._life.sequencer.memory.wheel.left(where)

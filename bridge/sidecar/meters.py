@@ -1,0 +1,52 @@
+"""What the sidecar counts about each entity, for `/metrics` and for the bench."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+LATENESS_BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+"""Upper bounds of the histogram's buckets; what is later goes into one more."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How often a value fell below each bound."""
+
+    bounds: tuple[int, ...] = LATENESS_BOUNDS_MS
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_BOUNDS_MS) + 1))
+    sum: int = 0
+
+    def add(self, value: int) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+@dataclass(slots=True)
+class Meters:
+    """Counters of one entity's sequencer in this process.
+
+    Attributes:
+        is_active: this process owns the entity's inbox at the moment.
+        backlog: arrivals delivered and not yet carried out.
+        in_flight: publications not yet confirmed.
+        arrivals: arrivals carried out.
+        published: entries published, messages and others.
+        activated: scheduled messages that became active.
+        pending: scheduled messages.
+        buckets: live bucket queues.
+        lives: how often this process became the owner.
+        lateness_ms: how late scheduled messages were published.
+    """
+
+    is_active: bool = False
+    backlog: int = 0
+    in_flight: int = 0
+    arrivals: int = 0
+    published: int = 0
+    activated: int = 0
+    pending: int = 0
+    buckets: int = 0
+    lives: int = 0
+    lateness_ms: Histogram = field(default_factory=Histogram)

@@ -1,0 +1,68 @@
+"""What outlasts one life of an entity's sequencer in this process.
+
+When a life ends because RabbitMQ failed, the process still knows what it had numbered and not seen
+confirmed. If nobody else was the sequencer in between, the next life goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bridge.machine.sequencer import Answer, Publication, Sequencer
+from bridge.model.entity import Queue, Tier
+from bridge.sidecar.meters import Meters
+from bridge.wire.envelope import Item
+
+PREFETCH = 2_000
+"""Arrivals that may be unacked: enough to keep RabbitMQ busy, few enough for a short tail."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """Publications that belong together, on their way to RabbitMQ.
+
+    Attributes:
+        first_entry: the sequencer's count of entries before them.
+        publications: what was published.
+        answer: what to tell when they are confirmed.
+        native: the native message that they store, if it is one: it has no identity.
+    """
+
+    first_entry: int
+    publications: Sequence[Publication]
+    answer: Answer | None
+    native: Item | None
+
+
+@dataclass(slots=True)
+class Office:
+    """The sequencer's place for one entity.
+
+    Attributes:
+        queue: the entity's definition.
+        tier: the namespace's tier.
+        sequencer: that of the last life here, or `None`.
+        life: the last life here.
+        flights: what that life had published and not seen confirmed, in order.
+        prefetch: how many arrivals the next life may have unacked.
+        meters: the entity's counters.
+    """
+
+    queue: Queue
+    tier: Tier
+    sequencer: Sequencer | None = None
+    life: bytes | None = None
+    attempts: set[bytes] = field(default_factory=set)
+    flights: dict[int, Flight] = field(default_factory=dict)
+    prefetch: int = PREFETCH
+    meters: Meters = field(default_factory=Meters)
+
+    def is_successor(self, lives: Sequence[bytes]) -> bool:
+        """Whether nobody else was the sequencer since the last life here.
+
+        Args:
+            lives: those that the journal's tail names, in order.
+        """
+        others = [each for each in lives if each not in self.attempts]
+        return self.sequencer is not None and bool(others) and others[-1] == self.life
