@@ -127,7 +127,7 @@ class _Reader:
         known = names_of(draft.kind)
         for child in description.children:
             if child.name in known:
-                draft.set(child.name, child.text.strip(), child.place)
+                draft.set(child.name, child.text, child.place)
             elif child.name not in _IGNORED:
                 draft.notes.finding(
                     child.place,
@@ -166,7 +166,7 @@ def _access_rule(draft: EntityDraft, element: Element) -> None:
 
 def _rule(draft: EntityDraft, description: Element, name: str) -> None:
     found = description.find("Filter")
-    action = description.text_of("Action", "SqlExpression")
+    action = description.raw_of("Action", "SqlExpression")
     place = description.place
     if found is None:
         filters.add_rule(draft, name, model.TrueFilter(), action, place)
@@ -177,12 +177,12 @@ def _rule(draft: EntityDraft, description: Element, name: str) -> None:
         case "FalseFilter":
             filters.add_rule(draft, name, model.FalseFilter(), action, place)
         case "CorrelationFilter":
-            fields = {field: found.text_of(field) for field in filters.CORRELATION_FIELDS}
+            fields = {field: found.raw_of(field) for field in filters.CORRELATION_FIELDS}
             given = dict(_typed_values(found.find("Properties"), draft))
             filters.add_rule(draft, name, filters.correlation(fields, given), action, place)
         case "SqlFilter":
             given = dict(_typed_values(found.find("Parameters"), draft))
-            expression = found.text_of("SqlExpression")
+            expression = found.raw_of("SqlExpression")
             sql = filters.sql(expression, tuple(given.items())) if expression else None
             filters.add_rule(draft, name, sql, action, place)
         case other:

@@ -50,10 +50,10 @@ class EntityDraft:
         return f"{self.kind.value} {self.path!r}"
 
     def set(self, name: str, value: object, place: Place) -> None:
-        """Take a property by Azure's name; `None` and an empty text leave Azure's default."""
+        """Take a property by Azure's name; `None` and a blank text leave Azure's default."""
         known = PROPERTIES[name]
         assert self.kind in known.kinds
-        if value is None or value == "":
+        if value is None or (isinstance(value, str) and not value.strip()):
             return
         try:
             read = known.read(value)

@@ -100,7 +100,7 @@ def _properties(draft: EntityDraft, element: Element) -> None:
     for child in element.children:
         name = _NAMES.get(child.name, child.name)
         if name in known:
-            draft.set(name, child.text.strip(), child.place)
+            draft.set(name, child.text, child.place)
         elif name not in _IGNORED:
             draft.notes.finding(
                 child.place,
@@ -133,7 +133,7 @@ def _rule(draft: EntityDraft, element: Element) -> None:
     name = _required(draft.notes, element, "Name")
     if not name:
         return
-    action = element.text_of("Action", "SqlRuleAction", "SqlExpression")
+    action = element.raw_of("Action", "SqlRuleAction", "SqlExpression")
     found = next(iter(_children(element, "Filter")), None)
     if found is None:
         filters.add_rule(draft, name, model.TrueFilter(), action, element.place)
@@ -148,7 +148,7 @@ def _rule(draft: EntityDraft, element: Element) -> None:
             )
         return
     if found.name == "CorrelationFilter":
-        fields = {field: found.text_of(field) for field in filters.CORRELATION_FIELDS}
+        fields = {field: found.raw_of(field) for field in filters.CORRELATION_FIELDS}
         given: dict[str, object] = {}
         for each in _children(found, "Properties"):
             key, _, value = each.text.partition(":")
@@ -164,6 +164,6 @@ def _rule(draft: EntityDraft, element: Element) -> None:
                 grade="approximate",
             )
         return
-    expression = found.text_of("SqlExpression")
+    expression = found.raw_of("SqlExpression")
     sql = filters.sql(expression) if expression else None
     filters.add_rule(draft, name, sql, action, found.place)

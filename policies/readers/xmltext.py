@@ -55,6 +55,11 @@ class Element:
         found = self.find(*names)
         return found.text.strip() if found else ""
 
+    def raw_of(self, *names: str) -> str:
+        """Return the text of `find` with its spaces, or "" when there is no such element."""
+        found = self.find(*names)
+        return found.text if found else ""
+
     @property
     def type(self) -> str:
         """The value of `xsi:type` without its prefix, or ""."""
