@@ -28,7 +28,7 @@ connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.
 _STRING_CODES = (0xA1, 0xB1)
 _SYMBOL_CODES = (0xA3, 0xB3)
 
-_PROPERTY_NAMES = (
+PROPERTY_NAMES = (
     "message-id",
     "user-id",
     "to",
@@ -44,7 +44,7 @@ _PROPERTY_NAMES = (
     "reply-to-group-id",
 )
 
-_BASIC = {
+BASIC_PROPERTIES = {
     "message-id": "message_id",
     "subject": "type",
     "reply-to": "reply_to",
@@ -54,7 +54,7 @@ _BASIC = {
 }
 """Property of AMQP 1.0 -> basic property of 0-9-1; Azure's Subject (Label) is 0-9-1's type."""
 
-_HEADER = {
+HEADER_PROPERTIES = {
     "user-id": "x-opt-user-id",
     "to": headers.TO,
     "absolute-expiry-time": "x-opt-absolute-expiry-time",
@@ -159,12 +159,12 @@ def _read_properties(
         return seen
     raw = found.raw
     is_exact = True
-    for name, (start, end) in zip(_PROPERTY_NAMES, compound_items(raw, where[1]), strict=False):
+    for name, (start, end) in zip(PROPERTY_NAMES, compound_items(raw, where[1]), strict=False):
         code = raw[start]
         if code == 0x40:
             continue
         field, field_is_exact = field_of(raw, start, end)
-        if name in _BASIC:
+        if name in BASIC_PROPERTIES:
             if name == "message-id":
                 seen[name] = 1
             # these two are symbols in AMQP 1.0: written back as such, so nothing is lost
@@ -177,7 +177,7 @@ def _read_properties(
                 value = str(value).encode()
             if isinstance(value, bytes) and len(value) <= SHORT_STRING_BYTES_MAX:
                 try:
-                    setattr(properties, _BASIC[name], value.decode())
+                    setattr(properties, BASIC_PROPERTIES[name], value.decode())
                 except UnicodeDecodeError:
                     field_is_exact = False
             else:
@@ -185,12 +185,12 @@ def _read_properties(
         elif name in ("absolute-expiry-time", "creation-time") and code == 0x83:
             time_ms = int.from_bytes(raw[start + 1 : end], "big", signed=True)
             seen[name] = time_ms
-            properties.headers[_HEADER[name]] = ("l", time_ms)
+            properties.headers[HEADER_PROPERTIES[name]] = ("l", time_ms)
             field_is_exact = True
             if name == "creation-time" and time_ms >= 0:
                 properties.timestamp = time_ms // 1000
         elif field is not None:
-            properties.headers[_HEADER[name]] = field
+            properties.headers[HEADER_PROPERTIES[name]] = field
         is_exact = is_exact and field_is_exact
     if not is_exact:
         exact[part.PROPERTIES] = found.section(part.PROPERTIES)
