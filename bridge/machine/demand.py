@@ -176,12 +176,17 @@ class Demand(Generic[Message]):
         """RabbitMQ has closed a window, whether it was told to or not."""
         self._end(fetch)
 
-    def settling(self, fetch: int) -> Close | None:
-        """A message of this fetch is about to be acked or rejected; first do what is returned."""
+    def settling(self, fetch: int, *, may_refill: bool = True) -> Close | None:
+        """A message of this fetch is about to be acked or rejected; first do what is returned.
+
+        Args:
+            may_refill: the ack follows now. Otherwise (it waits for a confirm, and may never be
+                sent) the refill cannot be counted on.
+        """
         entry = self._fetches.get(fetch)
         if entry is None or entry.state is not _State.OPEN:
             return None
-        if self._asked > self._under_way:
+        if may_refill and self._asked > self._under_way:
             entry.room += 1
             self._under_way += 1
             return None
@@ -228,7 +233,7 @@ class Demand(Generic[Message]):
             self._end(fetch)
         return self.give_up_kept()
 
-    def plan(self) -> list[Effect]:
+    def plan(self, *, can_fetch: bool = True) -> list[Effect]:
         """Return what is to be done so that what is fetched agrees with what is asked."""
         effects: list[Effect] = []
         spare = self._under_way + len(self._kept) - self._asked
@@ -241,7 +246,7 @@ class Demand(Generic[Message]):
                 effects.append(self._close(fetch, entry))
         effects += self._end_withdrawals()
         wanted = self._asked - self._under_way - len(self._kept)
-        if wanted > 0:
+        if wanted > 0 and can_fetch:
             effects += self._fetch(wanted)
         return effects
 
