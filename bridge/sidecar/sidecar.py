@@ -1,0 +1,162 @@
+"""The sidecar: one sequencer for every entity, kept alive while RabbitMQ comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+
+from bridge.broker.boot import node_boot
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
+from bridge.broker.reconnect import keep_connected
+from bridge.model.entity import Queue, Tier
+from bridge.sidecar.clock import now_ms
+from bridge.sidecar.lapsed import return_lapsed
+from bridge.sidecar.life import Life
+from bridge.sidecar.meters import Meters
+from bridge.sidecar.office import Office
+
+SETTLE_S = 1.0
+"""Right after a kill a quorum queue may deliver new messages before those that were held; so long
+after RabbitMQ came back nothing is consumed."""
+
+RESTART_MIN_S = 0.2
+RESTART_MAX_S = 5.0
+"""Between two lives of a sequencer whose connection still stands."""
+
+log = logging.getLogger(__name__)
+
+
+class Sidecar:
+    """Runs the sequencers of a namespace in this process.
+
+    Attributes:
+        is_connected: whether RabbitMQ is there.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        tier: Tier = Tier.STANDARD,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self.is_connected = False
+        self._endpoint = endpoint
+        self._tier = tier
+        self._clock = clock
+        self._offices: dict[str, Office] = {}
+        self._lives: dict[str, Life] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._connection: Connection | None = None
+        self._replies: Channel | None = None
+        self._boot = ""
+        self._has_lost = False
+        self._stopping = asyncio.Event()
+
+    @property
+    def meters(self) -> dict[str, Meters]:
+        """The counters of each entity."""
+        return {office.queue.name: office.meters for office in self._offices.values()}
+
+    def add_entity(self, queue: Queue) -> None:
+        """Begin to look after an entity whose resources are declared; or take over a change."""
+        key = queue.name.lower()
+        office = self._offices.get(key)
+        if office is None:
+            self._offices[key] = Office(queue, self._tier)
+            self._employ(key)
+        else:
+            office.queue = queue
+            if office.sequencer is not None:
+                office.sequencer.update(queue, self._tier)
+
+    update_entity = add_entity
+
+    async def remove_entity(self, name: str) -> None:
+        """Look after an entity no more."""
+        key = name.lower()
+        if self._offices.pop(key, None) is not None:
+            await self._dismiss(key)
+
+    async def run(self) -> None:
+        """Work until `stop`, over all losses of the connection."""
+        await keep_connected(
+            self._endpoint, self._serve, name="busbridge sidecar", on_state=self._on_state
+        )
+
+    async def stop(self) -> None:
+        """Let what is under way be confirmed, and end `run`."""
+        await asyncio.gather(*(life.stop() for life in list(self._lives.values())))
+        self._stopping.set()
+
+    async def _serve(self, connection: Connection) -> None:
+        boot = await node_boot(connection)
+        if self._has_lost or self._boot not in ("", boot):
+            await asyncio.sleep(SETTLE_S)
+        self._has_lost = False
+        self._connection, self._boot = connection, boot
+        self._replies = await connection.channel()
+        try:
+            self.is_connected = True
+            for key in self._offices:
+                self._employ(key)
+            self._start("", self._again_and_again("lapsed", lambda: return_lapsed(connection)))
+            await self._stopping.wait()
+        finally:
+            self.is_connected = False
+            self._connection = self._replies = None
+            for key in list(self._tasks):
+                await self._dismiss(key)
+
+    def _employ(self, key: str) -> None:
+        if self._connection is not None and key not in self._tasks:
+            name = self._offices[key].queue.name
+            self._start(key, self._again_and_again(name, lambda: self._live(key)))
+
+    def _start(self, key: str, work: Coroutine[None, None, None]) -> None:
+        self._tasks[key] = asyncio.create_task(work, name=f"sidecar {key}")
+
+    async def _dismiss(self, key: str) -> None:
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _live(self, key: str) -> None:
+        assert self._connection is not None
+        assert self._replies is not None
+        life = Life(
+            self._offices[key], self._connection, self._replies, self._boot, clock=self._clock
+        )
+        self._lives[key] = life
+        try:
+            await life.run()
+        finally:
+            del self._lives[key]
+
+    async def _again_and_again(
+        self, name: str, work: Callable[[], Coroutine[None, None, None]]
+    ) -> None:
+        """Do a work that ends with an error once more, after a while; until the connection ends."""
+        wait_s = RESTART_MIN_S
+        while not self._stopping.is_set():
+            begun = asyncio.get_running_loop().time()
+            try:
+                await work()
+                return
+            except BrokerError as error:
+                log.warning("sequencer.ended entity=%s error=%s", name, error)
+            except Exception:
+                log.exception("sequencer.failed entity=%s", name)
+            has_lasted = asyncio.get_running_loop().time() - begun > RESTART_MAX_S
+            wait_s = RESTART_MIN_S if has_lasted else min(wait_s * 2, RESTART_MAX_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), wait_s)
+
+    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
+        self._has_lost |= connection is None
