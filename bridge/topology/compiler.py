@@ -13,8 +13,21 @@ from bridge.model.errors import EntityConflict
 from bridge.topology import names, parts
 from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
 from bridge.topology.findings import namespace_findings, queue_findings, topic_findings
+from bridge.topology.parts import bucket_queue
 from bridge.topology.policy import MEBIBYTE, PRIORITY, Ceiling, ceiling_policies, share
 from bridge.topology.resources import Binding, Exchange, Finding, Queue, Topology, Value
+
+__all__ = [
+    "bucket_queue",
+    "compile",
+    "compile_queue",
+    "compile_shared",
+    "compile_subscription",
+    "compile_topic",
+    "joined",
+    "queue_settings",
+    "with_tier",
+]
 
 
 def compile(  # noqa: A001 - the compiler's one verb
@@ -42,10 +55,10 @@ def compile(  # noqa: A001 - the compiler's one verb
         pieces.append(compile_topic(topic, capabilities))
         for subscription in topic.subscriptions:
             settings[names.active_queue(subscription.path)] = queue_settings(subscription, topic)
-    topology = _joined(pieces)
+    topology = joined(pieces)
     policies = share(
         settings, priority=priority, pattern_bytes_max=capabilities.pattern_bytes_max
-    ) + ceiling_policies(_with_tier(ceiling, namespace.tier), priority=priority)
+    ) + ceiling_policies(with_tier(ceiling, namespace.tier), priority=priority)
     return Topology(
         exchanges=topology.exchanges,
         queues=topology.queues,
@@ -93,7 +106,7 @@ def compile_queue(queue: model.Queue, capabilities: Capabilities) -> Topology:
         ),
         parts.door(queue.name),
     )
-    return _joined(pieces)
+    return joined(pieces)
 
 
 def compile_topic(topic: model.Topic, capabilities: Capabilities) -> Topology:
@@ -112,7 +125,7 @@ def compile_topic(topic: model.Topic, capabilities: Capabilities) -> Topology:
         )
     ]
     pieces += [compile_subscription(each, capabilities) for each in topic.subscriptions]
-    return _joined([*pieces, parts.door(topic.name)])
+    return joined([*pieces, parts.door(topic.name)])
 
 
 def compile_subscription(subscription: model.Subscription, capabilities: Capabilities) -> Topology:
@@ -126,7 +139,7 @@ def compile_subscription(subscription: model.Subscription, capabilities: Capabil
         ),
         findings=queue_findings(subscription, subscription.path, capabilities),
     )
-    return _joined([parts.dead_letters(subscription), own])
+    return joined([parts.dead_letters(subscription), own])
 
 
 def queue_settings(
@@ -149,7 +162,8 @@ def queue_settings(
     return settings
 
 
-def _with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
+def with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
+    """Return a ceiling that is no higher than what the tier allows."""
     ceiling = ceiling or Ceiling()
     longest_ms = model.TIER_TIME_TO_LIVE_MAX_MS[tier]
     if ceiling.time_to_live_ms is not None:
@@ -161,7 +175,7 @@ def _with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
     )
 
 
-def _joined(pieces: Iterable[Topology]) -> Topology:
+def joined(pieces: Iterable[Topology]) -> Topology:
     """Return the pieces as one; resources of the first part come first.
 
     Raises:

@@ -15,6 +15,8 @@ RabbitMQ stores arguments without `x-` and does not compare them when a resource
 
 SCHEMA_VERSION = 1
 
+SCHEMA: dict[str, Value] = {SCHEMA_ARGUMENT: SCHEMA_VERSION}
+
 CONSUMER_TIMEOUT_MS = TTL_MAX_MS
 """Our own timers end locks; RabbitMQ's 30 minutes would close a channel with all locks on it.
 
@@ -32,13 +34,10 @@ DEATH_HEADER = "x-first-death-reason"
 """Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
 
 
-_SCHEMA: dict[str, Value] = {SCHEMA_ARGUMENT: SCHEMA_VERSION}
-
-
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:
     """Return an exchange of ours; arguments are written with `_` for `-`."""
     given = {key.replace("_", "-"): value for key, value in arguments.items()}
-    return Exchange(name=name, type=kind, arguments=given | _SCHEMA)
+    return Exchange(name=name, type=kind, arguments=given | SCHEMA)
 
 
 def quorum_queue(name: str, arguments: dict[str, Value]) -> Queue:
@@ -48,7 +47,7 @@ def quorum_queue(name: str, arguments: dict[str, Value]) -> Queue:
         "x-delivery-limit": DELIVERY_LIMIT_MAX,
         "x-consumer-timeout": CONSUMER_TIMEOUT_MS,
     }
-    return Queue(name=name, arguments=always | arguments | _SCHEMA)
+    return Queue(name=name, arguments=always | arguments | SCHEMA)
 
 
 def dead_lettering(exchange: str, routing_key: str) -> dict[str, Value]:
@@ -106,7 +105,7 @@ def journal(entity: str) -> Queue:
             "x-queue-type": "stream",
             "x-max-length-bytes": JOURNAL_BYTES_MAX,
             "x-stream-max-segment-size-bytes": JOURNAL_SEGMENT_BYTES,
-            **_SCHEMA,
+            **SCHEMA,
         },
     )
 
@@ -146,7 +145,7 @@ def sink() -> Queue:
     """Return the queue that keeps nothing: where dead letters go that shall be dropped."""
     return Queue(
         name=names.SINK,
-        arguments={"x-queue-type": "classic", "x-max-length": 0, **_SCHEMA},
+        arguments={"x-queue-type": "classic", "x-max-length": 0, **SCHEMA},
     )
 
 

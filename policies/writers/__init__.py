@@ -1,0 +1,24 @@
+"""Writers: one for each form in which somebody's RabbitMQ takes a topology.
+
+Each is a function from what is wanted to text; the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from policies.writers import definitions, kubernetes, rabbitmqadmin, rabbitmqctl, terraform
+from policies.writers.output import Wanted, Written
+
+WRITERS: dict[str, Callable[[Wanted], Written]] = {
+    "bash": rabbitmqctl.write_bash,
+    "powershell": rabbitmqctl.write_powershell,
+    "cmd": rabbitmqctl.write_cmd,
+    "rabbitmqadmin": rabbitmqadmin.write,
+    "definitions": definitions.write,
+    "kubernetes": kubernetes.write,
+    "terraform": terraform.write,
+}
+"""Every writer, by its name on the command line."""
+
+__all__ = ["WRITERS", "Wanted", "Written"]

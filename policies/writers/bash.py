@@ -1,0 +1,38 @@
+"""Commands as a script for bash."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+
+from policies.writers.script import Command, Unquotable
+
+_END = "DEFINITIONS"
+
+
+def render(commands: Iterable[Command]) -> str:
+    """Return a script that stops at the first command that fails.
+
+    Raises:
+        Unquotable: an argument holds a NUL.
+    """
+    lines = ["#!/usr/bin/env bash", "set -euo pipefail", ""]
+    lines += [line for command in commands for line in _lines(command)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(command: Command) -> list[str]:
+    line = " ".join(quote(word) for word in command.words)
+    if command.may_fail:
+        line += " || true"
+    if command.document is None:
+        return [line]
+    return [f"{line} <<'{_END}'", json.dumps(command.document, indent=1), _END]
+
+
+def quote(word: str) -> str:
+    """Return a word so that bash gives it to a program unchanged."""
+    if "\0" in word:
+        raise Unquotable("No shell can pass a NUL.")
+    return shlex.quote(word)

@@ -1,0 +1,111 @@
+"""Commands as a batch file for cmd.exe.
+
+`rabbitmqctl` is a batch file itself, so that it must be called; `call` doubles every caret, inside
+quotes too, but not those of a variable that it expands. Words with a caret therefore go through
+variables. Inside double quotes cmd.exe leaves everything alone but `%`, and `""` is a quote for the
+program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from policies.writers.definitions import Document
+from policies.writers.script import Command, Unquotable
+
+_BARE = re.compile(r"[A-Za-z0-9_./$-]+")
+_SAFE_IN_JSON = re.compile(r"[^A-Za-z0-9 ._/:$@#*+?'\[\]{}~,;=-]")
+"""All that cmd.exe could take for its own is written as `\\u....` inside JSON's strings."""
+
+_LINE_LENGTH = 2_000
+"""A line of cmd.exe has 8,191 characters at most; a token of JSON fits in what is left."""
+
+
+def render(commands: Iterable[Command]) -> str:
+    """Return a batch file that stops at the first command that fails; lines end as on Windows.
+
+    Raises:
+        Unquotable: an argument holds what cmd.exe would change.
+    """
+    lines = ["@echo off", "setlocal DisableDelayedExpansion", ""]
+    lines += [line for command in commands for line in _lines(command)]
+    return "\r\n".join(lines) + "\r\n"
+
+
+def _lines(command: Command) -> list[str]:
+    lines = [
+        f'set "WORD{number}={_in_quotes(word)}"'
+        for number, word in enumerate(command.words)
+        if "^" in word
+    ]
+    words = [
+        f'"%%WORD{number}%%"' if "^" in word else quote(word)
+        for number, word in enumerate(command.words)
+    ]
+    ending = "" if command.may_fail else " || exit /b 1"
+    if command.document is None:
+        return [*lines, f"call {' '.join(words)}{ending}"]
+    file = '"%DEFINITIONS%"'
+    first, *rest = _json_lines(command.document)
+    return [
+        *lines,
+        'set "DEFINITIONS=%TEMP%\\busbridge-%RANDOM%.json"',
+        f">{file} echo {first}",
+        *(f">>{file} echo {line}" for line in rest),
+        f"call {' '.join(words)} {file}{ending}",
+        f"del {file}",
+    ]
+
+
+def quote(word: str) -> str:
+    """Return a word without carets so that `call` gives it to a program unchanged."""
+    return word if _BARE.fullmatch(word) else f'"{_in_quotes(word)}"'
+
+
+def _in_quotes(word: str) -> str:
+    if re.search(r"[%!\r\n\0]", word):
+        raise Unquotable(f"cmd.exe would change {word!r}.")
+    line = re.sub(r'(\\*)"', r'\1\1""', word)
+    return re.sub(r"(\\+)$", r"\1\1", line)
+
+
+def _json_lines(document: Document) -> list[str]:
+    lines, line = [], ""
+    for token in _tokens(document):
+        if len(line) + len(token) > _LINE_LENGTH:
+            lines.append(line)
+            line = ""
+        line += token
+    return [*lines, line]
+
+
+def _tokens(value: object) -> list[str]:
+    """Return JSON as pieces between which a line may end."""
+    if isinstance(value, dict):
+        members = [[_string(key) + ":", *_tokens(each)] for key, each in value.items()]
+        return ["{", *_separated(members), "}"]
+    if isinstance(value, list):
+        return ["[", *_separated([_tokens(each) for each in value]), "]"]
+    if isinstance(value, str):
+        return [_string(value)]
+    if isinstance(value, bool) or value is None:
+        return [{True: "true", False: "false", None: "null"}[value]]
+    return [str(value)]
+
+
+def _separated(items: list[list[str]]) -> list[str]:
+    found: list[str] = []
+    for number, item in enumerate(items):
+        found += [",", *item] if number else item
+    return found
+
+
+def _string(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    chars = [chr(units[i] << 8 | units[i + 1]) for i in range(0, len(units), 2)]
+    return '"' + "".join(_escaped(char) for char in chars) + '"'
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}" if _SAFE_IN_JSON.match(char) else char

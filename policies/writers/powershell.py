@@ -1,0 +1,66 @@
+"""Commands as a script for PowerShell.
+
+What a native program gets has changed with PowerShell's versions: 5.1 to 7.2 drop double quotes
+inside an argument, 7.3 keeps them, but not for batch files, and `rabbitmqctl` is one on Windows.
+`$PSNativeCommandArgumentPassing = 'Legacy'` makes every version do the former, which passes a word
+on as it stands. So each word is quoted twice: for PowerShell in single quotes, and inside those for
+the command line of Windows, where `""` is a quote. That also hides `|`, `&` and `^` from cmd.exe,
+which runs the batch file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from policies.writers.script import Command, Unquotable
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*|--?[a-z-]+|[0-9]+|/")
+_QUOTES = re.compile("['\u2018\u2019\u201a\u201b]")
+"""PowerShell takes typographic single quotes for single quotes."""
+
+_CHECK = "if ($LASTEXITCODE) { exit $LASTEXITCODE }"
+
+
+def render(commands: Iterable[Command]) -> str:
+    """Return a script that stops at the first command that fails.
+
+    Raises:
+        Unquotable: an argument holds what cmd.exe would expand or cut.
+    """
+    lines = [
+        "$ErrorActionPreference = 'Stop'",
+        "$PSNativeCommandUseErrorActionPreference = $false",
+        "$PSNativeCommandArgumentPassing = 'Legacy'",
+        "",
+    ]
+    lines += [line for command in commands for line in _lines(command)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(command: Command) -> list[str]:
+    line = " ".join(quote(word) for word in command.words)
+    check = "" if command.may_fail else f"; {_CHECK}"
+    if command.document is None:
+        return [line + check]
+    return [
+        "$definitions = [System.IO.Path]::GetTempFileName()",
+        "Set-Content -LiteralPath $definitions -Encoding ascii -Value @'",
+        json.dumps(command.document, indent=1),
+        "'@",
+        f"{line} $definitions{check}",
+        "Remove-Item -LiteralPath $definitions",
+    ]
+
+
+def quote(word: str) -> str:
+    """Return a word so that PowerShell gives it to a native program unchanged."""
+    if _BARE.fullmatch(word):
+        return word
+    if re.search(r"[%!\r\n\0]", word):
+        raise Unquotable(f"cmd.exe, which runs rabbitmqctl.bat, would change {word!r}.")
+    line = re.sub(r'(\\*)"', r'\1\1""', word)
+    line = re.sub(r"(\\+)$", r"\1\1", line)
+    quoted = _QUOTES.sub(lambda match: match[0] * 2, f'"{line}"')
+    return f"'{quoted}'"

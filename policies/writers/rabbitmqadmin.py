@@ -1,0 +1,121 @@
+"""`rabbitmqadmin`: version 1, which RabbitMQ brought along up to 4.0, or version 2 for newer ones.
+
+Both speak to the management API; login and host are the user's (`~/.rabbitmqadmin.conf`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bridge.topology.resources import Binding, Exchange, Policy, Queue, Topology, Value
+from policies.writers import bash, definitions
+from policies.writers.output import DEFAULT_VHOST, Wanted, Written
+from policies.writers.script import Command
+
+VERSION_2_FROM = (4, 1)
+"""From here on RabbitMQ leaves version 1 out (its Debian packages too)."""
+
+
+def write(wanted: Wanted) -> Written:
+    """Return a script for bash."""
+    return Written(text=bash.render(commands(wanted)))
+
+
+def commands(wanted: Wanted) -> tuple[Command, ...]:
+    """Return the commands that make a broker as wanted, policies before queues."""
+    is_new = wanted.target.version >= VERSION_2_FROM
+    found = [
+        Command(words=(_words_2 if is_new else _words_1)(wanted.vhost, *declaration))
+        for declaration in _declarations(wanted)
+    ]
+    if wanted.topology.parameters:
+        parameters = replace(Topology(), parameters=wanted.topology.parameters)
+        found.append(
+            Command(
+                words=("rabbitmqadmin", "definitions", "import", "--stdin")
+                if is_new
+                else ("rabbitmqadmin", "import", "/dev/stdin"),
+                document=definitions.document(parameters, DEFAULT_VHOST),
+            )
+        )
+    return tuple(found)
+
+
+_Options = Mapping[str, str]
+
+
+def _declarations(wanted: Wanted) -> list[tuple[str, _Options]]:
+    """Return kinds of objects and their properties, under the names that both versions have."""
+    topology = wanted.topology
+    found: list[tuple[str, _Options]] = []
+    if wanted.vhost != DEFAULT_VHOST:
+        found.append(("vhost", {"name": wanted.vhost}))
+    found += [
+        ("operator_policy" if policy.is_operator else "policy", _policy(policy))
+        for policy in topology.policies
+    ]
+    found += [("exchange", _exchange(exchange)) for exchange in topology.exchanges]
+    found += [("queue", _queue(queue)) for queue in topology.queues]
+    found += [("binding", _binding(binding)) for binding in topology.bindings]
+    return found
+
+
+def _policy(policy: Policy) -> _Options:
+    return {
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "definition": _json(policy.definition),
+        "priority": str(policy.priority),
+        "apply-to": policy.apply_to,
+    }
+
+
+def _exchange(exchange: Exchange) -> _Options:
+    return {
+        "name": exchange.name,
+        "type": exchange.type,
+        "durable": "true",
+        "arguments": _json(exchange.arguments),
+    }
+
+
+def _queue(queue: Queue) -> _Options:
+    return {
+        "name": queue.name,
+        "type": str(queue.arguments["x-queue-type"]),
+        "durable": "true",
+        "arguments": _json(queue.arguments),
+    }
+
+
+def _binding(binding: Binding) -> _Options:
+    return {
+        "source": binding.source,
+        "destination": binding.destination,
+        "destination_type": "exchange" if binding.to_exchange else "queue",
+        "routing_key": binding.routing_key,
+        "arguments": _json(binding.arguments),
+    }
+
+
+def _words_1(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
+    """`declare queue name=...`; a queue's type is among its arguments."""
+    given = [f"{key}={value}" for key, value in options.items() if (kind, key) != ("queue", "type")]
+    return ("rabbitmqadmin", f"--vhost={vhost}", "declare", kind, *given)
+
+
+_PLURALS = {"policy": "policies", "operator_policy": "operator_policies"}
+
+
+def _words_2(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
+    """`queues declare --name ...`; an option's `=` keeps a leading `-` of its value harmless."""
+    given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+    group = _PLURALS.get(kind, f"{kind}s")
+    where = () if kind == "vhost" else ("--vhost", vhost)
+    return ("rabbitmqadmin", *where, group, "declare", *given)
+
+
+def _json(value: Mapping[str, Value]) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,192 @@
+"""Terraform for the `cyrilgdn/rabbitmq` provider.
+
+The provider loses a binding whose names have a slash, and knows no global parameters: both are
+made by a request to the management API, which Terraform makes again when something in it changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import quote as percent
+
+from bridge.topology.resources import Binding, Exchange, Finding, Parameter, Policy, Queue, Value
+from policies.writers.hcl import Attribute, Block, Body, quote, render
+from policies.writers.labels import digest, label
+from policies.writers.output import DEFAULT_VHOST, Wanted, Written
+
+_LABEL_LENGTH_MAX = 80
+
+_REQUEST = (
+    'curl --fail --silent --show-error --user "$LOGIN" --request "$VERB"'
+    ' --header "content-type: application/json" --data-binary "$BODY" "$URL"'
+)
+
+
+def write(wanted: Wanted) -> Written:
+    """Return variables for endpoint and login, and one resource for each object."""
+    topology = wanted.topology
+    is_own = wanted.vhost != DEFAULT_VHOST
+    vhost = "rabbitmq_vhost.vhost.name" if is_own else quote(wanted.vhost)
+    blocks = [*_header()]
+    if is_own:
+        name = Attribute(name="name", value=quote(wanted.vhost))
+        blocks.append(Block(type="resource", labels=("rabbitmq_vhost", "vhost"), body=[name]))
+    blocks += [_policy(policy, vhost) for policy in topology.policies]
+    blocks += [_exchange(exchange, vhost) for exchange in topology.exchanges]
+    blocks += [_queue(queue, vhost) for queue in topology.queues]
+    blocks += [_binding(binding, vhost, wanted.vhost) for binding in topology.bindings]
+    blocks += [_parameter(parameter) for parameter in topology.parameters]
+    text = "\n".join("\n".join(render([block])) + "\n" for block in blocks)
+    return Written(text=text, findings=_findings(wanted))
+
+
+def _header() -> list[Block]:
+    source = Attribute(name="rabbitmq", value={"source": quote("cyrilgdn/rabbitmq")})
+    found = [
+        Block(type="terraform", body=[Block(type="required_providers", body=[source])]),
+        Block(
+            type="variable",
+            labels=("rabbitmq_endpoint",),
+            body=[Attribute(name="default", value=quote("http://localhost:15672"))],
+        ),
+        Block(type="variable", labels=("rabbitmq_username",), body=[]),
+        Block(
+            type="variable",
+            labels=("rabbitmq_password",),
+            body=[Attribute(name="sensitive", value="true")],
+        ),
+    ]
+    login: Body = [
+        Attribute(name=name, value=f"var.rabbitmq_{name}")
+        for name in ("endpoint", "username", "password")
+    ]
+    return [*found, Block(type="provider", labels=("rabbitmq",), body=login)]
+
+
+def _policy(policy: Policy, vhost: str) -> Block:
+    """The provider makes numbers of a definition's texts that look like one."""
+    kind = "operator_policy" if policy.is_operator else "policy"
+    settings: Body = [
+        Attribute(name="pattern", value=quote(policy.pattern)),
+        Attribute(name="priority", value=str(policy.priority)),
+        Attribute(name="apply_to", value=quote(policy.apply_to)),
+        Attribute(name="definition", value=_map(policy.definition)),
+    ]
+    return _resource(kind, policy.name, vhost, Block(type="policy", body=settings))
+
+
+def _exchange(exchange: Exchange, vhost: str) -> Block:
+    """Arguments of an exchange become texts in this provider; RabbitMQ takes ours as such."""
+    settings: Body = [
+        Attribute(name="type", value=quote(exchange.type)),
+        Attribute(name="durable", value="true"),
+        Attribute(name="arguments", value=_map(exchange.arguments)),
+    ]
+    return _resource("exchange", exchange.name, vhost, Block(type="settings", body=settings))
+
+
+def _queue(queue: Queue, vhost: str) -> Block:
+    settings: Body = [
+        Attribute(name="durable", value="true"),
+        Attribute(name="arguments_json", value=_json(queue.arguments)),
+    ]
+    return _resource("queue", queue.name, vhost, Block(type="settings", body=settings))
+
+
+def _binding(binding: Binding, vhost: str, vhost_name: str) -> Block:
+    kind = "exchange" if binding.to_exchange else "queue"
+    ends = [binding.source, binding.destination]
+    key = json.dumps([*ends, binding.routing_key, binding.arguments])
+    readable = label(" to ".join(ends), separator="_", length_max=_LABEL_LENGTH_MAX)
+    name = f"_{readable}_{digest(key)}"
+    source = f"rabbitmq_exchange.{_label(binding.source)}"
+    destination = f"rabbitmq_{kind}.{_label(binding.destination)}"
+    if any("/" in end for end in ends):
+        path = (
+            f"bindings/{_segment(vhost_name)}/e/{_segment(ends[0])}/{kind[0]}/{_segment(ends[1])}"
+        )
+        body = {"routing_key": binding.routing_key, "arguments": binding.arguments}
+        return _request(name, "POST", path, body, [source, destination])
+    own: Body = [
+        Attribute(name="source", value=f"{source}.name"),
+        Attribute(name="vhost", value=vhost),
+        Attribute(name="destination", value=f"{destination}.name"),
+        Attribute(name="destination_type", value=quote(kind)),
+        Attribute(name="routing_key", value=quote(binding.routing_key)),
+    ]
+    if binding.arguments:
+        own.append(Attribute(name="arguments_json", value=_json(binding.arguments)))
+    return Block(type="resource", labels=("rabbitmq_binding", name), body=own)
+
+
+def _parameter(parameter: Parameter) -> Block:
+    path = f"global-parameters/{_segment(parameter.name)}"
+    return _request(_label(parameter.name), "PUT", path, {"value": parameter.value}, [])
+
+
+def _request(
+    name: str, verb: str, path: str, body: Mapping[str, Value], needed: list[str]
+) -> Block:
+    environment = {
+        "LOGIN": '"${var.rabbitmq_username}:${var.rabbitmq_password}"',
+        "VERB": quote(verb),
+        "BODY": "self.triggers_replace[1]",
+        "URL": '"${var.rabbitmq_endpoint}/api/${self.triggers_replace[0]}"',
+    }
+    own: Body = [
+        Attribute(name="triggers_replace", value=f"[{quote(path)}, {_json(body)}]"),
+        Attribute(name="depends_on", value=f"[{', '.join(needed)}]"),
+        Block(
+            type="provisioner",
+            labels=("local-exec",),
+            body=[
+                Attribute(name="command", value=quote(_REQUEST)),
+                Attribute(name="environment", value=environment),
+            ],
+        ),
+    ]
+    return Block(type="resource", labels=("terraform_data", name), body=own)
+
+
+def _resource(kind: str, name: str, vhost: str, settings: Block) -> Block:
+    own: Body = [
+        Attribute(name="name", value=quote(name)),
+        Attribute(name="vhost", value=vhost),
+        settings,
+    ]
+    return Block(type="resource", labels=(f"rabbitmq_{kind}", _label(name)), body=own)
+
+
+def _findings(wanted: Wanted) -> tuple[Finding, ...]:
+    if not any("/" in b.source + b.destination for b in wanted.topology.bindings):
+        return ()
+    return (
+        Finding(
+            entity="",
+            property="bindings",
+            grade="approximate",
+            message="Terraform makes bindings and definitions here and does not remove them by "
+            "themselves; 'busbridge policies plan' shows what is left over.",
+        ),
+    )
+
+
+def _label(name: str) -> str:
+    """A Terraform name may not begin with a digit."""
+    return "_" + label(name, separator="_", length_max=_LABEL_LENGTH_MAX)
+
+
+def _segment(text: str) -> str:
+    return percent(text, safe="")
+
+
+def _map(values: Mapping[str, Value]) -> dict[str, str]:
+    return {
+        quote(key): quote(value) if isinstance(value, str) else json.dumps(value)
+        for key, value in values.items()
+    }
+
+
+def _json(value: Mapping[str, Value]) -> str:
+    return quote(json.dumps(value))
