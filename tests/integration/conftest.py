@@ -1,0 +1,35 @@
+"""A connection and a channel of the bridge's own client, on the test's virtual host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint, parse_url
+from tests.fixtures.broker import Broker
+
+
+@pytest.fixture
+def endpoint(broker: Broker, vhost: str) -> Endpoint:
+    """The test's virtual host."""
+    return parse_url(broker.url_of(vhost))
+
+
+@pytest_asyncio.fixture
+async def connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
+    """A connection to it."""
+    opened = await Connection.open(endpoint, name="test")
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture
+async def confirming(connection: Connection) -> Channel:
+    """A channel on it with confirms."""
+    channel = await connection.channel()
+    await channel.confirm_select()
+    return channel
