@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -54,13 +55,19 @@ class Gateway:
         Raises:
             OSError: the port is taken, or not ours to take.
         """
+        return await self.listen_on(
+            socket.create_server((host, port), backlog=BACKLOG, reuse_port=False), tls=tls
+        )
+
+    async def listen_on(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> int:
+        """Take connections on a listening socket; returns its port."""
         server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=BACKLOG
+            lambda: Connection(self), sock=listener, ssl=tls, backlog=BACKLOG
         )
         self._servers.append(server)
-        taken: int = server.sockets[0].getsockname()[1]
-        _log.info("gateway.listening host=%s port=%d tls=%s", host, taken, tls is not None)
-        return taken
+        host, port = listener.getsockname()[:2]
+        _log.info("gateway.listening host=%s port=%d tls=%s", host, port, tls is not None)
+        return int(port)
 
     async def stop(self) -> None:
         """Take no new work, let what is under way end, then close every connection."""

@@ -1,0 +1,250 @@
+"""`busbridge serve`: RabbitMQ, engine, sidecar, gateway and admin in one process.
+
+They start in that order and stop in the other: no new work, what is under way settles, then the
+connections close. Every step of stopping has a deadline; the whole ends within five seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from bridge.admin.server import AdminServer
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.installation import Installation
+from bridge.broker.management import Management
+from bridge.broker.node import Node
+from bridge.cli.listening import listen
+from bridge.cli.logs import start_logging
+from bridge.cli.measures import samples
+from bridge.cli.settings import Port, Settings, SettingsError, read_settings
+from bridge.engine.namespace import RabbitNamespace
+from bridge.gateway.server import Gateway
+from bridge.gateway.settings import Settings as GatewaySettings
+from bridge.model import entity as model
+from bridge.model.access_rules import RuleSet, read_rules
+from bridge.model.errors import ServiceBusError
+from bridge.sidecar.sidecar import Sidecar
+from policies.errors import ReadError
+from policies.readers import emulator
+
+_log = logging.getLogger("busbridge.serve")
+
+STOP_STEP_S = 2.0
+"""The longest that one part may take to stop; the node of one's own stops after all of them."""
+
+WELL_KNOWN_RULE = model.AuthorizationRule(
+    name="RootManageSharedAccessKey",
+    primary_key="SAS_KEY_VALUE",
+    rights=frozenset(model.Right),
+)
+"""The emulator's rule and key, which every SDK's documentation names; for loopback only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listeners:
+    amqp: socket.socket
+    admin: socket.socket
+    tls: socket.socket | None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
+    settings = read_settings(arguments)
+    start_logging(settings.log_level)
+    rules = _rules(settings)
+    wanted = _wanted(settings)
+    listeners = _listeners(settings)
+    try:
+        _run(_serve(settings, rules, wanted, listeners))
+    except (BrokerError, ServiceBusError) as error:
+        print(f"busbridge: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(work: Awaitable[None]) -> None:
+    """Run on uvloop where it is installed: less time a message in one-at-a-time traffic."""
+
+    async def main() -> None:
+        await work
+
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main())
+    else:
+        uvloop.run(main())
+
+
+def _rules(settings: Settings) -> RuleSet:
+    if settings.auth is not None:
+        try:
+            return read_rules(settings.auth.read_text())
+        except ServiceBusError as error:
+            raise SettingsError(f"--auth {settings.auth}: {error}") from error
+    if not settings.is_loopback:
+        raise SettingsError(
+            f"On {settings.host}, which others can reach, the bridge does not start with the "
+            "well-known key. Give rules of your own with --auth."
+        )
+    return RuleSet(namespace=(WELL_KNOWN_RULE,))
+
+
+def _wanted(settings: Settings) -> model.Namespace:
+    if settings.config is None:
+        return model.Namespace(tier=settings.tier)
+    try:
+        reading = emulator.read(settings.config.read_text(), str(settings.config))
+    except ReadError as error:
+        raise SettingsError(str(error)) from error
+    for finding in reading.findings:
+        _log.warning(
+            "config.finding entity=%s property=%s message=%r",
+            finding.entity,
+            finding.property,
+            finding.message,
+        )
+    return model.Namespace(
+        name=reading.namespace.name,
+        tier=settings.tier,
+        queues=reading.namespace.queues,
+        topics=reading.namespace.topics,
+        authorization_rules=reading.namespace.authorization_rules,
+    )
+
+
+def _listeners(settings: Settings) -> _Listeners:
+    """Take the ports first: nothing is started when one of them cannot be had."""
+    return _Listeners(
+        amqp=_listener(settings, settings.port, "port"),
+        admin=_listener(settings, settings.admin_port, "admin-port"),
+        tls=_listener(settings, settings.tls_port, "tls-port") if settings.tls else None,
+    )
+
+
+def _listener(settings: Settings, port: Port, option: str) -> socket.socket:
+    listener, sentence = listen(settings.host, port, option)
+    if sentence is not None:
+        print(sentence, flush=True)
+    return listener
+
+
+async def _serve(
+    settings: Settings, rules: RuleSet, wanted: model.Namespace, listeners: _Listeners
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as parts:
+        endpoint, management_url = await parts.enter_async_context(_rabbitmq(settings))
+        management = await parts.enter_async_context(Management(endpoint, management_url))
+        namespace = RabbitNamespace(endpoint, management)
+        sidecar = Sidecar(endpoint, tier=settings.tier)
+        namespace.follow(lambda definitions: _look_after(sidecar, definitions))
+        gateway = Gateway(
+            namespace,
+            rules,
+            GatewaySettings(
+                namespace_name=wanted.name,
+                message_bytes_max=model.TIER_MESSAGE_SIZE_MAX_BYTES[settings.tier],
+            ),
+        )
+        admin = AdminServer(
+            reasons=lambda: [*namespace.state.reasons, *_sidecar_reasons(sidecar)],
+            samples=lambda: samples(namespace, sidecar, gateway),
+        )
+        await admin.start(listeners.admin)
+        parts.push_async_callback(_within, STOP_STEP_S, admin.close)
+        await namespace.start()
+        parts.push_async_callback(_within, STOP_STEP_S, namespace.close)
+        await namespace.apply(wanted)
+        working = asyncio.create_task(sidecar.run(), name="sidecar")
+        parts.push_async_callback(_stop_sidecar, sidecar, working)
+        await gateway.listen_on(listeners.amqp)
+        parts.push_async_callback(_within, STOP_STEP_S, gateway.stop)
+        if listeners.tls is not None:
+            await gateway.listen_on(listeners.tls, tls=settings.tls)
+        version = (await management.overview()).get("rabbitmq_version", "?")
+        print(_ready_line(settings, listeners, endpoint, str(version)), flush=True)
+        stopping = asyncio.create_task(stop.wait())
+        done, _ = await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)
+        if working in done:
+            stopping.cancel()
+            working.result()
+        _log.info("serve.stopping")
+
+
+@asynccontextmanager
+async def _rabbitmq(settings: Settings) -> AsyncIterator[tuple[Endpoint, str]]:
+    """The RabbitMQ that was named, or one of our own that ends with the bridge."""
+    if settings.endpoint is not None:
+        assert settings.management_url is not None
+        yield settings.endpoint, settings.management_url
+        return
+    installation = Installation.find()
+    if installation is None:
+        raise SettingsError(
+            "There is no RabbitMQ on this machine. Install Debian's package rabbitmq-server "
+            "(`make setup` does so as root), or give --rabbitmq-url."
+        )
+    node = Node(settings.data_dir / "rabbitmq", installation)
+    await node.start()
+    try:
+        yield node.endpoint, node.management_url
+    finally:
+        await node.stop()
+
+
+def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
+    for queue in definitions.queues:
+        sidecar.add_entity(queue)
+
+
+def _sidecar_reasons(sidecar: Sidecar) -> list[str]:
+    if sidecar.is_connected:
+        return []
+    return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
+
+
+async def _stop_sidecar(sidecar: Sidecar, working: asyncio.Task[None]) -> None:
+    await _within(STOP_STEP_S, sidecar.stop)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+
+async def _within(limit_s: float, stop: Callable[[], Awaitable[None]]) -> None:
+    """Stop one part; a part that does not stop in time is left behind, and the log says so."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await stop()
+    except TimeoutError:
+        _log.warning("serve.stop_late part=%s", getattr(stop, "__qualname__", stop))
+    except (BrokerError, ConnectionLost) as error:
+        _log.info("serve.stop part=%s error=%s", getattr(stop, "__qualname__", stop), error)
+
+
+def _ready_line(settings: Settings, listeners: _Listeners, endpoint: Endpoint, version: str) -> str:
+    port = listeners.amqp.getsockname()[1]
+    admin_port = listeners.admin.getsockname()[1]
+    host = "localhost" if settings.is_loopback else settings.host
+    facts = f"ready admin=http://{host}:{admin_port} rabbitmq={endpoint} version={version}"
+    if listeners.tls is not None:
+        facts += f" tls-port={listeners.tls.getsockname()[1]}"
+    if settings.auth is not None:
+        name, key = "NAME", "KEY"
+    else:
+        name, key = WELL_KNOWN_RULE.name, WELL_KNOWN_RULE.primary_key
+    return (
+        f"{facts} Endpoint=sb://{host}:{port};SharedAccessKeyName={name};"
+        f"SharedAccessKey={key};UseDevelopmentEmulator=true;"
+    )
