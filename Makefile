@@ -51,4 +51,4 @@ test-sdks: setup ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
 	@$(BIN)/python -m pytest -m sdks $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
-	rm -rf .venv tests/acceptance/node/node_modules .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-* tests/acceptance/node/node_modules .mypy_cache .ruff_cache .hypothesis build dist
