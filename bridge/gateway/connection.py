@@ -48,7 +48,6 @@ class Connection(asyncio.Protocol):
         grants: what the client may do.
         reply_links: the links on which it takes replies of `$cbs` and `$management`.
         starved: receiving links that wait for the client to read.
-        is_choked: the client does not read what we have written.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -56,7 +55,6 @@ class Connection(asyncio.Protocol):
         self.grants = Grants(gateway.now_s, self.resource_of)
         self.reply_links: dict[OutgoingLink, ReplyLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
-        self.is_choked = False
         self.peer = "?"
         self._loop = asyncio.get_running_loop()
         self._endpoint = Endpoint(
@@ -71,12 +69,19 @@ class Connection(asyncio.Protocol):
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._input_bytes = 0
         self._is_reading_paused = False
+        self._is_writing_paused = False
         self._is_flush_due = False
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer} {self._endpoint!r} links={len(self._links)}>"
 
     # -- what links need
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether the client has not read, or not been sent, what was taken for it already."""
+        high = self.gateway.settings.output_bytes_high
+        return self._is_writing_paused or self._endpoint.output_bytes > high
 
     def now_s(self) -> float:
         """The wall clock."""
@@ -188,8 +193,11 @@ class Connection(asyncio.Protocol):
             self._on_event(event)
         self.flush()
         if not self._endpoint.is_finished:
-            delay_s = max(self._endpoint.deadline_ms - now_ms, 50) / 1000
-            self._set_timer("tick", delay_s, self._on_tick)
+            self._arm_tick()
+
+    def _arm_tick(self) -> None:
+        delay_ms = max(self._endpoint.deadline_ms - self._monotonic_ms(), 50)
+        self._set_timer("tick", delay_ms / 1000, self._on_tick)
 
     # -- transport
 
@@ -199,11 +207,11 @@ class Connection(asyncio.Protocol):
         host = self._transport.get_extra_info("peername")
         self.peer = f"{host[0]}:{host[1]}" if host else "?"
         self._transport.set_write_buffer_limits(high=self.gateway.settings.output_bytes_high)
-        self.gateway.connections.add(self)
+        self.gateway.add(self)
         self._set_timer(
             "authorization", self.gateway.settings.authorization_s, self._on_unauthorized
         )
-        self._set_timer("tick", self.gateway.settings.limits.heartbeat_ms_max / 1000, self._on_tick)
+        self._arm_tick()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
@@ -212,7 +220,7 @@ class Connection(asyncio.Protocol):
         for name in list(self._timers):
             self._cancel_timer(name)
         self._transport = None
-        self.gateway.connections.discard(self)
+        self.gateway.remove(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: act on all they mean, then write once."""
@@ -232,11 +240,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not read: nothing more is taken for it."""
-        self.is_choked = True
+        self._is_writing_paused = True
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self.is_choked = False
+        self._is_writing_paused = False
         self._feed_starved()
         self.flush_soon()
 
@@ -274,6 +282,8 @@ class Connection(asyncio.Protocol):
             return
         if output:
             transport.write(output)
+            if self.starved and not self._is_writing_paused:
+                self._loop.call_soon(self._feed_starved)
         if self._endpoint.is_finished and not transport.is_closing():
             self._tear_down(transport)
 
@@ -298,6 +308,11 @@ class Connection(asyncio.Protocol):
         self.flush()
         if self._transport is not None:
             self._set_timer("linger", LINGER_S, self._transport.abort)
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def stop(self) -> None:
         """Take nothing more for the client; what is under way goes on."""
@@ -337,6 +352,7 @@ class Connection(asyncio.Protocol):
                 self._on_sasl(event)
             case Opened():
                 self.log("connection.opened", container=event.open.container_id)
+                self._arm_tick()
             case Closed():
                 self.log("connection.closed", error=event.error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -17,6 +18,9 @@ from bridge.model.access_rules import RuleSet
 _log = logging.getLogger("busbridge.gateway")
 
 BACKLOG = 512
+
+GOODBYE_S = 1.0
+"""How long a stop waits for clients to answer its close."""
 
 
 class Gateway:
@@ -44,10 +48,20 @@ class Gateway:
         self.settings = settings if settings is not None else Settings()
         self.now_s = now_s
         self.connections: set[Connection] = set()
+        self._changed = asyncio.Event()
         self._servers: list[asyncio.Server] = []
 
     def __repr__(self) -> str:
         return f"<Gateway listeners={len(self._servers)} connections={len(self.connections)}>"
+
+    def add(self, connection: Connection) -> None:
+        """A client has connected."""
+        self.connections.add(connection)
+
+    def remove(self, connection: Connection) -> None:
+        """A client is gone."""
+        self.connections.discard(connection)
+        self._changed.set()
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Take connections; returns the port (a free one when `port` is 0).
@@ -83,6 +97,14 @@ class Gateway:
         for connection in list(self.connections):
             connection.flush()
             connection.say_goodbye()
+        deadline_s = time.monotonic() + GOODBYE_S
+        while self.connections and time.monotonic() < deadline_s:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), deadline_s - time.monotonic())
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()

@@ -1,0 +1,493 @@
+"""What the gateway owes to clients that do not behave, and to operators."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from bridge.engine.api import Outgoing
+from bridge.gateway.server import Gateway
+from bridge.gateway.settings import Settings
+from bridge.machine.amqp10.limits import Limits
+from bridge.model.access_rules import RuleSet
+from bridge.model.entity import AuthorizationRule, Queue, Right
+from bridge.model.name import EntityPath, parse_path
+from bridge.wire.amqp10 import types
+from bridge.wire.amqp10.message import BATCH_FORMAT
+from bridge.wire.amqp10.performatives import (
+    Accepted,
+    Attach,
+    Close,
+    Coordinator,
+    Detach,
+    Disposition,
+    Flow,
+    Modified,
+    Rejected,
+    Source,
+    TransactionalState,
+    Transfer,
+)
+from bridge.wire.amqp10.types import Array, Described, Symbol, Ulong
+from tests.bench.memory_namespace import MemoryNamespace, MemoryQueue
+from tests.conformance.client import Client, sas
+from tests.conformance.door import ROOT_RULE
+
+QUEUE = Queue(name="q", lock_duration_ms=5_000)
+Q = parse_path("q")
+
+
+@asynccontextmanager
+async def gateway(
+    *rules: AuthorizationRule,
+    namespace: MemoryNamespace | None = None,
+    tls: ssl.SSLContext | None = None,
+    queue: Queue = QUEUE,
+    **settings: object,
+) -> AsyncIterator[tuple[Gateway, int]]:
+    """Run a gateway; yields it with its port."""
+    served = Gateway(
+        namespace or MemoryNamespace(queue),
+        RuleSet(namespace=rules or (ROOT_RULE,)),
+        Settings(**settings),  # type: ignore[arg-type]
+    )
+    port = await served.listen("127.0.0.1", 0, tls=tls)
+    try:
+        yield served, port
+    finally:
+        await served.stop()
+
+
+@asynccontextmanager
+async def client(port: int, *, authorised: bool = True) -> AsyncIterator[Client]:
+    """Connect, and put a token for everything."""
+    connected = await (await Client.connect(port)).open()
+    try:
+        if authorised:
+            assert await connected.put_token(sas()) == 202
+        yield connected
+    finally:
+        await connected.close()
+
+
+def message(body: bytes) -> bytes:
+    """Return the smallest message."""
+    return types.encode(Described(Ulong(0x75), body))
+
+
+def queue_of(served: Gateway) -> MemoryQueue:
+    """Return the queue behind a gateway."""
+    assert isinstance(served.namespace, MemoryNamespace)
+    return served.namespace._queue(Q)
+
+
+async def eventually(holds: Callable[[], object], *, within_s: float = 10) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(within_s):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+# -- rights
+
+
+async def test_nobody_without_a_token() -> None:
+    """A connection that puts no valid token in time is closed, in so many words."""
+    async with gateway(authorization_s=0.2) as (_, port), client(port, authorised=False) as peer:
+        assert await peer.put_token(sas(key="wrong")) == 401
+        close = await peer.next(Close)
+
+        assert close.error.condition == "amqp:unauthorized-access"
+        await peer.closed()
+
+
+async def test_no_right() -> None:
+    """A rule that listens may not send, by link or by request; the connection goes on."""
+    rule = AuthorizationRule(name="reader", primary_key="k", rights=frozenset({Right.LISTEN}))
+    async with gateway(rule) as (_, port), client(port, authorised=False) as peer:
+        assert await peer.put_token(sas("q", rule="reader", key="k"), "sb://localhost/q") == 202
+        peer.attach(7, "q", role=False)
+        detach = await peer.next(Detach, handle=7)
+        reply = await peer.manage("q", "com.microsoft:cancel-scheduled-message", {})
+
+        assert detach.error.condition == "amqp:unauthorized-access"
+        assert "'Send' claim(s) are required" in detach.error.description
+        assert reply.application_properties["statusCode"] == 401
+        peer.attach(8, "amqps://localhost:5671/Q", role=True)
+        assert (await peer.next(Attach, handle=8)).source == Source("amqps://localhost:5671/Q")
+
+
+async def test_token_expires() -> None:
+    """When a token ends its links are taken down; the connection and `$cbs` stay."""
+    async with gateway() as (_, port), client(port, authorised=False) as peer:
+        assert await peer.put_token(sas(expires_s=time.time() + 2)) == 202
+        peer.attach(7, "q", role=False)
+        await peer.next(Attach, handle=7)
+        detach = await peer.next(Detach, handle=7)
+        assert detach.error.condition == "amqp:unauthorized-access"
+        assert "ExpiredToken" in detach.error.description
+        peer.send(Detach(7, True))
+        assert await peer.put_token(sas()) == 202
+        peer.attach(7, "q", role=False)
+        await peer.next(Attach, handle=7)
+
+
+async def test_renewed_token() -> None:
+    """A token that is put again in time keeps the links."""
+    async with gateway() as (served, port), client(port, authorised=False) as peer:
+        expires_s = int(time.time()) + 2
+        assert await peer.put_token(sas(expires_s=expires_s)) == 202
+        peer.attach(7, "q", role=False)
+        await peer.next(Attach, handle=7)
+        assert await peer.put_token(sas()) == 202
+        await asyncio.sleep(expires_s - time.time() + 0.2)
+        peer.transfer(7, message(b"x"))
+        assert (await peer.next(Disposition, first=3 - 1)).state == Accepted()
+        assert len(queue_of(served).active) == 1
+
+
+async def test_unknown_entity() -> None:
+    """`$cbs` answers 404 for an unknown entity; an attach is refused with amqp:not-found."""
+    async with gateway() as (_, port), client(port) as peer:
+        assert await peer.put_token(sas("nope"), "sb://localhost/nope") == 404
+        peer.attach(7, "nope", role=False)
+        attach, detach = await peer.next(Attach, handle=7), await peer.next(Detach, handle=7)
+
+        assert attach.target is None
+        assert detach.error.condition == "amqp:not-found"
+        assert "The messaging entity 'sb://localhost/nope' could not be found" in (
+            detach.error.description
+        )
+
+
+# -- what is refused by name
+
+
+async def test_transactions() -> None:
+    """Transactions are refused by name: as a link, as a state of a message."""
+    async with gateway() as (_, port), client(port) as peer:
+        peer.attach(7, "", role=False, target=Coordinator())
+        assert (await peer.next(Detach, handle=7)).error.condition == "amqp:not-implemented"
+        peer.attach(8, "q", role=False)
+        peer.transfer(8, message(b"x"), state=TransactionalState(b"txn"))
+        outcome = (await peer.next(Disposition, first=1)).state
+        assert isinstance(outcome, Rejected)
+        assert outcome.error.condition == "amqp:not-implemented"
+
+
+@pytest.mark.parametrize("operation", ["com.microsoft:get-session-state", "no-such-thing"])
+async def test_unknown_operation(operation: str) -> None:
+    """An operation that is not there is answered with 501 and its name."""
+    async with gateway() as (_, port), client(port) as peer:
+        reply = await peer.manage("q", operation, {})
+
+        assert reply.application_properties["statusCode"] == 501
+        assert type(reply.application_properties["errorCondition"]) is Symbol
+        assert operation in reply.application_properties["statusDescription"]
+
+
+async def test_sessions() -> None:
+    """A session receiver of a plain queue, and a plain one of a session queue: Azure's words."""
+    session = {Symbol("com.microsoft:session-filter"): None}
+    async with gateway() as (_, port), client(port) as peer:
+        peer.attach(7, "q", role=True, source=Source("q", filter=session))
+        detach = await peer.next(Detach, handle=7)
+        assert detach.error.condition == "amqp:not-allowed"
+        assert "does not require sessions" in detach.error.description
+    queue = Queue(name="q", requires_session=True)
+    async with gateway(queue=queue) as (_, port), client(port) as peer:
+        peer.attach(7, "q", role=True)
+        detach = await peer.next(Detach, handle=7)
+        assert "create a non-sessionful message receiver" in detach.error.description
+        peer.attach(8, "q/$DeadLetterQueue", role=True)
+        assert (await peer.next(Attach, handle=8)).source is not None
+
+
+async def test_send_to_the_dead_letter_queue() -> None:
+    """A sub-queue takes no senders."""
+    async with gateway() as (_, port), client(port) as peer:
+        peer.attach(7, "q/$DeadLetterQueue", role=False)
+        assert (await peer.next(Detach, handle=7)).error.condition == "amqp:not-allowed"
+
+
+# -- messages that are none
+
+
+async def test_broken_messages() -> None:
+    """Bytes that are no message, or no batch, are rejected; the link goes on."""
+    async with gateway() as (_, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        for number, (payload, message_format) in enumerate(
+            [(b"junk", 0), (b"", BATCH_FORMAT), (b"\x00\x53\x75\xa0\x09x", BATCH_FORMAT)], start=1
+        ):
+            peer.transfer(7, payload, message_format=message_format)
+            outcome = (await peer.next(Disposition, first=number)).state
+            if payload:
+                assert outcome.error.condition == "amqp:decode-error"
+        peer.transfer(7, message(b"good"))
+        assert (await peer.next(Disposition, first=4)).state == Accepted()
+
+
+async def test_management_arguments() -> None:
+    """Requests with arguments of a wrong kind are answered with 400."""
+    bodies = {
+        "renew-lock": {"lock-tokens": "x"},
+        "schedule-message": {"messages": [{"message": b"junk"}]},
+        "cancel-scheduled-message": {"sequence-numbers": Array("boolean", (True,))},
+        "update-disposition": {
+            "disposition-status": "odd",
+            "lock-tokens": Array("uuid", (UUID(int=1),)),
+        },
+    }
+    async with gateway() as (_, port), client(port) as peer:
+        for operation, body in bodies.items():
+            reply = await peer.manage("q", f"com.microsoft:{operation}", body)
+            assert reply.application_properties["statusCode"] == 400, operation
+        reply = await peer.manage("q", "com.microsoft:renew-lock", "no map")
+        assert reply.application_properties["statusCode"] == 400
+
+
+async def test_late_settlement() -> None:
+    """A lock that is lost is told so, by disposition and by request."""
+    async with gateway() as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        peer.transfer(7, message(b"x"))
+        peer.attach(8, "q", role=True, snd_settle_mode=0)
+        peer.credit(8, 1)
+        transfer, _ = await peer.next(Transfer, handle=8)
+        token = UUID(bytes_le=transfer.delivery_tag)
+        queue_of(served)._on_lock_end(token)
+        peer.send(Disposition(True, transfer.delivery_id, None, False, Modified(True)))
+        answer = await peer.next(Disposition, role=False)
+        assert answer.settled
+        assert answer.state.error.condition == "com.microsoft:message-lock-lost"
+        reply = await peer.manage(
+            "q", "com.microsoft:renew-lock", {"lock-tokens": Array("uuid", (token,))}
+        )
+        assert reply.application_properties["statusCode"] == 410
+
+
+# -- bounds
+
+
+async def test_client_that_stops_reading() -> None:
+    """For a client that reads nothing no more is taken than fits its buffers; later it gets all."""
+    count, size = 2_000, 20_000
+    bounds = {"output_bytes_high": 65_536, "fetch_bytes": 200_000, "send_credit": count}
+    async with gateway(**bounds) as (served, port), client(port) as sender:
+        sender.attach(7, "q", role=False)
+        for _ in range(count):
+            sender.transfer(7, message(bytes(size)), settled=True)
+        await eventually(lambda: len(queue_of(served).active) == count)
+        reader = await Client.connect(port)
+        await reader.open()
+        await reader.put_token(sas())
+        reader._writer.transport.pause_reading()
+        reader.attach(8, "q", role=True)
+        reader.credit(8, count)
+        await eventually(lambda: any(each.is_choked for each in served.connections))
+        await asyncio.sleep(0.1)
+        taken = len(queue_of(served).locked)
+        assert 0 < taken * size < 8_000_000, taken
+        reader._writer.transport.resume_reading()
+        await reader.until(
+            lambda: sum(isinstance(each, Transfer) for each, _ in reader.frames) == count
+        )
+        assert len(queue_of(served).locked) == count
+        await reader.close()
+
+
+async def test_closed_session_window() -> None:
+    """For a client that shuts its session's window no more is taken than a little."""
+    count, size = 2_000, 20_000
+    bounds = {"output_bytes_high": 65_536, "fetch_bytes": 200_000, "send_credit": count}
+    async with gateway(**bounds) as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        for _ in range(count):
+            peer.transfer(7, message(bytes(size)), settled=True)
+        await eventually(lambda: len(queue_of(served).active) == count)
+        peer.attach(8, "q", role=True)
+        peer.credit(8, count, incoming_window=3)
+        await peer.next(Transfer, handle=8)
+        await asyncio.sleep(0.1)
+        assert len(queue_of(served).locked) * size < 1_000_000
+        peer.credit(8, count)
+        await peer.until(
+            lambda: sum(isinstance(each, Transfer) for each, _ in peer.frames) == count - 1
+        )
+
+
+class Stuck(MemoryNamespace):
+    """RabbitMQ does not confirm."""
+
+    def __init__(self) -> None:
+        super().__init__(QUEUE)
+        self.gate = asyncio.Event()
+        self.taken_bytes = 0
+
+    async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
+        """Wait until the gate opens."""
+        self.taken_bytes += sum(item.size_bytes for item in batch)
+        await self.gate.wait()
+        await super().send(path, batch)
+
+
+async def test_unconfirmed_messages_are_bounded() -> None:
+    """While RabbitMQ confirms nothing, a client is not read from beyond a bound."""
+    namespace, count, size = Stuck(), 300, 100_000
+    bound = gateway(namespace=namespace, input_bytes_high=1_000_000)
+    async with bound as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        for _ in range(count):
+            peer.transfer(7, message(bytes(size)))
+        await eventually(lambda: namespace.taken_bytes > 1_000_000)
+        await asyncio.sleep(0.1)
+        assert namespace.taken_bytes < 2_000_000
+        namespace.gate.set()
+        await eventually(lambda: len(queue_of(served).active) == count)
+
+
+async def test_credit_of_senders() -> None:
+    """A sender that goes beyond its credit loses its link; its other messages are answered."""
+    async with gateway(send_credit=10) as (_, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        assert (await peer.next(Flow, handle=7)).link_credit == 10
+        peer.write(b"")
+        for _ in range(12):
+            peer.transfer(7, message(b"x"))
+        detach = await peer.next(Detach, handle=7)
+        assert detach.error.condition == "amqp:link:transfer-limit-exceeded"
+
+
+async def test_credit_is_given_again() -> None:
+    """A sender that keeps to its credit gets more as its messages are stored."""
+    async with gateway(send_credit=10) as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        flow = await peer.next(Flow, handle=7)
+        sent = 0
+        while sent < 100:
+            while sent < flow.delivery_count + flow.link_credit:
+                peer.transfer(7, message(b"x"))
+                sent += 1
+            flow = await peer.next(Flow, handle=7)
+        await eventually(lambda: len(queue_of(served).active) == sent)
+
+
+async def test_five_hundred_idle_connections() -> None:
+    """Five hundred connections are served, and so is the one after them."""
+    async with gateway() as (served, port):
+        idle = [await (await Client.connect(port)).open() for _ in range(500)]
+        await eventually(lambda: len(served.connections) == 500)
+        async with client(port) as peer:
+            peer.attach(7, "q", role=False)
+            await peer.next(Attach, handle=7)
+        for each in idle:
+            await each.close()
+        await eventually(lambda: not served.connections)
+
+
+# -- ends
+
+
+@pytest.mark.parametrize(
+    ("garbage", "condition"),
+    [
+        (b"\xff" * 100_000, "amqp:connection:framing-error"),
+        (b"\x00\x00\x00\x10\x02\x00\x00\x00garbage!" * 5_000, "amqp:decode-error"),
+    ],
+)
+async def test_garbage(garbage: bytes, condition: str) -> None:
+    """Garbage closes that connection with a reason that can still be read; others go on."""
+    async with gateway() as (_, port), client(port) as good, client(port) as bad:
+        bad.write(garbage)
+        assert (await bad.next(Close)).error.condition == condition
+        await bad.closed()
+        assert await good.put_token(sas()) == 202
+
+
+async def test_truncated_frame() -> None:
+    """A client that hangs up inside a frame leaves nothing behind."""
+    async with gateway() as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=True)
+        peer.credit(7, 5)
+        await peer.next(Attach, handle=7)
+        peer.write(b"\x00\x00\x10\x00\x02\x00\x00\x00half")
+        await peer.close()
+        await eventually(lambda: not served.connections)
+        assert not queue_of(served).waiting
+
+
+async def test_idle_client() -> None:
+    """A client that falls silent is closed after twice its time-out; a heartbeat comes before."""
+    limits = Limits(idle_time_out_ms=200)
+    async with gateway(limits=limits) as (_, port), client(port) as peer:
+        close = await peer.next(Close)
+        assert close.error.condition == "amqp:connection:forced"
+
+
+async def test_heartbeats() -> None:
+    """A client that says how long we may be silent hears from us in time."""
+    async with gateway() as (_, port):
+        peer = await (await Client.connect(port)).open(idle_time_out=1_000)
+        started_s = time.monotonic()
+        await eventually(lambda: peer.heartbeats >= 2)
+        assert time.monotonic() - started_s < 3
+        await peer.close()
+
+
+async def test_stop() -> None:
+    """A stop takes nothing new, lets what is under way end, and says goodbye."""
+    namespace = Stuck()
+    async with gateway(namespace=namespace) as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        peer.attach(8, "q", role=True)
+        peer.credit(8, 5)
+        await peer.next(Attach, handle=8)
+        peer.transfer(7, message(b"x"))
+        await eventually(lambda: namespace.taken_bytes)
+        stopping = asyncio.create_task(served.stop())
+        await asyncio.sleep(0)
+        namespace.gate.set()
+        assert (await peer.next(Disposition, first=1)).state == Accepted()
+        assert (await peer.next(Close)).error.condition == "amqp:connection:forced"
+        await stopping
+        assert len(queue_of(served).active) == 1
+        with pytest.raises(OSError, match="Connect call failed"):
+            await Client.connect(port)
+
+
+# -- TLS
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for localhost and its key."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    subprocess.run([*request, *files, *subject], check=True, capture_output=True)
+    return certificate, key
+
+
+async def test_tls(certified: tuple[Path, Path]) -> None:
+    """The same protocol over TLS, with our own last words intact."""
+    certificate, key = certified
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(certificate, key)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    async with gateway(tls=served) as (_, port):
+        peer = await (await Client.connect(port, tls=trusting)).open()
+        assert await peer.put_token(sas()) == 202
+        peer.write(b"\xff" * 100)
+        assert (await peer.next(Close)).error.condition == "amqp:connection:framing-error"
+        await peer.closed()
+        await peer.close()
