@@ -19,6 +19,11 @@ VARIABLE = "BUSBRIDGE_FAILPOINT"
 
 HAND_OVERS: dict[str, str] = {
     "bench.hop": "the benchmark's hop from one queue to another",
+    "engine.again": "a message that was abandoned with changed properties goes back into its queue",
+    "engine.dead_letter": "a client dead-letters a message",
+    "engine.exhaust": "a message that has failed too often goes to the dead-letter queue",
+    "engine.expire": "a message that expired here goes to the dead-letter queue",
+    "engine.send_back": "a message published past the front door goes back through it",
     "lapsed.return": "an arrival that expired in an inbox goes back to it",
     "scheduler.activate": "a scheduled message that is due becomes active",
     "scheduler.move": "a scheduled message goes to a finer bucket",
@@ -31,6 +36,15 @@ HAND_OVERS: dict[str, str] = {
 """Site -> what is handed over there."""
 
 POINTS: dict[str, str] = {
+    "engine.abandon.rejected": "a message was abandoned: rejected, to be delivered again",
+    "engine.complete.acked": "a message was completed: acked",
+    "engine.drop.acked": "a second copy was acked",
+    "engine.expire.acked": "a message that expired was acked, without a dead letter",
+    "engine.lock.rejected": "a lock has expired: rejected, to be delivered again",
+    "engine.receive_and_delete.acked": "a message was received and deleted: acked",
+    "engine.release.returned": "a message was released: returned without counting (4.3)",
+    "engine.send.confirmed": "an envelope was confirmed, its sender not answered",
+    "engine.send.published": "an envelope was published, not confirmed",
     "sequencer.answered": "whoever scheduled or cancelled was told",
 }
 """Point -> what has just been done there; for acks and rejects that belong to no hand-over."""

@@ -83,3 +83,8 @@ def bucket(entity: str, level: int, slot: int) -> str:
 def bucket_prefix(entity: str) -> str:
     """What all bucket names of an entity begin with."""
     return resource_base(entity) + "/$scheduled/"
+
+
+def bridge_queue(instance: bytes) -> str:
+    """Queue: questions to one bridge process, about locks that it holds."""
+    return f"$sb/bridge/{instance.hex()}"

@@ -1,0 +1,77 @@
+"""Which messages a source holds or has settled, so that a second copy is recognised.
+
+After a failure of the broker a message can stand in a queue twice, under one number: the sequencer
+publishes again what it does not know to be stored, and RabbitMQ may forget an ack. A message that
+the engine itself put back (abandoned with changed properties) has the same number too, and a higher
+generation: it is no copy of what was there before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from bridge.engine.holding import Holding
+
+SETTLED_MAX = 50_000
+SETTLED_MS = 60_000
+"""What was settled is remembered this long: the second copy comes soon after the failure."""
+
+
+class Copies:
+    """The numbers of one source."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+        self._settled: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._carried: OrderedDict[int, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many messages are held."""
+        return len(self._held)
+
+    def is_second(self, holding: Holding, now_ms: int) -> bool:
+        """Whether this message is held already, or was settled a short while ago."""
+        if not holding.is_numbered:
+            return False
+        held = self._held.get(holding.number)
+        if held is not None and holding.generation <= held:
+            return True
+        settled = self._settled.get(holding.number)
+        if settled is None:
+            return False
+        generation, at_ms = settled
+        return holding.generation <= generation and now_ms - at_ms < SETTLED_MS
+
+    def hold(self, holding: Holding) -> None:
+        """A message has come and is held from now on."""
+        if holding.is_numbered:
+            self._held[holding.number] = holding.generation
+
+    def let_go(self, holding: Holding) -> None:
+        """A message is held no longer; it may come again."""
+        if self._held.get(holding.number) == holding.generation:
+            del self._held[holding.number]
+
+    def settle(self, holding: Holding, now_ms: int) -> None:
+        """A message is gone for good, as far as this queue is concerned."""
+        self.let_go(holding)
+        if holding.is_numbered:
+            self._settled[holding.number] = holding.generation, now_ms
+            self._settled.move_to_end(holding.number)
+            if len(self._settled) > SETTLED_MAX:
+                self._settled.popitem(last=False)
+
+    def lose_all(self) -> None:
+        """RabbitMQ has taken back what was held; what was settled stays so."""
+        self._held.clear()
+
+    def failures_here(self, holding: Holding) -> int:
+        """Return a dead letter's failures in the dead-letter queue itself.
+
+        RabbitMQ 4 shows at the first delivery what was counted where the dead letter came from;
+        what a message came with is therefore left out.
+        """
+        carried = self._carried.setdefault(holding.number, holding.failures)
+        if len(self._carried) > SETTLED_MAX:
+            self._carried.popitem(last=False)
+        return max(0, holding.failures - carried)

@@ -1,0 +1,209 @@
+"""How a message leaves its queue otherwise than by being completed: by hand-over, and then an ack.
+
+send_back     published past the front door: goes back through it, to be numbered
+dead_letter   to the dead-letter queue, because a client says so
+expire        its time is over: to the dead-letter queue, or nowhere, as the entity says
+exhaust       failed too often: to the dead-letter queue
+again         abandoned with changed properties: back into its queue, at the end
+drop          a second copy: nowhere
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from bridge.broker import failpoint as failpoints
+from bridge.broker.errors import AckLost, BrokerError
+from bridge.broker.handover import Publish
+from bridge.engine.clock import now_ms
+from bridge.engine.counters import Counters
+from bridge.engine.holding import (
+    EXHAUSTED_DESCRIPTION,
+    EXHAUSTED_REASON,
+    EXPIRED_DESCRIPTION,
+    EXPIRED_REASON,
+    Holding,
+)
+from bridge.engine.sender import Sender
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.topology import names
+from bridge.topology.capabilities import TTL_MAX_MS
+from bridge.wire import headers
+from bridge.wire.basic import Properties, Table, long, text
+from bridge.wire.mapping.outward import merge_properties
+
+RETRY_S = 1.0
+"""RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
+
+Done = Callable[[BrokerError | None], None]
+
+
+class Origin(Protocol):
+    """What a message leaves."""
+
+    queue: model.Queue
+
+    @property
+    def resource(self) -> str:
+        """The RabbitMQ queue's name."""
+
+    @property
+    def is_dead_letter(self) -> bool:
+        """Whether that is a dead-letter queue."""
+
+    def remember(self, holding: Holding) -> None:
+        """The message is settled."""
+
+
+class Departure:
+    """Moves messages out of their queues."""
+
+    def __init__(self, sender: Sender, counters: Counters) -> None:
+        self._sender = sender
+        self._counters = counters
+
+    def send_back(self, origin: Origin, holding: Holding) -> None:
+        """Have a message numbered that was published past the front door."""
+        properties = holding.record.properties
+        if properties.user_id is not None:
+            # RabbitMQ would compare it with the bridge's own user.
+            table = dict(properties.headers or {})
+            table[headers.BASIC_USER_ID] = text(properties.user_id)
+            properties.headers, properties.user_id = table, None
+        publish = Publish(
+            names.front(origin.queue.name), "", properties.encode(), holding.record.body
+        )
+        self._counters.sent_back += 1
+        self._surely(origin, holding, publish, "engine.send_back")
+
+    def drop(self, origin: Origin, holding: Holding) -> None:
+        """Ack a second copy."""
+        self._counters.second_copies += 1
+        _ack(holding, "engine.drop.acked")
+
+    def expire(self, origin: Origin, holding: Holding) -> None:
+        """End a message whose time is over."""
+        self._counters.expired += 1
+        if origin.queue.dead_lettering_on_message_expiration:
+            dead = _dead(origin, holding, EXPIRED_REASON, EXPIRED_DESCRIPTION, {})
+            self._surely(origin, holding, dead, "engine.expire")
+        else:
+            _ack(holding, "engine.expire.acked")
+            origin.remember(holding)
+
+    def exhaust(self, origin: Origin, holding: Holding) -> None:
+        """End a message that has failed too often."""
+        dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, {})
+        self._surely(origin, holding, dead, "engine.exhaust")
+
+    async def dead_letter(
+        self,
+        origin: Origin,
+        holding: Holding,
+        reason: str | None,
+        description: str | None,
+        changes: Table,
+    ) -> None:
+        """Move a message to the dead-letter queue.
+
+        Raises:
+            ServerBusy, BrokerError: it is where it was, still held.
+        """
+        dead = _dead(origin, holding, reason, description, changes)
+        await self._move(origin, holding, dead, "engine.dead_letter")
+
+    async def again(self, origin: Origin, holding: Holding, changes: Table) -> None:
+        """Put a message back with changed properties, one more on its count.
+
+        Raises:
+            ServerBusy, BrokerError: it is where it was, still held.
+        """
+        failures = holding.failures + 1
+        if holding.expires_ms is not None and holding.expires_ms <= now_ms():
+            self.expire(origin, holding)
+            return
+        if failures >= origin.queue.max_delivery_count and not origin.is_dead_letter:
+            dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, changes)
+            await self._move(origin, holding, dead, "engine.dead_letter")
+            return
+        properties = _clean(merge_properties(holding.record, changes).properties)
+        assert properties.headers is not None
+        properties.headers[headers.DELIVERED] = long(failures)
+        if holding.expires_ms is not None:
+            left_ms = holding.expires_ms - now_ms()
+            properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
+        publish = Publish("", origin.resource, properties.encode(), holding.record.body)
+        await self._move(origin, holding, publish, "engine.again")
+
+    async def _move(
+        self, origin: Origin, holding: Holding, publish: Publish, failpoint: str
+    ) -> None:
+        acks = ((holding.channel, holding.tag),)
+        await self._sender.handover.move([publish], acks=acks, failpoint=failpoint)
+        origin.remember(holding)
+
+    def _surely(self, origin: Origin, holding: Holding, publish: Publish, failpoint: str) -> None:
+        """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
+
+        def done(error: BrokerError | None) -> None:
+            if error is None:
+                origin.remember(holding)
+            elif not isinstance(error, AckLost):
+                again()
+
+        def again() -> None:
+            asyncio.get_running_loop().call_later(RETRY_S, attempt)
+
+        def attempt() -> None:
+            if holding.channel.close_reason is not None:
+                return
+            try:
+                handover = self._sender.handover
+            except ServiceBusError:
+                again()
+                return
+            acks = ((holding.channel, holding.tag),)
+            handover.submit([publish], acks=acks, done=done, failpoint=failpoint)
+
+        attempt()
+
+
+def _ack(holding: Holding, point: str) -> None:
+    holding.channel.ack(holding.tag)
+    if failpoints.IS_ARMED:
+        holding.channel.flush()
+        failpoints.reach(point)
+
+
+def _dead(
+    origin: Origin,
+    holding: Holding,
+    reason: str | None,
+    description: str | None,
+    changes: Table,
+) -> Publish:
+    """Return what goes to the dead-letter queue: no TTL, and the reason as Azure has it."""
+    changes = dict(changes)
+    if reason is not None:
+        changes[headers.DEAD_LETTER_REASON] = text(reason)
+    if description is not None:
+        changes[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description)
+    properties = _clean(merge_properties(holding.record, changes).properties)
+    assert properties.headers is not None
+    properties.headers.pop(headers.DELIVERED, None)
+    queue = names.dead_letter_queue(origin.queue.name)
+    return Publish("", queue, properties.encode(), holding.record.body)
+
+
+def _clean(properties: Properties) -> Properties:
+    """Take off what only a broker may say, and the expiration."""
+    table = properties.headers or {}
+    properties.headers = {
+        name: field for name, field in table.items() if name not in headers.BROKER_ONLY
+    }
+    properties.expiration = None
+    properties.delivery_mode = 2
+    return properties

@@ -1,0 +1,73 @@
+"""The definitions of all entities, as RabbitMQ keeps them, and who is told when they change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from bridge.broker.management import Management
+from bridge.engine import texts
+from bridge.model import entity as model
+from bridge.model.errors import EntityNotFound, ServiceBusError
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import definitions
+
+log = logging.getLogger(__name__)
+
+OnChange = Callable[[model.Namespace], None]
+
+
+class Directory:
+    """What entities there are.
+
+    Attributes:
+        namespace: all of them, as last read.
+    """
+
+    def __init__(self, management: Management) -> None:
+        self._management = management
+        self._queues: dict[str, model.Queue] = {}
+        self._followers: list[OnChange] = []
+        self.namespace = model.Namespace()
+
+    def follow(self, on_change: OnChange) -> None:
+        """Have `on_change` called whenever the definitions have changed."""
+        self._followers.append(on_change)
+
+    def queue(self, path: EntityPath) -> model.Queue:
+        """Return a queue's definition.
+
+        Raises:
+            EntityNotFound: there is none of that name.
+        """
+        queue = self._queues.get(path.key)
+        if queue is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+            raise EntityNotFound(texts.not_found(str(path)))
+        return queue
+
+    async def read(self) -> model.Namespace:
+        """Read the definitions; tell the followers when they have changed."""
+        prefix = definitions.parameter_prefix(self._management.vhost)
+        own_name = definitions.namespace_parameter_name(self._management.vhost)
+        base = model.Namespace()
+        found: list[model.Entity] = []
+        for name, form in (await self._management.global_parameters()).items():
+            if not isinstance(form, dict):
+                continue
+            try:
+                if name == own_name:
+                    base = definitions.namespace_from_json(form)
+                elif name.startswith(prefix):
+                    found.append(definitions.from_json(form))
+            except ServiceBusError as error:
+                log.error("definition.unreadable parameter=%s error=%s", name, error)
+        self._take(definitions.assemble(base, found))
+        return self.namespace
+
+    def _take(self, namespace: model.Namespace) -> None:
+        if namespace == self.namespace:
+            return
+        self.namespace = namespace
+        self._queues = {queue.name.lower(): queue for queue in namespace.queues}
+        for on_change in self._followers:
+            on_change(namespace)

@@ -1,0 +1,132 @@
+"""A delivery of RabbitMQ read as a message of Service Bus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from bridge.broker.channel import Channel
+from bridge.broker.consuming import Delivery
+from bridge.engine.api import Received
+from bridge.machine.demand import Fetched
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.record import Record
+
+EXPIRED_REASON = "TTLExpiredException"
+EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
+EXHAUSTED_REASON = "MaxDeliveryCountExceeded"
+EXHAUSTED_DESCRIPTION = "Message couldn't be consumed after maximum delivery attempts."
+REJECTED_REASON = "Rejected"
+REJECTED_DESCRIPTION = "A RabbitMQ consumer rejected the message without requeueing it."
+
+DEATHS: dict[bytes, tuple[str, str]] = {
+    b"expired": (EXPIRED_REASON, EXPIRED_DESCRIPTION),
+    b"delivery_limit": (EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION),
+    b"rejected": (REJECTED_REASON, REJECTED_DESCRIPTION),
+}
+"""RabbitMQ's reason for a dead letter -> reason and description as Azure words them.
+
+The third has no counterpart in Azure: only a native consumer can do that.
+"""
+
+_DELIVERY_COUNT = "x-delivery-count"
+_DEATH = "x-first-death-reason"
+_ABSENT: FieldValue = ("V", None)
+_NO_HEADERS: Table = {}
+
+
+@dataclass(slots=True, eq=False)
+class Holding(Fetched):
+    """A message that this process holds, unacked.
+
+    Attributes:
+        channel: where it is settled.
+        tag: its delivery tag there.
+        exchange: where it was published last.
+        record: properties and body.
+        enqueued_ms: when it was enqueued (UTC ms).
+        time_to_live_ms: its effective TTL, or `None` for ever.
+        generation: the deliveries that were counted before it was published again; of two copies
+            with one number the one of the higher generation counts.
+        failures: failed deliveries before this one, in all.
+    """
+
+    channel: Channel
+    tag: int
+    exchange: str
+    record: Record
+    enqueued_ms: int
+    time_to_live_ms: int | None
+    generation: int
+    failures: int
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it has gone through the sequencer."""
+        return self.number >= 0
+
+    @property
+    def is_published_again(self) -> bool:
+        """Whether the engine has put it back with changed properties."""
+        return headers.DELIVERED in (self.record.properties.headers or _NO_HEADERS)
+
+    @property
+    def death(self) -> tuple[str, str] | None:
+        """Reason and description of a message that RabbitMQ itself dead-lettered."""
+        table = self.record.properties.headers or _NO_HEADERS
+        if headers.DEAD_LETTER_REASON in table:
+            return None
+        reason = table.get(_DEATH, _ABSENT)[1]
+        return DEATHS.get(reason) if isinstance(reason, bytes) else None
+
+    def received(
+        self, *, lock_token: UUID | None = None, locked_until_ms: int | None = None
+    ) -> Received:
+        """Return it as a door sees it."""
+        return Received(
+            record=self.record,
+            sequence_number=max(self.number, 0),
+            enqueued_ms=self.enqueued_ms,
+            delivery_count=self.failures,
+            lock_token=lock_token,
+            locked_until_ms=locked_until_ms,
+            time_to_live_ms=self.time_to_live_ms,
+            dead_letter=self.death,
+        )
+
+
+def read(delivery: Delivery, fetch: int, *, can_expire: bool) -> Holding:
+    """Return what a delivery holds; `number` is -1 when it has none.
+
+    Args:
+        fetch: what brought it.
+        can_expire: "Messages in a dead-letter queue are not subject to TTL", others are.
+    """
+    properties = Properties.decode(delivery.properties)
+    table = properties.headers or _NO_HEADERS
+    number = _integer(table, headers.SEQUENCE_NUMBER, -1)
+    enqueued_ms = _integer(table, headers.ENQUEUED_TIME, 0)
+    ttl_ms = _integer(table, headers.TIME_TO_LIVE, -1)
+    generation = _integer(table, headers.DELIVERED, 0)
+    return Holding(
+        number,
+        fetch,
+        enqueued_ms + ttl_ms if can_expire and ttl_ms >= 0 and number >= 0 else None,
+        delivery.channel,
+        delivery.tag,
+        delivery.exchange,
+        Record(properties, delivery.body),
+        enqueued_ms,
+        ttl_ms if ttl_ms >= 0 else None,
+        generation,
+        generation + _integer(table, _DELIVERY_COUNT, 0),
+    )
+
+
+def _integer(table: Table, name: str, default: int) -> int:
+    field = table.get(name)
+    if field is None:
+        return default
+    value = field[1]
+    return value if isinstance(value, int) else default

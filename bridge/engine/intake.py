@@ -1,0 +1,69 @@
+"""The consuming connection: what the sources' channels, and this bridge's own queue, live on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.reconnect import keep_connected
+
+SETTLE_S = 1.0
+"""After a failure of the broker a quorum queue may deliver out of order for a moment: what was
+never delivered comes before what was held (measured on 3.10, 4.0 and 4.3)."""
+
+
+class Intake:
+    """The connection that messages come in on; it comes back when it is lost.
+
+    Args:
+        on_up: called with the connection whenever there is a new one, before any source uses it.
+
+    Attributes:
+        lost: why there is no connection, else `None`.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, name: str, on_up: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._on_up = on_up
+        self._connection: Connection | None = None
+        self._has_been_up = False
+        self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
+        self.ready = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"Intake(lost={self.lost!r})"
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        await keep_connected(self._endpoint, self._work, name=self._name, on_state=self._on_state)
+
+    async def channel(self) -> Channel:
+        """Open a channel, once there is a connection."""
+        await self.ready.wait()
+        assert self._connection is not None
+        return await self._connection.channel()
+
+    async def _work(self, connection: Connection) -> None:
+        if self._has_been_up:
+            await asyncio.sleep(SETTLE_S)
+        await self._on_up(connection)
+        self._has_been_up = True
+        self._connection = connection
+        self.lost = None
+        self.ready.set()
+        try:
+            await connection.closed.wait()
+        finally:
+            self._connection = None
+            self.ready.clear()
+
+    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
+        if connection is None:
+            self.lost = error

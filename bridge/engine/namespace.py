@@ -1,0 +1,316 @@
+"""The engine's namespace on RabbitMQ: composes the parts, and is what doors are given."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
+from bridge.broker.management import Management
+from bridge.engine import texts
+from bridge.engine.api import Disposition, Outgoing, Received, ReceiveMode
+from bridge.engine.counters import Counters
+from bridge.engine.departure import Departure
+from bridge.engine.directory import Directory, OnChange
+from bridge.engine.holding import Holding
+from bridge.engine.intake import Intake
+from bridge.engine.locktable import INSTANCE_BYTES, LockTable
+from bridge.engine.peers import Peers
+from bridge.engine.provision import merged, provision
+from bridge.engine.receiver import QueueReceiver
+from bridge.engine.sender import Sender
+from bridge.engine.sending import Sending
+from bridge.engine.settling import Settling
+from bridge.engine.source import Source
+from bridge.engine.state import State, policy_reasons
+from bridge.model import entity as model
+from bridge.model.entity import EntityStatus
+from bridge.model.errors import EntityDisabled, NotAllowed
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.parts import SCHEMA
+from bridge.topology.resources import Finding
+from bridge.wire.basic import Properties
+
+POLL_S = 15.0
+"""Definitions that `rabbitmqctl` or an import has changed are found within this time."""
+
+_NO_RECEIVES = (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
+
+
+class RabbitNamespace:
+    """A namespace whose entities are RabbitMQ's queues; see `api.Namespace`.
+
+    Attributes:
+        directory: the definitions; follow it to hear of changes.
+        counters: what has been done so far.
+        state: whether it can serve, and why not.
+        findings: what this RabbitMQ cannot do as Service Bus does it.
+    """
+
+    def __init__(self, endpoint: Endpoint, management: Management, *, name: str = "busbridge"):
+        self._endpoint = endpoint
+        self._management = management
+        self._name = name
+        self._instance = os.urandom(INSTANCE_BYTES)
+        self._sources: dict[tuple[str, SubQueue], Source] = {}
+        self._receivers: dict[int, QueueReceiver] = {}
+        self._last_receiver = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self.counters = Counters()
+        self.directory = Directory(management)
+        self.findings: tuple[Finding, ...] = ()
+        self._sender = Sender(endpoint, name=f"{name} publishing")
+        self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
+        self._locks = LockTable(self._instance, self._on_lock_expired)
+        self._departure = Departure(self._sender, self.counters)
+        self._settling = Settling(self._departure, self.counters, self._locks)
+        self._peers = Peers(self._instance, self._sender, self._settle_own, self._renew_own)
+        self.state = State(self._sender, self._intake)
+        self._capabilities: Capabilities | None = None
+        self._sending: Sending | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"RabbitNamespace({self._name!r}, {len(self._sources)} sources, "
+            f"{len(self._locks)} locks, {self.state!r})"
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What RabbitMQ's version can do; known once started."""
+        assert self._capabilities is not None, "not started"
+        return self._capabilities
+
+    @property
+    def locks(self) -> int:
+        """How many messages are locked."""
+        return len(self._locks)
+
+    @property
+    def kept(self) -> int:
+        """How many released messages wait here for the next receiver."""
+        return sum(source.kept for source in self._sources.values())
+
+    async def start(self) -> None:
+        """Connect, and read the definitions.
+
+        Raises:
+            BrokerError: RabbitMQ or its management API cannot be reached, or refuses the login.
+            UnsupportedVersion: it is older than 3.10.
+        """
+        overview = await self._management.overview()
+        self._capabilities = Capabilities.of(overview["rabbitmq_version"])
+        self.directory.follow(self._on_definitions)
+        self._sending = Sending(
+            self._sender,
+            self.counters,
+            tier=self.directory.namespace.tier,
+            message_bytes_max=self._capabilities.message_bytes_max,
+        )
+        await self.directory.read()
+        for keep in (self._sender.run, self._intake.run, self._follow):
+            self._tasks.append(asyncio.create_task(keep()))
+        await self._ready()
+
+    def follow(self, on_change: OnChange) -> None:
+        """Have `on_change` called with all entities whenever the definitions have changed."""
+        self.directory.follow(on_change)
+
+    async def apply(self, namespace: model.Namespace) -> None:
+        """Create and update entities; whatever else there is stays as it is.
+
+        Raises:
+            EntityConflict: an entity, or a resource of RabbitMQ, is there with other settings that
+                cannot be changed.
+            BrokerError: RabbitMQ refuses something.
+        """
+        wanted = merged(await self.directory.read(), namespace)
+        channel = await self._intake.channel()
+        try:
+            self.findings = await provision(wanted, self.capabilities, self._management, channel)
+            properties = Properties().encode()
+            channel.publish(names.EVENTS, "", properties, b"", mandatory=False)
+            await channel.barrier()
+        finally:
+            with contextlib.suppress(BrokerError):
+                await channel.close()
+        await self.directory.read()
+
+    async def close(self) -> None:
+        """Fetch nothing more and close; what is locked or kept goes back to its queue."""
+        for receiver in list(self._receivers.values()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await receiver.close()
+        self._locks.close()
+        for source in self._sources.values():
+            with contextlib.suppress(BrokerError):
+                await source.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def entity(self, path: EntityPath) -> model.Queue:
+        """Return the definition of the queue."""
+        return self.directory.queue(path)
+
+    async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
+        """Store all messages or none."""
+        assert self._sending is not None, "not started"
+        await self._sending.send(self._sendable(path), batch)
+
+    async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
+        """Store messages for later; return their sequence numbers."""
+        assert self._sending is not None, "not started"
+        return await self._sending.schedule(self._sendable(path), batch)
+
+    async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
+        """Remove scheduled messages."""
+        assert self._sending is not None, "not started"
+        await self._sending.cancel(self._sendable(path), numbers)
+
+    def open_receiver(
+        self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
+    ) -> QueueReceiver:
+        """Return a receiver without credit."""
+        queue = self.directory.queue(path)
+        if queue.status in _NO_RECEIVES:
+            raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
+        if queue.requires_session and path.sub_queue is SubQueue.NONE:
+            raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+        self._last_receiver += 1
+        receiver = QueueReceiver(
+            self._last_receiver, self._source(path), mode, deliver, self._forget_receiver
+        )
+        self._receivers[receiver.number] = receiver
+        return receiver
+
+    async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
+        """End a lock."""
+        if self._locks.is_own(lock_token):
+            await self._settle_own(path, lock_token, disposition)
+        else:
+            await self._peers.settle(path, lock_token, disposition)
+
+    async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
+        """Give each lock its full duration from now."""
+        if all(self._locks.is_own(token) for token in lock_tokens):
+            return await self._renew_own(path, lock_tokens)
+        return [
+            (await self._renew_own(path, [token]))[0]
+            if self._locks.is_own(token)
+            else await self._peers.renew(path, token)
+            for token in lock_tokens
+        ]
+
+    async def _settle_own(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
+        await self._settling.settle(self._source(path), token, disposition)
+
+    async def _renew_own(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
+        return self._settling.renew(self._source(path), tokens)
+
+    def _sendable(self, path: EntityPath) -> model.Queue:
+        if path.sub_queue is not SubQueue.NONE:
+            raise NotAllowed(f"Messages cannot be sent to the sub-queue '{path}'.")
+        return self.directory.queue(path)
+
+    def _source(self, path: EntityPath) -> Source:
+        queue = self.directory.queue(path)
+        key = (path.key, path.sub_queue)
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = Source(
+                path,
+                queue,
+                intake=self._intake,
+                departure=self._departure,
+                can_return=not self.capabilities.nack_counts,
+                deliver=self._deliver,
+                on_lost=self._on_channel_lost,
+            )
+        return source
+
+    def _deliver(self, source: Source, number: int, holding: Holding) -> None:
+        receiver = self._receivers.get(number)
+        if receiver is None:
+            source.release(holding)
+            return
+        self.counters.delivered += 1
+        if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
+            receiver.deliver(holding.received())
+            source.ack(holding, "engine.receive_and_delete.acked")
+            source.remember(holding)
+            self.counters.received_and_deleted += 1
+            return
+        token, until_ms = self._locks.acquire(source, holding, source.queue.lock_duration_ms)
+        receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+
+    def _on_lock_expired(self, source: Source, holding: Holding) -> None:
+        self.counters.locks_expired += 1
+        if source.holds(holding):
+            source.give_back(holding, "engine.lock.rejected")
+
+    def _on_channel_lost(self, channel: Channel) -> None:
+        self._locks.lose(lambda locked: locked[1].channel is channel)
+
+    def _forget_receiver(self, number: int) -> None:
+        self._receivers.pop(number, None)
+
+    def _on_definitions(self, namespace: model.Namespace) -> None:
+        if self._sending is not None:
+            self._sending.tier = namespace.tier
+        for source in self._sources.values():
+            for queue in namespace.queues:
+                if queue.name.lower() == source.path.key:
+                    source.queue = queue
+
+    async def _on_up(self, connection: Connection) -> None:
+        """A new consuming connection: this bridge's own queue, and news of definitions."""
+        await self._peers.listen(connection)
+        channel = await connection.channel()
+        await channel.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
+        queue = await channel.declare_queue("", durable=False, exclusive=True, auto_delete=True)
+        await channel.bind_queue(queue.name, names.EVENTS)
+        await channel.consume(queue.name, lambda delivery: self._changed.set(), no_ack=True)
+
+    async def _follow(self) -> None:
+        """Read the definitions when somebody says that they have changed, and now and then."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.directory.read()
+                self.state.findings = await policy_reasons(
+                    self.directory.namespace, self.capabilities, self._management
+                )
+            except BrokerError as error:
+                self.state.management = str(error)
+            else:
+                self.state.management = None
+
+    async def _ready(self) -> None:
+        """Wait until both connections are there, or raise what ended a task before."""
+        waits = (self._sender.ready.wait(), self._intake.ready.wait())
+        ready = asyncio.ensure_future(asyncio.gather(*waits))
+        try:
+            either: set[asyncio.Future[Any]] = {ready, *self._tasks}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for task in self._tasks:
+                if task.done():
+                    await task
+        finally:
+            if not ready.done():
+                ready.cancel()
+                await asyncio.gather(ready, return_exceptions=True)

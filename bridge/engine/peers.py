@@ -1,0 +1,165 @@
+"""Locks of other bridges: a settlement or renewal that arrives at the wrong door is passed on.
+
+Every bridge has a queue of its own, exclusive to its connection; a token names its bridge. A bridge
+that is gone has no queue, and its locks ended with it: the question comes back unroutable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
+from uuid import UUID
+
+from bridge.broker.connection import Connection
+from bridge.broker.consuming import Delivery
+from bridge.broker.errors import BrokerError, Unroutable
+from bridge.engine import texts
+from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
+from bridge.engine.locktable import INSTANCE_BYTES
+from bridge.engine.sender import Sender
+from bridge.model import errors
+from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError
+from bridge.model.name import EntityPath, parse_path
+from bridge.topology import names
+from bridge.wire.basic import Properties, Table, decode_table, encode_table, text
+from bridge.wire.mapping.fields import AMQP_ENCODED
+from bridge.wire.reply import Refused, decode_reply, encode_done, encode_refused
+
+_KINDS: dict[str, type[Disposition]] = {
+    "complete": Complete,
+    "abandon": Abandon,
+    "dead-letter": DeadLetter,
+    "defer": Defer,
+    "release": Release,
+}
+
+log = logging.getLogger(__name__)
+
+Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
+Renew = Callable[[EntityPath, Sequence[UUID]], Awaitable[list[int]]]
+
+
+class Peers:
+    """Asks other bridges, and answers them.
+
+    Args:
+        instance: the name of this bridge, as in its tokens.
+        settle: settles a lock of this process.
+        renew: renews locks of this process.
+    """
+
+    def __init__(self, instance: bytes, sender: Sender, settle: Settle, renew: Renew) -> None:
+        self._instance = instance
+        self._sender = sender
+        self._settle = settle
+        self._renew = renew
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def listen(self, connection: Connection) -> None:
+        """Take questions on a connection, as long as it lasts."""
+        channel = await connection.channel()
+        queue = names.bridge_queue(self._instance)
+        await channel.declare_queue(queue, durable=False, exclusive=True, auto_delete=True)
+        await channel.consume(queue, self._on_question, no_ack=True)
+
+    async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
+        """Have the owner of a lock end it."""
+        kind = next(name for name, made in _KINDS.items() if isinstance(disposition, made))
+        question = _question(kind, path, token)
+        for name in ("reason", "description"):
+            value = getattr(disposition, name, None)
+            if value is not None:
+                question[name] = text(value)
+        plain: Table = {}
+        encoded: Table = {}
+        for name, field in getattr(disposition, "properties", {}).items():
+            if field[0] == AMQP_ENCODED:
+                encoded[name] = ("x", field[1])
+            else:
+                plain[name] = field
+        question["plain"], question["encoded"] = ("F", plain), ("F", encoded)
+        await self._ask(token, question)
+
+    async def renew(self, path: EntityPath, token: UUID) -> int:
+        """Have the owner of a lock renew it; return its new end (UTC ms)."""
+        return (await self._ask(token, _question("renew", path, token)))[0]
+
+    async def _ask(self, token: UUID, question: Table) -> Sequence[int]:
+        owner = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
+        body = encode_table(question)
+        try:
+            answer = await self._sender.ask("", owner, {}, body, persistent=False)
+        except Unroutable as error:
+            raise MessageLockLost(texts.LOCK_LOST) from error
+        reply = decode_reply(answer)
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+        return reply.numbers
+
+    def _on_question(self, delivery: Delivery) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(delivery))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, delivery: Delivery) -> None:
+        properties = Properties.decode(delivery.properties)
+        try:
+            numbers = await self._carry_out(decode_table(delivery.body)[0])
+            reply = encode_done(numbers)
+        except ServiceBusError as error:
+            reply = encode_refused(error.condition, str(error))
+        except (KeyError, ValueError, TypeError) as error:
+            log.error("peer.malformed error=%r", error)
+            reply = encode_refused(InternalError.condition, "The question cannot be read.")
+        try:
+            self._sender.answer(properties.reply_to or "", properties.correlation_id or "", reply)
+        except BrokerError as error:
+            log.warning("peer.unanswered error=%s", error)
+
+    async def _carry_out(self, question: Table) -> Sequence[int]:
+        path = parse_path(_string(question, "path"))
+        token = UUID(bytes=cast(bytes, question["token"][1]))
+        what = _string(question, "do")
+        if what == "renew":
+            return await self._renew(path, [token])
+        await self._settle(path, token, _disposition(what, question))
+        return ()
+
+
+def error_of(reply: Refused) -> ServiceBusError:
+    """Return the error that another process reported."""
+    for made in vars(errors).values():
+        if (
+            isinstance(made, type)
+            and issubclass(made, ServiceBusError)
+            and made is not ServiceBusError
+            and made.condition == reply.condition
+        ):
+            return made(reply.description)
+    return InternalError(reply.description)
+
+
+def _question(what: str, path: EntityPath, token: UUID) -> Table:
+    return {"do": text(what), "path": text(str(path)), "token": ("x", token.bytes)}
+
+
+def _disposition(kind: str, question: Table) -> Disposition:
+    made = _KINDS[kind]
+    if made in (Complete, Release):
+        return made()
+    properties = dict(cast(Table, question["plain"][1]))
+    for name, field in cast(Table, question["encoded"][1]).items():
+        properties[name] = (AMQP_ENCODED, field[1])
+    if made is DeadLetter:
+        return DeadLetter(
+            reason=_string(question, "reason") if "reason" in question else None,
+            description=_string(question, "description") if "description" in question else None,
+            properties=properties,
+        )
+    return Abandon(properties=properties) if made is Abandon else Defer(properties=properties)
+
+
+def _string(question: Table, name: str) -> str:
+    return cast(bytes, question[name][1]).decode()

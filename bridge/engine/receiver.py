@@ -1,0 +1,53 @@
+"""One client's demand for messages of an entity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.engine.api import Received, ReceiveMode
+from bridge.engine.source import Source
+
+
+class QueueReceiver:
+    """A receiver of one source; see `api.Receiver`.
+
+    Attributes:
+        number: names it to its source.
+        mode: whether messages are locked or gone.
+        deliver: gives the client a message.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        source: Source,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+        on_closed: Callable[[int], None],
+    ) -> None:
+        self.number = number
+        self.mode = mode
+        self.deliver = deliver
+        self._source = source
+        self._on_closed = on_closed
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"QueueReceiver({self.number}, {self._source!r})"
+
+    def add_credit(self, count: int) -> None:
+        """Ask for `count` more messages."""
+        if count > 0 and not self._is_closed:
+            self._source.ask(self.number, count)
+
+    async def drain(self) -> None:
+        """Take back all credit; what is on its way may still come before this returns."""
+        if not self._is_closed:
+            await self._source.withdraw(self.number)
+
+    async def close(self) -> None:
+        """Take back all credit for good; locks stay."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_closed(self.number)
+            await self._source.withdraw(self.number)

@@ -1,0 +1,112 @@
+"""Send, schedule and cancel: checked here, then handed to the entity's sequencer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.broker.errors import Unroutable
+from bridge.engine import texts
+from bridge.engine.api import Outgoing
+from bridge.engine.counters import Counters
+from bridge.engine.envelopes import encode, new_identity
+from bridge.engine.peers import error_of
+from bridge.engine.sender import Sender
+from bridge.model import entity as model
+from bridge.model.entity import TIER_MESSAGE_SIZE_MAX_BYTES, EntityStatus, Tier
+from bridge.model.errors import (
+    ArgumentError,
+    EntityDisabled,
+    EntityNotFound,
+    MessageSizeExceeded,
+    NotAllowed,
+)
+from bridge.topology import names
+from bridge.wire import envelope, headers
+from bridge.wire.basic import Table, text
+from bridge.wire.envelope import Operation
+from bridge.wire.reply import Refused, decode_reply
+
+_NO_SENDS = (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED)
+_HEADERS: Table = {headers.KIND: text(envelope.KIND)}
+
+
+class Sending:
+    """The verbs that put messages in.
+
+    Args:
+        message_bytes_max: what RabbitMQ takes at most.
+    """
+
+    def __init__(
+        self, sender: Sender, counters: Counters, *, tier: Tier, message_bytes_max: int
+    ) -> None:
+        self._sender = sender
+        self._counters = counters
+        self._message_bytes_max = message_bytes_max
+        self.tier = tier
+
+    async def send(self, queue: model.Queue, batch: Sequence[Outgoing]) -> None:
+        """Store all messages or none."""
+        body = self._checked(Operation.SEND, queue, batch)
+        try:
+            await self._sender.publish(
+                names.front(queue.name), "", envelope.SILENT_PROPERTIES, body
+            )
+        except Unroutable as error:
+            raise EntityNotFound(texts.not_found(queue.name)) from error
+        self._counters.sent += len(batch)
+
+    async def schedule(self, queue: model.Queue, batch: Sequence[Outgoing]) -> list[int]:
+        """Store messages for later; return their numbers."""
+        numbers = await self._ask(queue, self._checked(Operation.SCHEDULE, queue, batch))
+        self._counters.scheduled += len(batch)
+        return list(numbers)
+
+    async def cancel(self, queue: model.Queue, numbers: Sequence[int]) -> None:
+        """Remove scheduled messages, all of them or none."""
+        _check_status(queue)
+        await self._ask(queue, envelope.encode_cancel(new_identity(), numbers))
+        self._counters.cancelled += len(numbers)
+
+    async def _ask(self, queue: model.Queue, body: bytes) -> Sequence[int]:
+        front = names.front(queue.name)
+        try:
+            answer = await self._sender.ask(front, "", _HEADERS, body, persistent=True)
+        except Unroutable as error:
+            raise EntityNotFound(texts.not_found(queue.name)) from error
+        reply = decode_reply(answer)
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+        return reply.numbers
+
+    def _checked(
+        self, operation: Operation, queue: model.Queue, batch: Sequence[Outgoing]
+    ) -> bytes:
+        """Return the envelope of a batch that may be sent."""
+        _check_status(queue)
+        limit_bytes = TIER_MESSAGE_SIZE_MAX_BYTES[self.tier]
+        if queue.max_message_size_kb is not None:
+            limit_bytes = queue.max_message_size_kb * 1024
+        for outgoing in batch:
+            if outgoing.size_bytes > limit_bytes:
+                raise MessageSizeExceeded(
+                    texts.too_large(queue.name, outgoing.size_bytes, limit_bytes)
+                )
+            if queue.requires_session and outgoing.session_id is None:
+                raise NotAllowed(texts.SESSION_ID_MISSING)
+        try:
+            body = encode(operation, queue, batch)
+        except ValueError as error:
+            raise ArgumentError(
+                f"A message cannot be stored in '{queue.name}': {error}."
+            ) from error
+        if len(body) > self._message_bytes_max:
+            raise MessageSizeExceeded(
+                texts.too_large(queue.name, len(body), self._message_bytes_max)
+            )
+        return body
+
+
+def _check_status(queue: model.Queue) -> None:
+    if queue.status in _NO_SENDS:
+        raise EntityDisabled(texts.disabled(queue.name, for_sends=True))

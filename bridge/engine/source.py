@@ -1,0 +1,338 @@
+"""Where messages are received from: one queue of RabbitMQ, and this process's demand for it.
+
+A message that has come is in exactly one place: with its asker (locked, or settled at once), kept
+for the next asker, or leaving (sent back through the front door, expired, a second copy).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, assert_never
+
+from bridge.broker import failpoint
+from bridge.broker.channel import Channel
+from bridge.broker.consuming import Delivery
+from bridge.broker.errors import BrokerError
+from bridge.engine.clock import now_ms
+from bridge.engine.copies import Copies
+from bridge.engine.departure import Departure, Origin
+from bridge.engine.holding import Holding, read
+from bridge.engine.intake import Intake
+from bridge.machine.demand import Close, Demand, Get, Open, Withdrawn
+from bridge.model import entity as model
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
+
+REOPEN_S = 0.5
+"""Between two attempts to have a channel, when RabbitMQ closes it again and again."""
+
+log = logging.getLogger(__name__)
+
+Leave = Callable[[Origin, Holding], None]
+
+
+class Source:
+    """One queue of RabbitMQ as this process receives from it.
+
+    Args:
+        can_return: `basic.nack(requeue)` does not count as a failed delivery (RabbitMQ 4.3).
+        deliver: called with the source, the receiver's number and its message.
+        on_lost: called when a channel, and all that was locked on it, is lost.
+
+    Attributes:
+        path: the entity and sub-queue that it is.
+        queue: the entity's definition.
+        resource: the RabbitMQ queue's name.
+        is_dead_letter: whether it is a dead-letter sub-queue.
+    """
+
+    def __init__(
+        self,
+        path: EntityPath,
+        queue: model.Queue,
+        *,
+        intake: Intake,
+        departure: Departure,
+        can_return: bool,
+        deliver: Callable[[Source, int, Holding], None],
+        on_lost: Callable[[Channel], None],
+    ) -> None:
+        self.path = path
+        self.queue = queue
+        self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
+        self.resource = name_of(queue.name)
+        self._active_exchange = names.active_exchange(queue.name)
+        self._intake = intake
+        self._departure = departure
+        self._can_return = can_return
+        self._deliver = deliver
+        self._on_lost = on_lost
+        self._demand: Demand[Holding] = Demand()
+        self._copies = Copies()
+        self._channel: Channel | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._withdrawals: dict[int, asyncio.Future[None]] = {}
+        self._barrier: asyncio.Future[None] | None = None
+        self._is_turn_due = False
+        self._kept_timer: asyncio.TimerHandle | None = None
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"Source({self.path}, {self._demand!r}, held={len(self._copies)})"
+
+    @property
+    def kept(self) -> int:
+        """Messages held for the next asker."""
+        return self._demand.kept
+
+    def holds(self, holding: Holding) -> bool:
+        """Whether RabbitMQ still counts on this process to settle a message."""
+        return holding.channel is self._channel
+
+    def ask(self, receiver: int, count: int) -> None:
+        """A receiver wants `count` more messages."""
+        self._demand.ask(receiver, count)
+        self._turn_soon()
+
+    async def withdraw(self, receiver: int) -> None:
+        """Take back what a receiver asked for; nothing more comes for it when this returns."""
+        ticket = self._demand.withdraw(receiver)
+        done = self._withdrawals[ticket] = asyncio.get_running_loop().create_future()
+        self._turn_soon()
+        await done
+
+    def ack(self, holding: Holding, point: str) -> None:
+        """Settle a message for good."""
+        self._before(holding)
+        holding.channel.ack(holding.tag)
+        self._pass(point, holding)
+
+    def give_back(self, holding: Holding, point: str) -> None:
+        """Return a message to its queue; this counts as a failed delivery on every version."""
+        self._before(holding)
+        self._copies.let_go(holding)
+        holding.channel.reject(holding.tag, True)
+        self._pass(point, holding)
+
+    def release(self, holding: Holding) -> None:
+        """Make a message available again without counting.
+
+        Before 4.3 RabbitMQ counts whatever is returned, so the message stays here.
+        """
+        if self._can_return:
+            self._before(holding)
+            self._copies.let_go(holding)
+            holding.channel.nack(holding.tag, False, True)
+            self._pass("engine.release.returned", holding)
+        else:
+            self._demand.keep(holding)
+            self._watch_kept()
+        self._turn_soon()
+
+    def departing(self, holding: Holding) -> None:
+        """A message is about to be handed over to another queue, and acked here then."""
+        close = self._demand.settling(holding.fetch, may_refill=False)
+        if close is not None:
+            self._close(close.fetch)
+            self._turn_soon()
+
+    def remember(self, holding: Holding) -> None:
+        """A message is settled: what comes under its number from now on is a second copy."""
+        self._copies.settle(holding, now_ms())
+
+    def barrier(self, channel: Channel) -> asyncio.Future[None]:
+        """Return what is done when RabbitMQ has handled all that was written so far.
+
+        All who ask in one turn of the loop share one round trip.
+        """
+        if self._barrier is None:
+            loop = asyncio.get_running_loop()
+            self._barrier = loop.create_future()
+            loop.call_soon(self._send_barrier, channel)
+        return self._barrier
+
+    async def close(self) -> None:
+        """Close the channel; what is locked or kept goes back to its queue."""
+        self._is_closing = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._kept_timer is not None:
+            self._kept_timer.cancel()
+        if self._channel is not None:
+            await self._channel.close()
+
+    def _turn_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Hand out what is kept, and bring what is fetched in line with what is asked."""
+        self._is_turn_due = False
+        self._expire_kept()
+        while (offer := self._demand.offer()) is not None:
+            self._deliver(self, *offer)
+        channel = self._channel
+        for effect in self._demand.plan(can_fetch=channel is not None):
+            match effect:
+                case Withdrawn(ticket):
+                    done = self._withdrawals.pop(ticket)
+                    if not done.done():
+                        done.set_result(None)
+                case Open(fetch, size):
+                    self._open(fetch, size)
+                case Get(fetch):
+                    assert channel is not None
+                    got = channel.get_soon(self.resource)
+                    got.add_done_callback(partial(self._on_got, fetch))
+                case Close(fetch):
+                    self._close(fetch)
+                case _:
+                    assert_never(effect)
+        if channel is None and self._demand.asked and not self._is_closing:
+            self._open_channel_soon(wait_s=0)
+
+    def _open_channel_soon(self, *, wait_s: float) -> None:
+        if self._opening is None:
+            loop = asyncio.get_running_loop()
+            self._opening = loop.create_task(self._open_channel(wait_s))
+
+    async def _open_channel(self, wait_s: float) -> None:
+        try:
+            await asyncio.sleep(wait_s)
+            channel = await self._intake.channel()
+        except BrokerError as error:
+            log.info("source.unopened entity=%s error=%s", self.path, error)
+            await asyncio.sleep(REOPEN_S)
+        else:
+            if channel.close_reason is None:
+                channel.on_closed = partial(self._on_closed, channel)
+                self._channel = channel
+        finally:
+            self._opening = None
+        self._turn_soon()
+
+    def _on_closed(self, channel: Channel, error: BrokerError) -> None:
+        """RabbitMQ has taken everything back; who asked still asks."""
+        self._channel = None
+        self._demand.lost()
+        self._copies.lose_all()
+        self._on_lost(channel)
+        if not self._is_closing:
+            log.warning("source.lost entity=%s error=%s", self.path, error)
+            self._open_channel_soon(wait_s=REOPEN_S)
+        self._turn_soon()
+
+    def _open(self, fetch: int, size: int) -> None:
+        assert self._channel is not None
+        self._channel.consume_soon(
+            self.resource,
+            partial(self._on_delivery, fetch),
+            tag=str(fetch),
+            prefetch=size,
+            on_cancel=lambda tag: self._on_window_closed(fetch),
+        )
+
+    def _close(self, fetch: int) -> None:
+        assert self._channel is not None
+        closed = self._channel.cancel_soon(str(fetch))
+        closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
+
+    def _on_window_closed(self, fetch: int) -> None:
+        self._demand.closed(fetch)
+        self._turn_soon()
+
+    def _on_got(self, fetch: int, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            self._demand.closed(fetch)
+        elif answer.result() is None:
+            self._demand.empty(fetch)
+        elif answer.result().channel is self._channel:
+            self._on_delivery(fetch, answer.result())
+        self._turn_soon()
+
+    def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
+        holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
+        leave = self._reason_to_leave(holding)
+        if leave is not None:
+            self._demand.discarded(fetch)
+            self.departing(holding)
+            leave(self, holding)
+        else:
+            self._copies.hold(holding)
+            if self.is_dead_letter and holding.exchange:
+                holding.failures = self._copies.failures_here(holding)
+            receiver = self._demand.arrived(fetch)
+            if receiver is not None:
+                self._deliver(self, receiver, holding)
+            else:
+                self.release(holding)
+        self._turn_soon()
+
+    def _reason_to_leave(self, holding: Holding) -> Leave | None:
+        """Return what is to be done with a message that no receiver may have."""
+        if not self.is_dead_letter and not self._has_come_through(holding):
+            return self._departure.send_back
+        if self._copies.is_second(holding, now_ms()):
+            return self._departure.drop
+        if holding.expires_ms is not None and holding.expires_ms <= now_ms():
+            return self._departure.expire
+        if not self.is_dead_letter and holding.failures >= self.queue.max_delivery_count:
+            return self._departure.exhaust
+        return None
+
+    def _has_come_through(self, holding: Holding) -> bool:
+        """Whether a message has been numbered, or was put back by an engine."""
+        if holding.exchange == self._active_exchange:
+            return holding.is_numbered
+        return not holding.exchange and holding.is_numbered and holding.is_published_again
+
+    def _before(self, holding: Holding) -> None:
+        """Close the window that an ack or reject of this message would refill."""
+        close = self._demand.settling(holding.fetch)
+        if close is not None:
+            self._close(close.fetch)
+            self._turn_soon()
+
+    def _pass(self, point: str, holding: Holding) -> None:
+        if failpoint.IS_ARMED:
+            holding.channel.flush()
+            failpoint.reach(point)
+
+    def _watch_kept(self) -> None:
+        """Wake when the first kept message expires."""
+        if self._kept_timer is not None:
+            self._kept_timer.cancel()
+            self._kept_timer = None
+        next_ms = self._demand.next_expiry_ms()
+        if next_ms is not None:
+            delay_s = max(next_ms - now_ms(), 0) / 1000
+            loop = asyncio.get_running_loop()
+            self._kept_timer = loop.call_later(delay_s, self._turn_soon)
+
+    def _expire_kept(self) -> None:
+        next_ms = self._demand.next_expiry_ms() if self._demand.kept else None
+        if next_ms is not None and next_ms <= now_ms():
+            for holding in self._demand.expire(now_ms()):
+                self.departing(holding)
+                self._departure.expire(self, holding)
+            self._watch_kept()
+
+    def _send_barrier(self, channel: Channel) -> None:
+        future, self._barrier = self._barrier, None
+        assert future is not None
+        asyncio.get_running_loop().create_task(_resolve(channel, future))
+
+
+async def _resolve(channel: Channel, future: asyncio.Future[None]) -> None:
+    try:
+        await channel.barrier()
+    except BrokerError as error:
+        future.set_exception(error)
+        future.exception()
+    else:
+        future.set_result(None)

@@ -1,0 +1,85 @@
+"""Whether the namespace can serve, and a sentence for each reason why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.broker.management import Management
+from bridge.engine.intake import Intake
+from bridge.engine.sender import Sender
+from bridge.model import entity as model
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.policy import PREFIX, winners
+from bridge.topology.resources import Policy
+
+
+class State:
+    """The engine's health.
+
+    Attributes:
+        management: what the management API refused at the last attempt, else `None`.
+        findings: policies of somebody else's that overrule ours, a sentence each.
+    """
+
+    def __init__(self, sender: Sender, intake: Intake) -> None:
+        self._sender = sender
+        self._intake = intake
+        self.management: str | None = None
+        self.findings: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"State(reasons={self.reasons!r})"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything works."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> list[str]:
+        """Return why not; empty when it does."""
+        found = []
+        if self._sender.lost is not None:
+            found.append(f"There is no connection for publishing to RabbitMQ: {self._sender.lost}.")
+        if self._intake.lost is not None:
+            found.append(f"There is no connection for consuming to RabbitMQ: {self._intake.lost}.")
+        if self._sender.blocked is not None:
+            found.append(
+                f"RabbitMQ has an alarm and takes no messages: {self._sender.blocked}. Sends are "
+                "answered with server-busy, settlement goes on."
+            )
+        if self.management is not None:
+            found.append(f"RabbitMQ's management API cannot be used: {self.management}.")
+        return found + list(self.findings)
+
+
+async def policy_reasons(
+    namespace: model.Namespace, capabilities: Capabilities, management: Management
+) -> list[str]:
+    """Return a sentence for each policy of somebody else's that rules a queue of ours."""
+    users = await management.policies()
+    operators = await management.policies(operator=True)
+    foreign = [policy for policy in (*users, *operators) if not policy.name.startswith(PREFIX)]
+    if not foreign:
+        return []
+    ruled: dict[tuple[bool, str], list[str]] = {}
+    for queue in compile_namespace(namespace, capabilities).queues:
+        for policy in (*winners(queue, users), *winners(queue, operators)):
+            if policy in foreign:
+                ruled.setdefault((policy.is_operator, policy.name), []).append(queue.name)
+    return [
+        _sentence(policy, ruled[policy.is_operator, policy.name])
+        for policy in foreign
+        if (policy.is_operator, policy.name) in ruled
+    ]
+
+
+def _sentence(policy: Policy, queues: Sequence[str]) -> str:
+    kind = "operator policy" if policy.is_operator else "policy"
+    where = f"the queue {queues[0]!r}" + (f" and {len(queues) - 1} more" if queues[1:] else "")
+    settings = ", ".join(sorted(policy.definition))
+    return (
+        f"The {kind} {policy.name!r} ({settings}) rules {where} instead of the bridge's own: "
+        "give it a pattern that leaves them out."
+    )

@@ -1,0 +1,45 @@
+"""Azure's words for what the engine refuses."""
+
+from __future__ import annotations
+
+LOCK_LOST = (
+    "The lock supplied is invalid. Either the lock expired, or the message has already been "
+    "removed from the queue. For more information please see https://aka.ms/ServiceBusExceptions ."
+)
+SESSION_ID_MISSING = (
+    "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that "
+    "have session support enabled can only receive messages that have the SessionId set to a "
+    "valid value."
+)
+PLAIN_ON_SESSION_ENTITY = (
+    "It is not possible for an entity that requires sessions to create a non-sessionful message "
+    "receiver."
+)
+SERVER_BUSY = (
+    "The server was unable to process the request; please retry the operation. If the problem "
+    "persists, please contact your Service Bus administrator and provide the tracking id."
+)
+DEAD_LETTER_AGAIN = "A message of a dead-letter queue cannot be dead-lettered again: '{entity}'."
+
+
+def not_found(entity: str) -> str:
+    """Say that there is no such entity."""
+    return (
+        f"The messaging entity '{entity}' could not be found. "
+        "To know more visit https://aka.ms/sbResourceMgrExceptions. "
+    )
+
+
+def disabled(entity: str, *, for_sends: bool) -> str:
+    """Say that an entity's status forbids it."""
+    if for_sends:
+        return f"Messaging entity '{entity}' is currently disabled for Send operations."
+    return f"Messaging entity '{entity}' is currently disabled."
+
+
+def too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
+    """Say that a message does not fit."""
+    return (
+        f"The received message (size:{size_bytes} bytes) exceeds the limit ({limit_bytes} bytes) "
+        f"currently allowed on '{entity}'."
+    )
