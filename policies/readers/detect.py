@@ -130,14 +130,14 @@ def _kind(text: str) -> str:
 
 def _read_xml(text: str, source: str, form: str | None) -> Reading:
     roots = xmltext.parse(text, source)
-    if form == "atom" or (form is None and atom.is_this(roots)):
+    if form in (None, "atom") and atom.is_this(roots):
         return atom.read_documents(roots, source)
-    if form == "explorer" or (form is None and explorer.is_this(roots)):
+    if form in (None, "explorer") and explorer.is_this(roots):
         return explorer.read_documents(roots, source)
     names = ", ".join(f"<{root.name}>" for root in roots) or "no element"
     raise _unknown(
         source,
-        f"This is XML of an unknown kind: {names}.",
+        f"This is XML of {'another' if form else 'an unknown'} kind: {names}.",
         "Known are ATOM feeds and entries, and Service Bus Explorer's <Entities>.",
     )
 

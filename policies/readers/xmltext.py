@@ -84,32 +84,23 @@ def parse(text: str, source: str) -> list[Element]:
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.characters
-    parser.StartDoctypeDeclHandler = builder.refuse_doctype
     parser.buffer_text = True
     try:
         parser.Parse(f"<documents>{body}</documents>", True)
     except expat.ExpatError as error:
-        what = expat.errors.messages[error.code]
-        fault = Fault(
-            place=Place(line=error.lineno),
-            message=f"This is no well-formed XML: {what}.",
-            remedy="Mend the XML.",
-        )
+        line = body.split("\n")[error.lineno - 1] if error.lineno else ""
+        if "<!DOCTYPE" in line.upper():
+            message = "The XML has a document type declaration."
+            remedy = "Remove it; no entity is expanded."
+        else:
+            message = f"This is no well-formed XML: {expat.errors.messages[error.code]}."
+            remedy = "Mend the XML."
+        fault = Fault(place=Place(line=error.lineno), message=message, remedy=remedy)
         raise ReadError(source, [fault]) from error
-    except _DoctypeFound as error:
-        fault = Fault(
-            place=Place(line=error.line),
-            message="The XML has a document type declaration.",
-            remedy="Remove it; no entity is expanded.",
-        )
-        raise ReadError(source, [fault]) from error
+    if builder.root.text.strip():
+        message = f"There is text outside of any element: {builder.root.text.strip()[:20]!r}."
+        raise ReadError(source, [Fault(place=Place(), message=message, remedy="Remove it.")])
     return builder.root.children
-
-
-class _DoctypeFound(Exception):
-    def __init__(self, line: int) -> None:
-        self.line = line
-        super().__init__(line)
 
 
 class _Builder:
@@ -135,6 +126,3 @@ class _Builder:
 
     def characters(self, text: str) -> None:
         self._open[-1].text += text
-
-    def refuse_doctype(self, *_: object) -> None:
-        raise _DoctypeFound(self._parser.CurrentLineNumber)

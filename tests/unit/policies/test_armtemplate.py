@@ -1,0 +1,426 @@
+"""ARM templates: expressions, loops, and what only Azure knows."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.model import entity as model
+from policies.errors import ReadError
+from policies.readers import armtemplate, jsontext
+from policies.readers.arm import expression
+from policies.readers.arm.evaluation import Scope
+from policies.readers.arm.unresolved import is_unresolved, reason
+from policies.readers.reading import Reading
+
+SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
+QUEUES = "Microsoft.ServiceBus/namespaces/queues"
+
+
+def template(resources: Any, **more: Any) -> str:
+    """Return a template with these resources."""
+    return json.dumps({"$schema": SCHEMA, "resources": resources, **more}, indent=1)
+
+
+def queue(name: str = "ns/q", **properties: Any) -> dict[str, Any]:
+    """Return the resource of a queue."""
+    return {"type": QUEUES, "name": name, "properties": properties}
+
+
+def names(reading: Reading) -> list[str]:
+    """Return the names of the queues."""
+    return [each.name for each in reading.namespace.queues]
+
+
+def evaluated(text: str, **declared: Any) -> Any:
+    """Return the value of an expression."""
+    return Scope(jsontext.parse(json.dumps(declared), "x")).text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain", "plain"),
+        ("[[not an expression]", "[not an expression]"),
+        ("[concat('a', 'b', string(1))]", "ab1"),
+        ("[concat(createArray(1), createArray(2, 3))]", [1, 2, 3]),
+        ("['it''s']", "it's"),
+        ("[format('{0}/{1}-{0} {{x}}', 'a', 7)]", "a/7-a {x}"),
+        ("[format('{0:D3}', 7)]", "007"),
+        ("[toLower('ABC')]", "abc"),
+        ("[TOUPPER('abc')]", "ABC"),
+        ("[replace('a-b-c', '-', '')]", "abc"),
+        ("[if(equals(1, 1), 'yes', parameters('absent'))]", "yes"),
+        ("[if(and(true(), or(false(), not(true()))), 1, 2)]", 2),
+        ("[length('four')]", 4),
+        ("[length(createArray(1, 2))]", 2),
+        ("[empty('')]", True),
+        ("[contains('abc', 'b')]", True),
+        ("[contains(createObject('Key', 1), 'key')]", True),
+        ("[createObject('a', createArray(1, 2)).a[1]]", 2),
+        ("[createObject('a', 1).?b]", None),
+        ("[createObject('a', 1)[?'a']]", 1),
+        ("[coalesce(null(), tryGet(createObject('a', 1), 'b'), 'c')]", "c"),
+        ("[first(split('a,b;c', createArray(',', ';')))]", "a"),
+        ("[last('abc')]", "c"),
+        ("[take(skip('abcdef', 2), 2)]", "cd"),
+        ("[substring('abcdef', 1, 3)]", "bcd"),
+        ("[join(createArray('a', 'b'), '-')]", "a-b"),
+        ("[div(-7, 2)]", -3),
+        ("[mod(7, 3)]", 1),
+        ("[max(createArray(1, 5, 2))]", 5),
+        ("[min(3, 2)]", 2),
+        ("[range(2, 3)]", [2, 3, 4]),
+        ("[union(createObject('a', 1), createObject('b', 2))]", {"a": 1, "b": 2}),
+        ("[intersection(createArray(1, 2), createArray(2, 3))]", [2]),
+        ("[json('{\"a\": [1]}').a[0]]", 1),
+        ("[bool('True')]", True),
+        ("[int('12')]", 12),
+        ("[padLeft('7', 3, '0')]", "007"),
+        ("[startsWith('abc', 'AB')]", True),
+        ("[map(range(0, 3), lambda('i', mul(lambdaVariables('i'), 2)))]", [0, 2, 4]),
+        ("[filter(createArray(1, 5), lambda('i', greater(lambdaVariables('i'), 2)))]", [5]),
+        ("[reduce(range(1, 4), 0, lambda('a', 'b', add(lambdaVariables('a'), "
+         "lambdaVariables('b'))))]", 10),
+        ("[toObject(createArray('a'), lambda('k', lambdaVariables('k')), lambda('k', 1))]",
+         {"a": 1}),
+        ("[items(createObject('b', 2, 'a', 1))[0].key]", "a"),
+        ("[last(split(resourceId('Microsoft.ServiceBus/namespaces/queues', 'n', 'q'), '/'))]", "q"),
+        ("[base64ToString(base64('x'))]", "x"),
+    ],
+)  # fmt: skip
+def test_functions_do_what_azure_documents(text: str, value: Any) -> None:
+    """Each function with the values of its documentation or like them."""
+    found = evaluated(text)
+
+    assert value == found
+    assert isinstance(value, bool) == isinstance(found, bool)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[uniqueString('x')]", "uniquestring() is a hash of Azure's own making"),
+        ("[concat('a', resourceGroup().location)]", "resourcegroup() is the resource group"),
+        ("[parameters('p')]", "the parameter 'p' has no value; give one in a parameter file"),
+        ("[parameters('q')]", "the template has no parameter 'q'"),
+        ("[variables('v')]", "the template has no variable 'v'"),
+        ("[variables('loop')]", "the variable 'loop' refers to itself"),
+        ("[listKeys('x', '2021').key]", "listkeys() is the keys of a resource"),
+        ("[magic(1)]", "the function magic() is not known here"),
+        ("[my.own(1)]", "my.own() is known to Azure alone"),
+        ("[concat('a']", "[concat('a']: it ends too early"),
+        ("[concat(a)]", "[concat(a)]: 'a' is no call; texts stand in single quotes"),
+        ("[1 + 1]", "[1 + 1]: unexpected '+ 1'"),
+        ("[createArray(1)[5]]", "[createArray(1)[5]]: there is no member 5"),
+        ("[int('x')]", "[int('x')]: int() is called wrongly: invalid literal for int() with base "
+         "10: 'x'"),
+        ("[copyIndex()]", "[copyIndex()]: copyIndex() outside of its loop"),
+        ("[equals(uniqueString('a'), 'b')]", "uniquestring() is a hash of Azure's own making"),
+        ("[if(equals(uniqueString('a'), 'b'), 1, 2)]", "uniquestring() is a hash of Azure's own "
+         "making"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_known_says_why(text: str, why: str) -> None:
+    """A value that only Azure knows, or that is malformed, carries its reason."""
+    value = evaluated(
+        text, parameters={"p": {"type": "string"}}, variables={"loop": "[variables('loop')]"}
+    )
+
+    assert is_unresolved(value)
+    assert why == reason(value)
+
+
+@settings(max_examples=300)
+@given(st.text("[]()'.,?ab1 {}-", max_size=30))
+def test_no_text_breaks_the_expression_parser(text: str) -> None:
+    """Any text in brackets is an expression or is refused as none."""
+    with suppress(expression.BadExpression):
+        expression.parse(f"[{text}]")
+
+
+def test_parameters_come_from_the_file_then_from_defaults() -> None:
+    """Names are not case-sensitive; a null value leaves Azure's default."""
+    text = template(
+        [
+            queue(
+                "[concat(parameters('NS'), '/', parameters('name'))]",
+                maxDeliveryCount="[parameters('count')]",
+                lockDuration="[parameters('lock')]",
+            )
+        ],
+        parameters={
+            "ns": {"type": "string", "defaultValue": "contoso"},
+            "name": {"type": "string"},
+            "count": {"type": "int", "defaultValue": 3},
+            "lock": {"type": "string", "nullable": True},
+        },
+    )
+
+    reading = armtemplate.read(text, "t.json", parameters={"Name": "orders", "count": 7})
+
+    assert (model.Queue(name="orders", max_delivery_count=7),) == reading.namespace.queues
+    assert reading.findings == ()
+
+
+def test_a_parameter_file_is_read() -> None:
+    """Values are taken, secrets of a key vault are not known."""
+    text = json.dumps({"parameters": {"a": {"value": [1]}, "b": {"reference": {"keyVault": {}}}}})
+
+    found = armtemplate.read_parameters(text, "p.json")
+
+    assert found["a"] == [1]
+    assert reason(found["b"]) == "the parameter 'b' is a secret in a key vault"
+
+
+def test_an_unknown_parameter_in_the_file_is_refused() -> None:
+    """Azure refuses it as well."""
+    with pytest.raises(ReadError, match="The template has no parameter 'typo'"):
+        armtemplate.read(template([]), "t.json", parameters={"typo": 1})
+
+
+def test_an_unknown_namespace_name_does_not_hide_its_entities() -> None:
+    """`contoso-<hash>/orders` is the queue `orders`."""
+    name = "[format('{0}/{1}', concat('contoso-', uniqueString(resourceGroup().id)), 'orders')]"
+
+    reading = armtemplate.read(template([queue(name)]), "t.json")
+
+    assert names(reading) == ["orders"]
+
+
+def test_an_unknown_entity_name_is_a_finding_with_its_place() -> None:
+    """The entity is left out, and line and path say which."""
+    reading = armtemplate.read(
+        template([queue("[concat('ns/', uniqueString('x'))]"), queue("ns/known")]), "t.json"
+    )
+
+    assert names(reading) == ["known"]
+    assert [each.message for each in reading.findings] == [
+        "t.json: line 4, $.resources[0]: A resource of the type namespaces/queues is left out: a "
+        "part of its name is not known: uniquestring() is a hash of Azure's own making."
+    ]
+
+
+def test_an_unknown_property_is_a_finding_and_has_azures_default() -> None:
+    """The path is that of the property."""
+    reading = armtemplate.read(
+        template(
+            [queue(maxDeliveryCount="[parameters('max')]")], parameters={"max": {"type": "int"}}
+        ),
+        "t.json",
+    )
+
+    assert reading.namespace.queues[0].max_delivery_count == 10
+    assert [each.message for each in reading.findings] == [
+        "t.json: line 8, $.resources[0].properties.maxDeliveryCount: Queue 'q': MaxDeliveryCount "
+        "is not known: the parameter 'max' has no value; give one in a parameter file. Azure's "
+        "default is taken."
+    ]
+
+
+def test_a_wrong_value_is_a_fault_with_the_place_of_its_expression() -> None:
+    """A parameter that Service Bus would refuse is refused, wherever it came from."""
+    text = template(
+        [queue(lockDuration="[parameters('lock')]")],
+        parameters={"lock": {"type": "string", "defaultValue": "PT1H"}},
+    )
+
+    with pytest.raises(ReadError) as caught:
+        armtemplate.read(text, "t.json")
+
+    assert str(caught.value) == (
+        "t.json: line 8, $.resources[0].properties.lockDuration: Queue 'q': LockDuration is PT1H; "
+        "Service Bus takes PT5S to PT5M."
+    )
+
+
+def test_loops_of_resources_properties_and_variables_are_unrolled() -> None:
+    """copyIndex with a name, with an offset and without; nested objects of an array."""
+    resource = queue(
+        "[concat('ns/', variables('prefixes')[copyIndex('each')], copyIndex('each', 1))]",
+        maxDeliveryCount="[add(copyIndex(), 1)]",
+    ) | {"copy": {"name": "each", "count": 3}}
+    rights = {"name": "rights", "count": 2, "input": "[variables('all')[copyIndex('rights')]]"}
+    access = {
+        "type": "Microsoft.ServiceBus/namespaces/authorizationRules",
+        "name": "ns/app",
+        "properties": {"copy": [rights]},
+    }
+    variables = {
+        "all": ["Send", "Listen"],
+        "copy": [
+            {"name": "prefixes", "count": 3, "input": "[concat('q', copyIndex('prefixes'), '-')]"}
+        ],
+    }
+
+    reading = armtemplate.read(template([resource, access], variables=variables), "t.json")
+
+    assert names(reading) == ["q0-1", "q1-2", "q2-3"]
+    assert [each.max_delivery_count for each in reading.namespace.queues] == [1, 2, 3]
+    (rule,) = reading.namespace.authorization_rules
+    assert {model.Right.SEND, model.Right.LISTEN} == rule.rights
+    assert "its keys are not in the input" in reading.findings[0].message
+
+
+def test_a_loop_of_unknown_length_is_a_finding() -> None:
+    """Nothing of it is taken."""
+    resource = queue() | {"copy": {"name": "x", "count": "[parameters('n')]"}}
+
+    reading = armtemplate.read(template([resource], parameters={"n": {"type": "int"}}), "t.json")
+
+    assert names(reading) == []
+    assert "A loop is left out: the parameter 'n' has no value" in reading.findings[0].message
+
+
+def test_conditions_decide_and_unknown_ones_are_findings() -> None:
+    """What is not deployed is not there; what may be deployed is."""
+    off = queue("ns/off") | {"condition": "[equals('a', 'b')]"}
+    perhaps = queue("ns/perhaps") | {"condition": "[equals(deployment().name, 'b')]"}
+
+    reading = armtemplate.read(template([off, perhaps]), "t.json")
+
+    assert names(reading) == ["perhaps"]
+    assert [each.grade for each in reading.findings] == ["approximate"]
+
+
+def nested(scope: str, name: str) -> dict[str, Any]:
+    """Return a nested deployment with a queue."""
+    return {
+        "type": "Microsoft.Resources/deployments",
+        "name": "inner",
+        "properties": {
+            "expressionEvaluationOptions": {"scope": scope},
+            "parameters": {"name": {"value": "[concat('from-', parameters('name'))]"}},
+            "template": {
+                "parameters": {"name": {"type": "string"}},
+                "resources": [queue(name)],
+                "outputs": {"made": {"type": "string", "value": "[parameters('name')]"}},
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(("scope", "found"), [("inner", "from-outer"), ("outer", "outer")])
+def test_a_nested_deployment_is_entered_in_its_scope(scope: str, found: str) -> None:
+    """Inner scope sees the parameters that are passed, outer scope those around it."""
+    text = template(
+        [nested(scope, "[concat('ns/', parameters('name'))]")],
+        parameters={"name": {"type": "string", "defaultValue": "outer"}},
+    )
+
+    assert [found] == names(armtemplate.read(text, "t.json"))
+
+
+def test_outputs_of_a_nested_deployment_can_be_used() -> None:
+    """As Bicep does it with the outputs of a module."""
+    text = template(
+        [
+            nested("inner", "ns/inner"),
+            queue("[concat('ns/', reference('inner', '2022-09-01').outputs.made.value)]"),
+        ],
+        parameters={"name": {"type": "string", "defaultValue": "outer"}},
+    )
+
+    assert names(armtemplate.read(text, "t.json")) == ["inner", "from-outer"]
+
+
+def test_a_linked_template_is_a_finding() -> None:
+    """It is in another file."""
+    link = {
+        "type": "Microsoft.Resources/deployments",
+        "name": "linked",
+        "properties": {"templateLink": {"uri": "https://example.com/t.json"}},
+    }
+
+    reading = armtemplate.read(template([link]), "t.json")
+
+    assert "A linked template is left out" in reading.findings[0].message
+
+
+def test_two_namespaces_are_refused() -> None:
+    """A vhost is one namespace."""
+    with pytest.raises(ReadError, match="The template has 2 namespaces: 'a', 'b'"):
+        armtemplate.read(template([queue("a/q"), queue("b/q")]), "t.json")
+
+
+def test_a_name_of_too_few_parts_is_a_finding() -> None:
+    """Azure refuses such a template."""
+    reading = armtemplate.read(template([queue("orders")]), "t.json")
+
+    assert "its name 'orders' has 1 parts, its type 2." in reading.findings[0].message
+
+
+def test_a_subscription_without_its_topic_is_taken_and_said() -> None:
+    """The topic may be made elsewhere."""
+    resource = {
+        "type": "Microsoft.ServiceBus/namespaces/topics/subscriptions",
+        "name": "ns/events/audit",
+        "properties": {"isClientAffine": True, "shiny": 1},
+    }
+
+    reading = armtemplate.read(template([resource]), "t.json")
+
+    assert reading.namespace.topics[0].subscriptions[0].name == "audit"
+    assert [each.property for each in reading.findings] == ["isClientAffine", "shiny", "Topic"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"filterType": "Odd"}, "filterType is 'Odd'. It is SqlFilter or CorrelationFilter."),
+        ({"filterType": "SqlFilter"}, "rule 'r' has no filter."),
+        ({"filterType": "CorrelationFilter", "correlationFilter": {}}, "is empty."),
+    ],
+)
+def test_a_bad_rule_is_refused(properties: Any, message: str) -> None:
+    """With the subscription's and the rule's name."""
+    base = "Microsoft.ServiceBus/namespaces/topics"
+    resources = [
+        {"type": base, "name": "ns/t"},
+        {"type": f"{base}/subscriptions", "name": "ns/t/s"},
+        {"type": f"{base}/subscriptions/rules", "name": "ns/t/s/r", "properties": properties},
+    ]
+
+    with pytest.raises(ReadError) as caught:
+        armtemplate.read(template(resources), "t.json")
+
+    assert "Subscription 't/Subscriptions/s', rule 'r'" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_manage_without_the_other_rights_is_refused() -> None:
+    """As Azure does."""
+    rule = {
+        "type": "Microsoft.ServiceBus/namespaces/authorizationRules",
+        "name": "ns/r",
+        "properties": {"rights": ["Manage"]},
+    }
+
+    with pytest.raises(ReadError, match="Rule 'r': Manage needs Send and Listen beside it"):
+        armtemplate.read(template([rule]), "t.json")
+
+
+def test_what_else_the_namespace_has_is_said() -> None:
+    """The tier is taken; networks, identities and the like are no entities."""
+    resources = [
+        {
+            "type": "Microsoft.ServiceBus/namespaces",
+            "name": "ns",
+            "sku": {"name": "Premium", "capacity": 2},
+            "properties": {"disableLocalAuth": True, "zoneRedundant": False},
+        },
+        {"type": "Microsoft.ServiceBus/namespaces/networkRuleSets", "name": "ns/default"},
+    ]
+
+    reading = armtemplate.read(template(resources), "t.json")
+
+    assert (reading.namespace.name, reading.namespace.tier) == ("ns", model.Tier.PREMIUM)
+    assert [each.property for each in reading.findings] == [
+        "disableLocalAuth",
+        "namespaces/networkrulesets",
+    ]
