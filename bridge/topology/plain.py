@@ -7,6 +7,7 @@ not be changed later; such a policy is one entity's own.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from bridge.model import entity as model
@@ -33,15 +34,16 @@ def compile_plain(
     """
     found = [_shared()]
     policies: list[Policy] = []
+    targets = {each.name.lower() for each in (*namespace.queues, *namespace.topics)}
     for queue in namespace.queues:
-        found.append(_queue(queue))
+        found.append(_queue(queue, targets))
         policies.append(_policy(queue, None, priority))
     for topic in namespace.topics:
         found.append(
             Topology(exchanges=(parts.fixed_exchange(names.front(topic.name), "headers"),))
         )
         for subscription in topic.subscriptions:
-            found.append(_subscription(subscription, capabilities))
+            found.append(_subscription(subscription, capabilities, targets))
             policies.append(_policy(subscription, topic, priority))
     operator = ceiling_policies(with_tier(ceiling, namespace.tier), priority=priority)
     return replace(joined(found), policies=(*sorted(policies, key=lambda p: p.name), *operator))
@@ -53,17 +55,19 @@ def _shared() -> Topology:
     )
 
 
-def _queue(queue: model.Queue) -> Topology:
+def _queue(queue: model.Queue, targets: Container[str]) -> Topology:
     front = names.front(queue.name)
     own = Topology(
         exchanges=(parts.fixed_exchange(front, "fanout"),),
         queues=(_active(queue.name),),
         bindings=(Binding(source=front, destination=names.active_queue(queue.name)),),
     )
-    return joined([_dead_letters(queue), own])
+    return joined([_dead_letters(queue, targets), own])
 
 
-def _subscription(subscription: model.Subscription, capabilities: Capabilities) -> Topology:
+def _subscription(
+    subscription: model.Subscription, capabilities: Capabilities, targets: Container[str]
+) -> Topology:
     """Its rules are bindings of the topic's headers exchange, where RabbitMQ can say them."""
     bindings: list[Binding] = []
     findings: list[Finding] = []
@@ -84,7 +88,7 @@ def _subscription(subscription: model.Subscription, capabilities: Capabilities) 
     own = Topology(
         queues=(_active(subscription.path),), bindings=tuple(bindings), findings=tuple(findings)
     )
-    return joined([_dead_letters(subscription), own])
+    return joined([_dead_letters(subscription, targets), own])
 
 
 def _active(entity: str) -> Queue:
@@ -93,15 +97,35 @@ def _active(entity: str) -> Queue:
     )
 
 
-def _dead_letters(entity: model.Queue | model.Subscription) -> Topology:
-    """As with the bridge; only the dead-letter queue waits for people, with RabbitMQ's timeouts."""
+def _dead_letters(entity: model.Queue | model.Subscription, targets: Container[str]) -> Topology:
+    """As with the bridge; only the dead-letter queue waits for people, with RabbitMQ's timeouts.
+
+    Dead letters that are forwarded go to their target at once, and to no queue before.
+    """
     found = parts.dead_letters(entity)
+    own = found.queues[0].name
+    target = entity.forward_dead_lettered_messages_to.lower()
+    if target in targets:
+        bindings = (
+            replace(binding, destination=names.front(target), to_exchange=True)
+            if binding.destination == own
+            else binding
+            for binding in found.bindings
+        )
+        return replace(found, queues=(), bindings=tuple(bindings))
     arguments: dict[str, Value] = {
         "x-queue-type": "quorum",
         "x-delivery-limit": DELIVERY_LIMIT_MAX,
         **parts.SCHEMA,
     }
-    return replace(found, queues=(Queue(name=found.queues[0].name, arguments=arguments),))
+    finding = Finding(
+        entity=own.removesuffix("/$deadletterqueue"),
+        property="ForwardDeadLetteredMessagesTo",
+        grade="lost",
+        message=f"The namespace has no {target!r}; dead letters stay in {own!r}.",
+    )
+    queue = Queue(name=own, arguments=arguments)
+    return replace(found, queues=(queue,), findings=(finding,) if target else ())
 
 
 def _policy(

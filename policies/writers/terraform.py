@@ -103,10 +103,11 @@ def _binding(binding: Binding, vhost: str, vhost_name: str) -> Block:
     source = f"rabbitmq_exchange.{_label(binding.source)}"
     destination = f"rabbitmq_{kind}.{_label(binding.destination)}"
     if any("/" in end for end in ends):
-        path = (
-            f"bindings/{_segment(vhost_name)}/e/{_segment(ends[0])}/{kind[0]}/{_segment(ends[1])}"
-        )
-        body = {"routing_key": binding.routing_key, "arguments": binding.arguments}
+        path = "/".join(["bindings", *map(_segment, (vhost_name, "e", ends[0], kind[0], ends[1]))])
+        body: dict[str, Value] = {
+            "routing_key": binding.routing_key,
+            "arguments": dict(binding.arguments),
+        }
         return _request(name, "POST", path, body, [source, destination])
     own: Body = [
         Attribute(name="source", value=f"{source}.name"),

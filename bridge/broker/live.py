@@ -1,0 +1,201 @@
+"""A running broker, read as a whole and changed object by object: by HTTP, or by `rabbitmqctl`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from bridge.broker.errors import BrokerError
+from bridge.broker.management import Management
+from bridge.topology.resources import Binding, Policy, Value
+
+TIMEOUT_S = 120.0
+"""`rabbitmqctl` starts an Erlang node of its own; on a loaded machine that takes seconds."""
+
+
+class CommandFailed(BrokerError):
+    """`rabbitmqctl` is not there, did not end in time, or failed; `str()` has its words."""
+
+    is_retryable = False
+
+
+class LiveBroker(Protocol):
+    """What `busbridge policies` does with a broker; each call raises a BrokerError."""
+
+    async def version(self) -> str:
+        """Return RabbitMQ's version."""
+
+    async def definitions(self) -> Mapping[str, Any]:
+        """Return the definitions of the whole broker."""
+
+    async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
+        """Declare what is in a definitions document; what is there stays."""
+
+    async def put_policy(self, policy: Policy) -> None:
+        """Create or replace a policy or operator policy."""
+
+    async def delete_policy(self, name: str, *, operator: bool = False) -> None:
+        """Delete a policy or operator policy."""
+
+    async def put_global_parameter(self, name: str, value: Value) -> None:
+        """Write a global parameter."""
+
+    async def delete_global_parameter(self, name: str) -> None:
+        """Delete a global parameter."""
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages."""
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange with its bindings."""
+
+    async def delete_binding(self, binding: Binding) -> None:
+        """Delete one binding."""
+
+    async def close(self) -> None:
+        """Let go of the broker."""
+
+
+class HttpBroker(Management):
+    """Through the management API."""
+
+    async def version(self) -> str:
+        """Return RabbitMQ's version."""
+        return str((await self.overview())["rabbitmq_version"])
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange with its bindings; one that is not there is no error."""
+        await self._request("DELETE", "exchanges", self.vhost, name, absent=None)
+
+    async def delete_binding(self, binding: Binding) -> None:
+        """Delete one binding; one that is not there is no error."""
+        kind = "e" if binding.to_exchange else "q"
+        path = ("bindings", self.vhost, "e", binding.source, kind, binding.destination)
+        rows = await self._request("GET", *path, absent=None)
+        for row in rows or ():
+            is_this = row["routing_key"] == binding.routing_key
+            if is_this and dict(row["arguments"] or {}) == binding.arguments:
+                await self._request("DELETE", *path, row["properties_key"], absent=None)
+
+
+class ConsoleBroker:
+    """Through `rabbitmqctl` on the broker's own host."""
+
+    def __init__(self, vhost: str, program: Sequence[str] = ("rabbitmqctl",)) -> None:
+        """Keep how to call it: the program, and what always comes first (`--node` ...)."""
+        self.vhost = vhost
+        self._program = tuple(program)
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+    async def version(self) -> str:
+        """Return RabbitMQ's version."""
+        return (await self._eval("rabbit_misc:version().")).strip('"')
+
+    async def definitions(self) -> Mapping[str, Any]:
+        """Return the definitions of the whole broker."""
+        text = await self._call("export_definitions", "-", "--format", "json")
+        start = text.find("{")
+        found: Mapping[str, Any] = json.loads(text[start:])
+        return found
+
+    async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
+        """Declare what is in a definitions document; what is there stays."""
+        await self._call("import_definitions", document=json.dumps(definitions))
+
+    async def put_policy(self, policy: Policy) -> None:
+        """Create or replace a policy or operator policy."""
+        verb = "set_operator_policy" if policy.is_operator else "set_policy"
+        await self._call(
+            *("--vhost", self.vhost, verb, policy.name, policy.pattern),
+            *(json.dumps(policy.definition), "--priority", str(policy.priority)),
+            *("--apply-to", policy.apply_to),
+        )
+
+    async def delete_policy(self, name: str, *, operator: bool = False) -> None:
+        """Delete a policy or operator policy."""
+        verb = "clear_operator_policy" if operator else "clear_policy"
+        await self._call("--vhost", self.vhost, verb, name)
+
+    async def put_global_parameter(self, name: str, value: Value) -> None:
+        """Write a global parameter, on standard input: access keys show in no list of processes."""
+        parameters = [{"name": name, "value": value}]
+        await self._call(
+            "import_definitions", document=json.dumps({"global_parameters": parameters})
+        )
+
+    async def delete_global_parameter(self, name: str) -> None:
+        """Delete a global parameter."""
+        await self._call("clear_global_parameter", name)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages."""
+        await self._call("--vhost", self.vhost, "delete_queue", name)
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange with its bindings; `rabbitmqctl` has no command of its own for it."""
+        resource = self._resource("exchange", name)
+        await self._eval(f'rabbit_exchange:delete({resource}, false, <<"busbridge">>).')
+
+    async def delete_binding(self, binding: Binding) -> None:
+        """Delete one binding; `rabbitmqctl` has no command of its own for it."""
+        source = self._resource("exchange", binding.source)
+        kind = "exchange" if binding.to_exchange else "queue"
+        destination = self._resource(kind, binding.destination)
+        arguments = ", ".join(
+            f"{{{_binary(key)}, {_typed(value)}}}" for key, value in binding.arguments.items()
+        )
+        term = (
+            f"{{binding, {source}, {_binary(binding.routing_key)}, {destination}, [{arguments}]}}"
+        )
+        await self._eval(f'rabbit_binding:remove({term}, <<"busbridge">>).')
+
+    def _resource(self, kind: str, name: str) -> str:
+        return f"{{resource, {_binary(self.vhost)}, {kind}, {_binary(name)}}}"
+
+    async def _eval(self, expression: str) -> str:
+        return (await self._call("eval", expression)).strip()
+
+    async def _call(self, *arguments: str, document: str | None = None) -> str:
+        words = [*self._program, "--quiet", *arguments]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise CommandFailed(text=f"{self._program[0]} cannot be run: {error}") from error
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                output, errors = await process.communicate((document or "").encode())
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise CommandFailed(
+                text=f"{words[0]} {arguments[0]} did not end in {TIMEOUT_S} s"
+            ) from None
+        if process.returncode:
+            said = (errors or output).decode(errors="replace").strip()
+            raise CommandFailed(text=f"{words[0]} {' '.join(arguments[:3])}: {said[-500:]}")
+        return output.decode()
+
+
+def _binary(text: str) -> str:
+    """Return an Erlang binary with these bytes."""
+    return "<<" + ",".join(str(byte) for byte in text.encode()) + ">>"
+
+
+def _typed(value: Value) -> str:
+    """Return type and value of an argument, as RabbitMQ keeps what came as JSON."""
+    match value:
+        case bool():
+            return f"bool, {'true' if value else 'false'}"
+        case int():
+            return f"long, {value}"
+        case _:
+            return f"longstr, {_binary(str(value))}"

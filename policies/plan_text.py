@@ -1,0 +1,108 @@
+"""A plan as text for people, coloured for terminals."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from bridge.topology.diff import Action, Change, Resource
+from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue
+from policies.plan import Plan, Winner
+
+_MARKS = {
+    Action.CREATE: ("+", "32"),
+    Action.UPDATE: ("~", "33"),
+    Action.DELETE: ("-", "31"),
+    Action.CONFLICT: ("!", "1;31"),
+}
+
+
+def text(plan: Plan, *, is_coloured: bool = False, shows_queues: bool = False) -> str:
+    """Return the plan, one line a step; its last line sums it up.
+
+    Args:
+        shows_queues: list the policy in force of every queue, not only of those where it is wrong.
+    """
+    steps = [line for change in plan.changes for line in _step(change)]
+    lines = [_painted(line, colour) if is_coloured else line for line, colour in steps]
+    shown = plan.winners if shows_queues else plan.overridden
+    if shown:
+        lines += ["", "Policies in force afterwards:", *(_winner(winner) for winner in shown)]
+    if plan.notes():
+        lines += ["", "Messages that are queued already:", *(f"  {n}" for n in plan.notes())]
+    lines += [""] if lines else []
+    return "\n".join([*lines, _summary(plan)]) + "\n"
+
+
+def title(resource: Resource) -> str:
+    """Return what a resource is, in a few words."""
+    match resource:
+        case Exchange():
+            return f"exchange {resource.name} ({resource.type})"
+        case Queue():
+            return f"queue {resource.name} ({resource.arguments.get('x-queue-type', 'classic')})"
+        case Binding():
+            given = _reason(resource)
+            return f"binding {resource.source} -> {resource.destination}{given}"
+        case Policy():
+            return f"{'operator policy' if resource.is_operator else 'policy'} {resource.name}"
+        case Parameter():
+            return f"definition {resource.name}"
+
+
+def _reason(binding: Binding) -> str:
+    given = [f"{k}={v}" for k, v in binding.arguments.items() if k != "x-match"]
+    return f" [{', '.join(given)}]" if given else ""
+
+
+def _step(change: Change) -> list[tuple[str, str]]:
+    mark, colour = _MARKS[change.action]
+    reason = f": {change.reason}" if change.reason else ""
+    warning = " (destructive)" if change.is_destructive else ""
+    lines = [(f"{mark} {title(change.resource)}{warning}{reason}", colour)]
+    if change.action is Action.UPDATE:
+        old, new = _settings(change.live), _settings(change.resource)
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                lines += [(f"    - {key}: {old[key]}", "31")] if key in old else []
+                lines += [(f"    + {key}: {new[key]}", "32")] if key in new else []
+    return lines
+
+
+def _settings(resource: Resource | None) -> dict[str, str]:
+    """What may differ between two forms of a resource; keys of access rules are never shown."""
+    match resource:
+        case Policy():
+            settings = {key: json.dumps(value) for key, value in resource.definition.items()}
+            about = {"pattern": resource.pattern, "priority": str(resource.priority)}
+            return settings | about | {"apply-to": resource.apply_to}
+        case Parameter() if isinstance(resource.value, dict):
+            hidden = {"authorizationRules": "(access rules, not shown)"}
+            return {
+                key: hidden.get(key, json.dumps(value)) for key, value in resource.value.items()
+            }
+        case _:
+            return {}
+
+
+def _winner(winner: Winner) -> str:
+    names = " or ".join(f"{p.name} (priority {p.priority})" for p in winner.policies) or "none"
+    if winner.is_right:
+        return f"  {winner.queue}: {names}"
+    assert winner.wanted is not None
+    wanted = f"{winner.wanted.name} (priority {winner.wanted.priority})"
+    return f"  {winner.queue}: {names} instead of {wanted}"
+
+
+def _summary(plan: Plan) -> str:
+    if plan.is_empty:
+        return "Nothing to change."
+    counts = Counter(change.action for change in plan.changes)
+    parts = [f"{counts[action]} to {action.value}" for action in Action if counts[action]]
+    parts += [f"{len(plan.destructive)} of them destructive"] if plan.destructive else []
+    parts += [f"{len(plan.overridden)} queues under another policy"] if plan.overridden else []
+    return ", ".join(parts) + "."
+
+
+def _painted(line: str, colour: str) -> str:
+    return f"\x1b[{colour}m{line}\x1b[0m"
