@@ -1,4 +1,4 @@
-"""A native RabbitMQ client on the same queue: what it publishes an Azure SDK may receive, and back."""
+"""A native RabbitMQ client on the same queue: an Azure SDK receives what it publishes, and back."""
 
 import os
 

@@ -1,12 +1,11 @@
 // The unmodified Azure SDK against the bridge: npm install @azure/service-bus
 import { ServiceBusClient } from "@azure/service-bus";
 
-const client = new ServiceBusClient(process.env.CONNECTION_STRING ??
+const client = new ServiceBusClient(
   "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;" +
   "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;");
 
 await client.createSender("orders").sendMessages({ body: "two pears", messageId: "2" });
-
 const receiver = client.createReceiver("orders");
 for (const message of await receiver.receiveMessages(10, { maxWaitTimeInMs: 5000 })) {
   console.log(message.sequenceNumber.toString(), message.enqueuedTimeUtc, message.body);
