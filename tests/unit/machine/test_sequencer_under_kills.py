@@ -1,0 +1,284 @@
+"""The sequencer against a model of RabbitMQ, under kills of the bridge and of the broker.
+
+The model keeps what RabbitMQ keeps: an inbox whose unacked messages come again in order, an active
+queue, a journal and buckets. A publication is on its way until it is confirmed; a kill of the
+bridge lets all queues of a publication have it, or none; a kill of the broker may cut each queue at
+another place. After every step: no number names two messages, no message has two numbers, there is
+no gap.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from bridge.machine.arrival import Cancel, Send, read
+from bridge.machine.replay import Replay
+from bridge.machine.sequencer import Publication, Sequencer, marker
+from bridge.model.entity import Queue, Tier
+from bridge.topology import names
+from bridge.wire import envelope, headers, stamp
+from bridge.wire.basic import Properties, Table
+from bridge.wire.envelope import Item, Operation
+
+QUEUE = Queue(name="orders")
+JOURNAL = names.journal("orders")
+BUCKETS = names.bucket_prefix("orders")
+BARE = Properties(delivery_mode=2).encode()
+WIDE_MS = 1_000_000_000
+
+
+@dataclass
+class Flight:
+    """Publications on their way, and what is acked when they have arrived."""
+
+    publications: list[Publication]
+    arrival: int | None = None
+    waiting: int | None = None
+
+
+@dataclass
+class Rabbit:
+    """The queues, as RabbitMQ keeps them."""
+
+    inbox: list[tuple[bytes, bytes]] = field(default_factory=list)
+    acked: set[int] = field(default_factory=set)
+    active: list[bytes] = field(default_factory=list)
+    journal: list[tuple[bytes, bytes]] = field(default_factory=list)
+    bucket: dict[int, bytes] = field(default_factory=dict)
+    stored: int = 0
+    fingerprint: int = 0
+
+    def take(self, publication: Publication, *, is_journal: bool, is_queue: bool) -> None:
+        """Store a publication in some of the queues that it goes to."""
+        if is_journal:
+            self.journal.append((publication.properties, publication.body))
+        if is_queue and publication.exchange:
+            self.active.append(publication.properties)
+        elif is_queue and publication.routing_key.startswith(BUCKETS):
+            self.stored += 1
+            self.bucket[self.stored] = publication.properties
+
+
+def read_back(rabbit: Rabbit, life: bytes, step: int) -> Replay:
+    """Read the journal's tail as a life does."""
+    while True:
+        replay = Replay(is_partitioned=False, life=life, fingerprint=str(rabbit.fingerprint))
+        start = len(rabbit.journal) - step
+        for properties, body in rabbit.journal[max(start, 0) :]:
+            replay.feed(Properties.decode(properties), body)
+        if start <= 0 or replay.is_sufficient():
+            return replay
+        step *= 2
+
+
+class SequencerUnderKills(RuleBasedStateMachine):
+    """Arrivals, confirms, activations, snapshots and kills in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rabbit = Rabbit()
+        self.now_ms = 1_000_000
+        self.flights: list[Flight] = []
+        self.fired: set[int] = set()
+        self.next = 0
+        self.lives = 0
+        self.sent = 0
+        self.identities: set[bytes] = set()
+        self.sequencer: Sequencer | None = None
+        self._live(None)
+
+    def _live(self, survivor: Sequencer | None) -> None:
+        self.lives += 1
+        life = self.lives.to_bytes(16, "big")
+        self.life = life
+        fingerprint = str(self.rabbit.fingerprint)
+        mark = marker(QUEUE, life, fingerprint)
+        self.rabbit.journal.append((mark.properties, mark.body))
+        replay = read_back(self.rabbit, life, 4)
+        again = self.flights if survivor is not None else []
+        for flight in again:
+            for each in flight.publications:
+                replay.feed(Properties.decode(each.properties), each.body)
+        if survivor is None:
+            self.sequencer = Sequencer(QUEUE, Tier.STANDARD, replay.result())
+        else:
+            learnt, memory = replay.result(), survivor.memory
+            memory.known, memory.activated = learnt.known, learnt.activated
+            memory.cancelled, memory.entries = learnt.cancelled, learnt.entries
+        assert self.sequencer is not None
+        for flight in again:
+            self.sequencer.entries += len(flight.publications)
+            for each in flight.publications:
+                self.rabbit.take(each, is_journal=True, is_queue=True)
+        self.flights = []
+        self.fired = set()
+        self.next = 0
+        self.first_entry: list[int] = []
+
+    @rule(count=st.integers(1, 3), delay=st.sampled_from([None, -5, 50, 5000]))
+    def send(self, count: int, delay: int | None) -> None:
+        """A door publishes an envelope."""
+        self.sent += 1
+        identity = self.sent.to_bytes(16, "big")
+        due_ms = None if delay is None else self.now_ms + delay
+        items = [Item(BARE, b"", None, due_ms) for _ in range(count)]
+        body = envelope.encode(Operation.SEND, identity, items)
+        self.rabbit.inbox.append((envelope.SILENT_PROPERTIES, body))
+        self.identities |= {envelope.item_identity(identity, index) for index in range(count)}
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def cancel(self, chance: random.Random) -> None:
+        """A door cancels something that waits."""
+        assert self.sequencer is not None
+        numbers = sorted(number for number, _ in self.sequencer.memory.pending)
+        if numbers:
+            self.sent += 1
+            body = envelope.encode_cancel(self.sent.to_bytes(16, "big"), [chance.choice(numbers)])
+            self.rabbit.inbox.append((envelope.SILENT_PROPERTIES, body))
+
+    @precondition(lambda self: self.next < len(self.rabbit.inbox))
+    @rule()
+    def arrive(self) -> None:
+        """RabbitMQ delivers the next message of the inbox that is not acked."""
+        assert self.sequencer is not None
+        while self.next < len(self.rabbit.inbox) and self.next in self.rabbit.acked:
+            self.next += 1
+        if self.next == len(self.rabbit.inbox):
+            return
+        command = read(*self.rabbit.inbox[self.next])
+        assert isinstance(command, Send | Cancel)
+        wheel = self.sequencer.memory.wheel
+        for where in wheel.missing(self.sequencer.dues_ms(command, self.now_ms), self.now_ms):
+            self._publish([self.sequencer.note_bucket(where, is_live=True)], None)
+            wheel.add(where)
+        outcome = self.sequencer.apply(command, self.now_ms)
+        self._publish(list(outcome.publications), self.next)
+        self.next += 1
+
+    def _publish(
+        self, publications: list[Publication], arrival: int | None, waiting: int | None = None
+    ) -> None:
+        assert self.sequencer is not None
+        if publications:
+            self.first_entry.append(self.sequencer.entries - len(publications))
+            self.flights.append(Flight(publications, arrival, waiting))
+        elif arrival is not None:
+            self.rabbit.acked.add(arrival)
+        elif waiting is not None:
+            del self.rabbit.bucket[waiting]
+
+    @precondition(lambda self: self.flights)
+    @rule(count=st.integers(1, 4))
+    def confirm(self, count: int) -> None:
+        """RabbitMQ confirms the oldest publications; their arrivals are acked."""
+        for flight in self.flights[:count]:
+            for each in flight.publications:
+                self.rabbit.take(each, is_journal=True, is_queue=True)
+            if flight.arrival is not None:
+                self.rabbit.acked.add(flight.arrival)
+            if flight.waiting is not None:
+                del self.rabbit.bucket[flight.waiting]
+        del self.flights[:count], self.first_entry[:count]
+
+    @rule(step=st.integers(1, 3000))
+    def pass_time(self, step: int) -> None:
+        """Time goes on, and what is due fires."""
+        assert self.sequencer is not None
+        self.now_ms += step
+        for place, raw in list(self.rabbit.bucket.items()):
+            waiting = stamp.unwait(raw)
+            if place in self.fired or waiting.due_ms > self.now_ms:
+                continue
+            self.fired.add(place)
+            publication = self.sequencer.activate(waiting, b"", self.now_ms)
+            self._publish([] if publication is None else [publication], None, place)
+
+    @rule()
+    def snapshot(self) -> None:
+        """The sequencer writes down what it knows."""
+        assert self.sequencer is not None
+        oldest = self.first_entry[0] if self.first_entry else self.sequencer.entries
+        parts = self.sequencer.snapshot(
+            self.life, str(self.rabbit.fingerprint), self.sequencer.entries - oldest
+        )
+        self._publish(parts, None)
+
+    @rule(reached=st.integers(0, 8))
+    def kill_bridge(self, reached: int) -> None:
+        """The bridge dies; what it had written arrives, up to some point."""
+        flat = [each for flight in self.flights for each in flight.publications]
+        for each in flat[:reached]:
+            self.rabbit.take(each, is_journal=True, is_queue=True)
+        self._live(None)
+
+    @rule(in_journal=st.integers(0, 8), in_queue=st.integers(0, 8))
+    def kill_broker(self, in_journal: int, in_queue: int) -> None:
+        """RabbitMQ dies under a bridge that lives: each queue is cut at another place."""
+        flat = [each for flight in self.flights for each in flight.publications]
+        for index, each in enumerate(flat):
+            self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
+        self.rabbit.fingerprint += 1
+        self._live(self.sequencer)
+
+    @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
+    def kill_both(self, in_journal: int, less: int) -> None:
+        """Both die; the active queue has no more than the journal."""
+        flat = [each for flight in self.flights for each in flight.publications]
+        for index, each in enumerate(flat):
+            is_queue = index < in_journal - less
+            self.rabbit.take(each, is_journal=index < in_journal, is_queue=is_queue)
+        self.rabbit.fingerprint += 1
+        self._live(None)
+
+    @invariant()
+    def numbers_and_messages_belong_together(self) -> None:
+        """One number, one message; no gaps in the journal."""
+        named: dict[int, tuple[bytes, bool]] = {}
+        numbered: dict[tuple[bytes, bool], int] = {}
+        in_journal = [properties for properties, _ in self.rabbit.journal]
+        for raw in [*in_journal, *self.rabbit.active, *self.rabbit.bucket.values()]:
+            table = _table(raw)
+            if headers.ENTRY in table:
+                continue
+            if headers.WAITING in table:
+                waiting = stamp.unwait(raw)
+                number, key = waiting.number, (waiting.identity, True)
+            else:
+                number = table[headers.SEQUENCE_NUMBER][1]
+                key = (table[headers.IDENTITY][1], False)
+            assert named.setdefault(number, key) == key, f"{number} names two messages"
+            assert numbered.setdefault(key, number) == number, f"{key} has two numbers"
+        assert sorted(named) == list(range(1, len(named) + 1)), "a gap"
+
+    def teardown(self) -> None:
+        """In the end everything that was accepted is active, or cancelled."""
+        assert self.sequencer is not None
+        for _ in range(3):
+            while self.next < len(self.rabbit.inbox):
+                self.arrive()
+            self.confirm(len(self.flights))
+            self.pass_time(WIDE_MS)
+            self.confirm(len(self.flights))
+        self.numbers_and_messages_belong_together()
+        active = {_table(raw)[headers.IDENTITY][1] for raw in self.rabbit.active}
+        cancels = {
+            body
+            for properties, body in self.rabbit.journal
+            if _table(properties).get(headers.ENTRY) == ("S", b"cancel")
+        }
+        assert active <= self.identities
+        assert len(self.identities - active) <= len(cancels), "lost"
+        assert not self.rabbit.bucket, "something still waits"
+
+
+def _table(properties: bytes) -> Table:
+    return Properties.decode(properties).headers or {}
+
+
+TestSequencerUnderKills = SequencerUnderKills.TestCase
+TestSequencerUnderKills.settings = settings(max_examples=600, stateful_step_count=30, deadline=None)
