@@ -11,7 +11,8 @@ from typing import Any
 
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
-from bridge.topology.capabilities import TTL_MAX_MS
+from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
+from bridge.topology.selection import selection
 from policies.grade import Case, Flavour, Subject, approximate, bridge, exact, lost, when
 from policies.readers.properties import PROPERTIES, Kind
 
@@ -63,8 +64,18 @@ def _off(field: str) -> Case:
     return when("false", _is(field, lambda value: not value), exact())
 
 
-def _rule(test: Callable[[model.Rule], bool]) -> Callable[[Subject], bool]:
-    return lambda subject: subject.rule is not None and test(subject.rule)
+def _rule(test: Callable[[model.Rule, Capabilities], bool]) -> Callable[[Subject], bool]:
+    return lambda subject: subject.rule is not None and test(subject.rule, subject.capabilities)
+
+
+def _unbound(test: Callable[[model.Rule], bool]) -> Callable[[Subject], bool]:
+    """Whether RabbitMQ has no binding for a rule that takes messages, and `test` says why."""
+
+    def applies(rule: model.Rule, capabilities: Capabilities) -> bool:
+        arguments, reason = selection(rule, capabilities)
+        return arguments is None and bool(reason) and test(rule)
+
+    return _rule(applies)
 
 
 def _is_short(time_to_live_ms: int) -> bool:
@@ -86,13 +97,6 @@ def _has_fields(rule: model.Rule) -> bool:
             "session_id",
             "to",
         )
-    )
-
-
-def _has_odd_types(rule: model.Rule) -> bool:
-    given = rule.filter
-    return isinstance(given, model.CorrelationFilter) and any(
-        not isinstance(value, str | int | bool) for _, value in given.properties
     )
 
 
@@ -249,16 +253,14 @@ ROWS: tuple[Row, ...] = (
     Row(
         property="ForwardDeadLetteredMessagesTo",
         kinds=PROPERTIES["ForwardDeadLetteredMessagesTo"].kinds,
-        rabbitmq="plain: dead-letter-exchange and dead-letter-routing-key of the target",
+        rabbitmq=_NOTHING,
         with_bridge=(
             when("none", _is("forward_dead_lettered_messages_to", lambda v: not v), exact()),
             bridge(),
         ),
         plain=(
             when("none", _is("forward_dead_lettered_messages_to", lambda v: not v), exact()),
-            approximate(
-                "Dead letters go to the target at once; DeadLetterSource is in x-death instead."
-            ),
+            lost("Dead letters stay in the dead-letter queue. A shovel can move them."),
         ),
     ),
     Row(
@@ -396,24 +398,30 @@ ROWS: tuple[Row, ...] = (
         with_bridge=(bridge(),),
         plain=(
             when(
-                "with an action",
-                _rule(lambda rule: bool(rule.action)),
-                lost("RabbitMQ changes no message on its way."),
-            ),
-            when(
-                "SQL filter",
-                _rule(lambda rule: isinstance(rule.filter, model.SqlFilter)),
+                "SQL filter (other than 1=1 and 1=0)",
+                _unbound(lambda rule: isinstance(rule.filter, model.SqlFilter)),
                 lost("RabbitMQ evaluates no SQL; the subscription does not get these messages."),
             ),
             when(
                 "correlation filter on more than application properties",
-                _rule(_has_fields),
-                lost("A headers exchange compares headers only; publishers can copy the fields."),
+                _unbound(_has_fields),
+                lost(
+                    "A headers exchange sees headers only; the subscription does not get these "
+                    "messages."
+                ),
             ),
             when(
                 "correlation filter on fractions, times or durations",
-                _rule(_has_odd_types),
-                approximate("Clients write these types in several ways; a binding compares one."),
+                _unbound(lambda _: True),
+                lost(
+                    "A headers exchange does not compare these types; the subscription does not "
+                    "get these messages."
+                ),
+            ),
+            when(
+                "with an action",
+                _rule(lambda rule, target: bool(selection(rule, target)[1])),
+                lost("RabbitMQ changes no message on its way: it comes as it was sent."),
             ),
             exact(),
         ),
