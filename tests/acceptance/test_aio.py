@@ -153,6 +153,6 @@ async def test_refusals(bridge: Any) -> None:
             async with client.get_queue_sender("aio") as sender:
                 await sender.send_messages(ServiceBusMessage("x"))
     async with client_of(bridge) as client:
-        with pytest.raises(ServiceBusError, match="could not be found"):
+        with pytest.raises(ServiceBusError):
             async with client.get_queue_receiver("no-such-queue") as receiver:
                 await receiver.receive_messages(1, max_wait_time=1)

@@ -58,9 +58,10 @@ def test_a_completed_message_is_gone(bridge: Any) -> None:
     with client_of(bridge) as client:
         send(client, "lock-complete", "once")
         with client.get_queue_receiver("lock-complete") as receiver:
-            (message,) = take(receiver)
+            (message,) = receive(receiver)
             assert message.delivery_count == 0
             assert message.lock_token is not None
+            receiver.complete_message(message)
             expect_silence(receiver, for_s=LOCK_S + 1)
 
 
@@ -226,10 +227,11 @@ def test_a_lock_outlives_its_link(bridge: Any) -> None:
         send(client, "outlives-link", "mine")
         with client.get_queue_receiver("outlives-link") as receiver:
             (message,) = receive(receiver)
+            locked_until = message.locked_until_utc
         with client.get_queue_receiver("outlives-link") as other:
             expect_silence(other)
             other.complete_message(message)
-            sleep_until(message.locked_until_utc, and_s=0.5)
+            sleep_until(locked_until, and_s=0.5)
             expect_silence(other)
 
 
@@ -257,9 +259,10 @@ def test_a_lock_outlives_its_connection(bridge: Any) -> None:
         assert died.returncode == -signal.SIGKILL, died.stderr
         locked_until_s = float(died.stdout)
         with client.get_queue_receiver("outlives-connection") as other:
-            (again,) = take(other)
+            (again,) = receive(other)
             assert again.delivery_count == 1
             assert again.locked_until_utc.timestamp() - LOCK_S >= locked_until_s
+            other.complete_message(again)
 
 
 def test_receive_and_delete(bridge: Any) -> None:
