@@ -65,17 +65,20 @@ _SHARED_PREFIX = "$sb/"
 def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Change, ...]:
     """Return the changes from `live` to `wanted`, in an order that loses no message on the way.
 
-    Everything new comes first, then policies, then what goes. For a queue or exchange that is there
-    with other unchangeable properties there is a conflict, first of all, and no step.
+    Policies come first, so that a new queue has its own from the start; then everything new, then
+    what goes. For a queue or exchange that is there with other unchangeable properties there is a
+    conflict, first of all, and no step.
 
     Args:
         keep: leave alone what is not wanted.
     """
     declared = _declared(wanted, live)
+    policies = _policies(wanted, live, keep=keep)
     changes = [change for change in declared if change.action is Action.CONFLICT]
+    changes += [change for change in policies if change.action is not Action.DELETE]
     changes += [change for change in declared if change.action is not Action.CONFLICT]
     changes += _parameters(wanted, live)
-    changes += _policies(wanted, live, keep=keep)
+    changes += [change for change in policies if change.action is Action.DELETE]
     if not keep:
         kept = {queue.name for queue in wanted.queues}
         changes += _stale(wanted, live, lambda name: _is_running(name, kept))

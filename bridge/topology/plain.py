@@ -34,7 +34,8 @@ def compile_plain(
     """
     found = [_shared()]
     policies: list[Policy] = []
-    targets = {each.name.lower() for each in (*namespace.queues, *namespace.topics)}
+    targets = {queue.name.lower() for queue in namespace.queues}
+    targets |= {topic.name.lower() for topic in namespace.topics}
     for queue in namespace.queues:
         found.append(_queue(queue, targets))
         policies.append(_policy(queue, None, priority))
