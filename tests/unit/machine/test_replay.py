@@ -33,7 +33,12 @@ def replayed(
     return replay
 
 
-def a_send(sequencer: Sequencer, due_ms: int | None = None, identity: bytes = LIFE) -> Publication:
+SENDER = bytes([7] * 16)
+
+
+def a_send(
+    sequencer: Sequencer, due_ms: int | None = None, identity: bytes = SENDER
+) -> Publication:
     """Send one message; its bucket is there."""
     command = Send(identity, (Item(BARE, b"", None, due_ms),))
     wheel = sequencer.memory.wheel
