@@ -39,7 +39,11 @@ from policies.readers import emulator
 _log = logging.getLogger("busbridge.serve")
 
 STOP_STEP_S = 2.0
-"""The longest that one part may take to stop; the node of one's own stops after all of them."""
+"""The longest that one part may take to stop; mostly they take milliseconds."""
+
+NODE_STOP_S = 2.5
+"""The longest that our own RabbitMQ may take. 3.10 takes 8 s over an orderly stop, and loses nothing
+when it is killed instead."""
 
 WELL_KNOWN_RULE = model.AuthorizationRule(
     name="RootManageSharedAccessKey",
@@ -202,7 +206,7 @@ async def _rabbitmq(settings: Settings) -> AsyncIterator[tuple[Endpoint, str]]:
     try:
         yield node.endpoint, node.management_url
     finally:
-        await node.stop()
+        await node.stop(NODE_STOP_S)
 
 
 def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
