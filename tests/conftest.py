@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.fixtures.broker",
     "tests.fixtures.bridge",
     "tests.fixtures.node",
+    "tests.fixtures.sidecar",
 ]

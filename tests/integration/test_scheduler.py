@@ -1,0 +1,150 @@
+"""The scheduler on a real RabbitMQ: nothing early, everything in time, cancels that last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from bridge.wire.reply import Done, Refused
+from tests.fixtures.sidecar import Rig, numbers
+from tests.integration.declared import eventually
+
+MakeRig = Callable[..., Rig]
+
+
+def now_ms() -> int:
+    """Return the wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+def test_a_scheduled_message_arrives_at_its_time_with_a_new_number(rig: MakeRig) -> None:
+    """The caller gets a number at once; the message gets another when it becomes active."""
+    orders = rig()
+    orders.start()
+    due_ms = now_ms() + 1_200
+    assert orders.schedule(b"a", b"b", due_ms=due_ms) == [1, 2]
+    orders.send(b"now")
+
+    seen = orders.take(3)
+
+    assert [(each.body, each.number) for each in seen] == [(b"now", 3), (b"a", 4), (b"b", 5)]
+    for each in seen[1:]:
+        assert due_ms <= each.at_ms
+        assert due_ms <= each.headers["x-opt-enqueued-time"]
+    assert [each.headers["x-busbridge-scheduled"] for each in seen[1:]] == [1, 2]
+
+
+def test_the_message_property_schedules_native_messages_and_sends(rig: MakeRig) -> None:
+    """A header with a time, in milliseconds or as a timestamp, is as good as the call."""
+    orders = rig()
+    orders.start()
+    due_ms = now_ms() + 1_500
+    second = datetime.fromtimestamp(due_ms // 1000 + 1, UTC)
+    orders.publish(b"stamp", headers={"x-opt-scheduled-enqueue-time": second})
+    orders.publish(b"native", headers={"x-opt-scheduled-enqueue-time": due_ms})
+    orders.send(b"door", due_ms=due_ms)
+
+    seen = {each.body: each for each in orders.take(3)}
+
+    assert due_ms <= seen[b"native"].at_ms
+    assert due_ms <= seen[b"door"].at_ms
+    assert second.timestamp() * 1000 <= seen[b"stamp"].at_ms
+    assert seen[b"native"].headers["x-opt-scheduled-enqueue-time"] == due_ms
+
+
+def test_a_past_time_is_now(rig: MakeRig) -> None:
+    """The call returns a number all the same."""
+    orders = rig()
+    orders.start()
+
+    assert orders.schedule(b"past", due_ms=now_ms() - 60_000) == [1]
+    assert numbers(orders.take(1)) == [1]
+
+
+def test_a_cancelled_message_never_arrives(rig: MakeRig) -> None:
+    """Cancelling several is all or nothing; an unknown number has Azure's condition."""
+    orders = rig()
+    orders.start()
+    kept, gone, also_gone = orders.schedule(b"kept", b"gone", b"too", due_ms=now_ms() + 1_500)
+
+    assert Done(()) == orders.cancel(gone)
+    unknown = orders.cancel(also_gone, 4711)
+    assert isinstance(unknown, Refused)
+    assert unknown.condition == "com.microsoft:message-not-found"
+    again = orders.cancel(gone)
+    assert isinstance(again, Refused)
+    assert Done(()) == orders.cancel(also_gone)
+
+    assert [kept] == [each.headers["x-busbridge-scheduled"] for each in orders.take(1)]
+    orders.send(b"last")
+    assert [each.body for each in orders.take(1)] == [b"last"]
+
+
+def test_a_cancel_outlasts_a_kill(rig: MakeRig) -> None:
+    """The tombstone is in the journal before the caller is told."""
+    orders = rig()
+    first = orders.start()
+    kept, gone = orders.schedule(b"kept", b"gone", due_ms=now_ms() + 2_500)
+    assert Done(()) == orders.cancel(gone)
+    first.kill()
+    orders.start()
+
+    seen = orders.take(1)
+    orders.send(b"last")
+
+    assert [each.body for each in (*seen, *orders.take(1))] == [b"kept", b"last"]
+    assert kept == seen[0].headers["x-busbridge-scheduled"]
+
+
+def test_what_was_due_while_nobody_ran_fires_at_start(rig: MakeRig) -> None:
+    """A message whose time passed during an outage is late, not lost."""
+    orders = rig()
+    first = orders.start()
+    due_ms = now_ms() + 300
+    orders.schedule(*(b"%d" % n for n in range(50)), due_ms=due_ms)
+    first.kill()
+    assert eventually(lambda: now_ms() > due_ms)
+    orders.start()
+
+    seen = orders.take(50)
+
+    assert {b"%d" % n for n in range(50)} == {each.body for each in seen}
+    assert list(range(51, 101)) == sorted(numbers(seen))
+
+
+def test_ttl_counts_from_the_time_of_activation(rig: MakeRig) -> None:
+    """Scheduled in one second with a TTL of ten: it expires ten seconds after it became active."""
+    orders = rig()
+    orders.start()
+    orders.schedule(b"a", due_ms=now_ms() + 1_000, ttl_ms=10_000)
+
+    (seen,) = orders.take(1)
+
+    assert seen.properties.expiration == "10000"
+
+
+def test_messages_move_from_coarse_buckets_to_finer_ones(rig: MakeRig) -> None:
+    """With a wheel of 30 ms, 1.9 s and 2 min every level is passed; nothing is early or lost."""
+    orders = rig()
+    orders.start(finest_ms=30)
+    begin_ms = now_ms()
+    dues = [begin_ms + 2_500 + n * 37 for n in range(100)]
+    for n, due_ms in enumerate(dues):
+        orders.send(b"%d" % n, due_ms=due_ms)
+
+    seen = orders.take(100)
+
+    assert all(dues[int(each.body)] <= each.at_ms for each in seen)
+    assert {b"%d" % n for n in range(100)} == {each.body for each in seen}
+
+
+def test_buckets_whose_time_is_over_are_removed(rig: MakeRig) -> None:
+    """No queue stays behind."""
+    orders = rig()
+    orders.start()
+    orders.schedule(b"a", due_ms=now_ms() + 100)
+    assert orders.buckets()
+    orders.take(1)
+
+    assert eventually(lambda: not orders.buckets(), within_s=20)
