@@ -3,7 +3,8 @@
 `read` finds the format from the content.
 """
 
+from policies.readers.armtemplate import read_parameters
 from policies.readers.detect import FORMATS, decode, read
 from policies.readers.reading import Reading
 
-__all__ = ["FORMATS", "Reading", "decode", "read"]
+__all__ = ["FORMATS", "Reading", "decode", "read", "read_parameters"]

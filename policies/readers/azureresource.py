@@ -12,7 +12,7 @@ from policies.readers import access, filters
 from policies.readers.arm.unresolved import is_unresolved, reason
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
-from policies.readers.properties import READ_ONLY, camel, names_of
+from policies.readers.properties import PROPERTIES, READ_ONLY, camel, names_of
 from policies.readers.reading import Notes
 
 KINDS = {
@@ -28,6 +28,7 @@ KINDS = {
 """The types, below the provider and in lower case, that describe entities."""
 
 _READ_ONLY = {name.lower() for name in READ_ONLY} | {"supportordering", "isanonymousaccessible"}
+_OTHER_KINDS = {name.lower() for name in PROPERTIES}
 _NAMESPACE_WORTH_A_WORD = {
     "disablelocalauth": (True, "Shared access signatures stay allowed; the bridge knows no other."),
     "encryption": (None, "Encryption at rest is that of RabbitMQ's disks."),
@@ -91,10 +92,14 @@ def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
 def set_properties(draft: EntityDraft, properties: Node, *, ignored: frozenset[str]) -> None:
     """Take the properties of an entity; `ignored` are keys, in lower case, of other meaning."""
     known = {camel(name).lower(): name for name in names_of(draft.kind)}
+    if is_unresolved(properties.value):
+        _unknown_values(draft, properties, "its properties are", reason(properties.value))
     for key, member in properties.members.items():
         name = known.get(key.lower())
         value = member.plain()
-        if name is None:
+        if is_unresolved(key):
+            _unknown_values(draft, properties, "some of its properties are", reason(key))
+        elif name is None:
             _unknown(draft, key, member, ignored)
         elif is_unresolved(value):
             draft.notes.finding(
@@ -108,6 +113,11 @@ def set_properties(draft: EntityDraft, properties: Node, *, ignored: frozenset[s
             draft.set(name, value, member.place)
 
 
+def _unknown_values(draft: EntityDraft, place: Node, what: str, why: str) -> None:
+    message = f"{draft.title}: {what} not known: {why}. Azure's defaults are taken for them."
+    draft.notes.finding(place.place, draft.path, "properties", message, grade="approximate")
+
+
 def _unknown(draft: EntityDraft, key: str, member: Node, ignored: frozenset[str]) -> None:
     if key.lower() in _READ_ONLY | ignored or member.value in (None, False, ""):
         return
@@ -116,9 +126,11 @@ def _unknown(draft: EntityDraft, key: str, member: Node, ignored: frozenset[str]
             message = f"{draft.title} is scoped to a JMS client; here every client sees it."
             draft.notes.finding(member.place, draft.path, key, message)
         return
-    draft.notes.finding(
-        member.place, draft.path, key, f"{draft.title}: {key} is not known; it is left out."
-    )
+    if key.lower() in _OTHER_KINDS:
+        message = f"{draft.title}: a {draft.kind.value.lower()} has no {key}; it has no effect."
+    else:
+        message = f"{draft.title}: {key} is not known; it is left out."
+    draft.notes.finding(member.place, draft.path, key, message)
 
 
 def add_access_rule(

@@ -7,7 +7,9 @@ a property may not matter here, and whoever needs it reports it with its place.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,14 +50,14 @@ class Scope:
         given: values of parameters, from a parameter file or the deployment around this one.
         loops: the turn of each loop that is running; "" is the innermost.
         locals: the variables of running lambdas.
-        outputs_of: returns the outputs of a nested deployment by its name, if there is such a one.
+        state_of: returns what `reference()` gives for a name or id, as far as the template says it.
     """
 
     template: Node
     given: Mapping[str, object] = field(default_factory=dict)
     loops: dict[str, int] = field(default_factory=dict)
     locals: dict[str, Any] = field(default_factory=dict)
-    outputs_of: Callable[[str], Mapping[str, object] | None] = lambda _: None
+    state_of: Callable[[str], object] = lambda _: None
     _known: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def in_loop(self, name: str, turn: int) -> Scope:
@@ -168,19 +170,17 @@ class Scope:
         return self._known[key]
 
     def _find_parameter(self, name: str) -> Any:
-        for given, value in self.given.items():
-            if given.lower() == name.lower():
-                return value
+        values = {given.lower(): value for given, value in self.given.items()}
         for known, declared in self.template["parameters"].members.items():
             if known.lower() == name.lower():
+                if values.get(known.lower()) is not None:
+                    return _typed(values[known.lower()], declared["type"].text)
                 if "defaultValue" in declared.members:
                     return self.evaluate(declared["defaultValue"]).plain()
-                return (
-                    None
-                    if declared["nullable"].value is True
-                    else unresolved(
-                        f"the parameter {known!r} has no value; give one in a parameter file"
-                    )
+                if declared["nullable"].value is True:
+                    return None
+                return unresolved(
+                    f"the parameter {known!r} has no value; give one in a parameter file"
                 )
         return unresolved(f"the template has no parameter {name!r}")
 
@@ -209,10 +209,12 @@ class Scope:
         return self.loops[name] + sum(offsets)
 
     def _reference(self, which: str) -> Any:
-        outputs = self.outputs_of(which.rpartition("/")[2])
-        if outputs is None:
-            return unresolved("reference() is the state of a resource in Azure")
-        return {"outputs": {name: {"value": value} for name, value in outputs.items()}}
+        state = self.state_of(which)
+        return (
+            unresolved("reference() is the state of a resource in Azure")
+            if state is None
+            else state
+        )
 
     def _with_lambda(self, name: str, arguments: tuple[Expression, ...]) -> Any:
         values = self._value(arguments[0])
@@ -246,6 +248,14 @@ class Scope:
             return replace(self, locals=self.locals | bound)._value(body)
 
         return run
+
+
+def _typed(value: object, kind: str) -> object:
+    """The value of a parameter that came as text, from a command line."""
+    if isinstance(value, str) and kind.lower() in ("int", "bool", "array", "object"):
+        with suppress(ValueError):
+            return json.loads(value)
+    return value
 
 
 _LAMBDA_FUNCTIONS = {"map", "filter", "reduce", "sort", "groupby", "mapvalues", "toobject"}

@@ -124,7 +124,13 @@ def _last(value: Any) -> Any:
     return value[-1] if value else ("" if isinstance(value, str) else None)
 
 
-def _union(*values: Any) -> Any:
+def _union(*given: Any) -> Any:
+    """Of objects of which one is not known, the rest is; the stand-in becomes a key of its own."""
+    missing = [value for value in given if is_whole(value)]
+    values = [value for value in given if not is_whole(value)]
+    if missing and any(not isinstance(value, dict) for value in values):
+        return unresolved(reason(missing[0]))
+    values += [{value: value} for value in missing]
     if isinstance(values[0], dict):
         merged: dict[str, Any] = {}
         for value in values:
@@ -193,8 +199,9 @@ def _flatten(values: list[Any]) -> list[Any]:
     return [each for value in values for each in (value if isinstance(value, list) else [value])]
 
 
-def _merge(values: list[dict[str, Any]]) -> dict[str, Any]:
-    return {key: each for value in values for key, each in value.items()}
+def _merge(values: list[Any]) -> Any:
+    known = [value if isinstance(value, dict) else {value: value} for value in values]
+    return {key: each for value in known for key, each in value.items()}
 
 
 def _json(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
 from policies.readers.jsontext import Node
 
 PROVIDER = "microsoft.servicebus/"
+NAMESPACES = "microsoft.servicebus/namespaces"
+_IS_NAMESPACE = re.compile(r"(?:.*/)?microsoft\.servicebus/namespaces(?:/[^/]+)?", re.IGNORECASE)
 DEPLOYMENT = "microsoft.resources/deployments"
 
 Note = Callable[[Place, str, str], None]
@@ -41,13 +44,20 @@ class Template:
 
     scope: Scope
     note: Note
+    parent: Template | None = None
     _deployments: dict[str, Template | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, root: Node, given: Mapping[str, object], note: Note) -> Template:
-        """Return the template of a document."""
-        template = cls(Scope(root, given), note)
-        template.scope.outputs_of = template.outputs_of
+    def of(
+        cls,
+        root: Node,
+        given: Mapping[str, object],
+        note: Note,
+        parent: Template | None = None,
+    ) -> Template:
+        """Return the template of a document, or of a deployment in the template `parent`."""
+        template = cls(Scope(root, given), note, parent)
+        template.scope.state_of = template.state_of
         return template
 
     def resources(self) -> Iterator[Resource]:
@@ -61,13 +71,31 @@ class Template:
             for name, output in self.scope.template["outputs"].members.items()
         }
 
-    def outputs_of(self, name: str) -> Mapping[str, object] | None:
-        """Return the outputs of a nested deployment, by its name or symbolic name."""
+    def state_of(self, which: str) -> object:
+        """Return what `reference()` gives for an id or symbolic name, as far as it is known.
+
+        That is the outputs of a nested deployment, and the tier of the namespace.
+        """
+        name = which.rpartition("/")[2]
         if name not in self._deployments:
             self._deployments[name] = None
             self._deployments[name] = self._find_deployment(name)
         nested = self._deployments[name]
-        return None if nested is None else nested.outputs()
+        if nested is not None:
+            return {"outputs": {key: {"value": each} for key, each in nested.outputs().items()}}
+        referred = self.scope.template["resources"][which]["type"].text or which
+        if _IS_NAMESPACE.fullmatch(referred):
+            return self._namespace()
+        return None
+
+    def _namespace(self) -> object:
+        """The body of the namespace, here or in a template around this one."""
+        for _, node in _entries(self.scope.template["resources"]):
+            if node["type"].text.lower() == NAMESPACES and node["existing"].value is not True:
+                wanted = ("name", "location", "sku")
+                body = {key: each for key, each in node.members.items() if key in wanted}
+                return self.scope.evaluate(Node(body, node.place)).plain()
+        return None if self.parent is None else self.parent._namespace()
 
     def _find_deployment(self, name: str) -> Template | None:
         resources = self.scope.template["resources"]
@@ -162,19 +190,25 @@ class Template:
             return None
         scope_kind = properties["expressionEvaluationOptions"]["scope"].text.lower()
         if scope_kind != "inner":
-            inner = Template(Scope(template, scope.given, scope.loops, scope.locals), self.note)
-            inner.scope.outputs_of = self.outputs_of
+            inner = Template(
+                Scope(template, scope.given, scope.loops, scope.locals), self.note, self
+            )
+            inner.scope.state_of = self.state_of
             outer = {key: scope.template[key] for key in ("parameters", "variables")}
             own = {key: each for key, each in template.members.items() if key not in outer}
             inner.scope.template = Node(own | outer, template.place)
             return inner
         given = {
-            name: scope.evaluate(each["value"]).plain()
-            if each["value"].value is not None or "reference" not in each.members
-            else unresolved(f"the parameter {name!r} is a secret in a key vault")
+            name: _parameter(name, scope.evaluate(each))
             for name, each in properties["parameters"].members.items()
         }
-        return Template.of(template, given, self.note)
+        return Template.of(template, given, self.note, self)
+
+
+def _parameter(name: str, given: Node) -> object:
+    if "reference" in given.members:
+        return unresolved(f"the parameter {name!r} is a secret in a key vault")
+    return given.plain() if is_unresolved(given.value) else given["value"].plain()
 
 
 def _entries(resources: Node) -> Iterator[tuple[str, Node]]:

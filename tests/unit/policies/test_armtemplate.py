@@ -424,3 +424,152 @@ def test_what_else_the_namespace_has_is_said() -> None:
         "disableLocalAuth",
         "namespaces/networkrulesets",
     ]
+
+
+def verified_module() -> dict[str, Any]:
+    """Return the shape of Microsoft's verified Bicep module for a topic, built."""
+    return {
+        "type": "Microsoft.Resources/deployments",
+        "name": "[format('{0}-topic-{1}', deployment().name, copyIndex())]",
+        "copy": {
+            "name": "topics",
+            "count": "[length(coalesce(parameters('topics'), createArray()))]",
+        },
+        "properties": {
+            "expressionEvaluationOptions": {"scope": "inner"},
+            "parameters": {
+                "namespaceName": {"value": "[parameters('name')]"},
+                "name": {"value": "[parameters('topics')[copyIndex()].name]"},
+                "ttl": {"value": "[tryGet(parameters('topics')[copyIndex()], 'ttl')]"},
+                "rights": "[if(contains(parameters('topics')[copyIndex()], 'rights'), "
+                "createObject('value', parameters('topics')[copyIndex()].rights), "
+                "createObject('value', createArray('Send')))]",
+            },
+            "template": {
+                "languageVersion": "2.0",
+                "parameters": {
+                    "namespaceName": {"type": "string"},
+                    "name": {"type": "string"},
+                    "ttl": {"type": "string", "defaultValue": "P14D"},
+                    "rights": {"type": "array", "defaultValue": []},
+                },
+                "resources": {
+                    "namespace": {
+                        "existing": True,
+                        "type": "Microsoft.ServiceBus/namespaces",
+                        "name": "[parameters('namespaceName')]",
+                    },
+                    "topic": {
+                        "type": "Microsoft.ServiceBus/namespaces/topics",
+                        "name": "[format('{0}/{1}', parameters('namespaceName'), "
+                        "parameters('name'))]",
+                        "properties": "[union(createObject('defaultMessageTimeToLive', "
+                        "parameters('ttl')), if(equals(reference('namespace', '2022-10-01-preview',"
+                        " 'full').sku.name, 'Premium'), createObject('maxMessageSizeInKilobytes', "
+                        "2048), createObject()))]",
+                    },
+                    "topic_lock": {
+                        "condition": "[not(empty(createObject()))]",
+                        "type": "Microsoft.Authorization/locks",
+                        "name": "lock",
+                    },
+                    "rule": {
+                        "type": "Microsoft.ServiceBus/namespaces/topics/authorizationRules",
+                        "name": "[format('{0}/{1}/app', parameters('namespaceName'), "
+                        "parameters('name'))]",
+                        "properties": {"rights": "[parameters('rights')]"},
+                    },
+                },
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(("sku", "size_kb"), [("Standard", None), ("Premium", 2048)])
+def test_a_verified_bicep_module_is_read(sku: str, size_kb: int | None) -> None:
+    """The tier of a namespace that the module only refers to is known, and so is the rest."""
+    namespace = {
+        "type": "Microsoft.ServiceBus/namespaces",
+        "name": "[parameters('name')]",
+        "sku": {"name": "[parameters('sku')]"},
+    }
+    text = template(
+        {"namespace": namespace, "topics": verified_module()},
+        languageVersion="2.0",
+        parameters={
+            "name": {"type": "string", "defaultValue": "contoso"},
+            "sku": {"type": "string", "defaultValue": sku},
+            "topics": {
+                "type": "array",
+                "nullable": True,
+                "defaultValue": [{"name": "a"}, {"name": "b", "ttl": "P1D", "rights": ["Listen"]}],
+            },
+        },
+    )
+
+    reading = armtemplate.read(text, "t.json")
+
+    first, second = reading.namespace.topics
+    day_ms = 86_400_000
+    assert (14 * day_ms, day_ms) == (
+        first.default_message_time_to_live_ms,
+        second.default_message_time_to_live_ms,
+    )
+    assert (size_kb, size_kb) == (first.max_message_size_kb, second.max_message_size_kb)
+    assert [{model.Right.SEND}, {model.Right.LISTEN}] == [
+        each.authorization_rules[0].rights for each in (first, second)
+    ]
+    assert {"AuthorizationRules"} == {each.property for each in reading.findings}
+
+
+def test_properties_of_which_a_part_is_not_known_are_taken_as_far_as_they_are() -> None:
+    """A module read without the namespace around it."""
+    resource = queue() | {
+        "properties": "[union(createObject('maxDeliveryCount', 3), if(equals(reference('x').sku, "
+        "'Premium'), createObject('enableExpress', true()), createObject()))]"
+    }
+    whole = queue("ns/r") | {"properties": "[reference('x')]"}
+
+    reading = armtemplate.read(template([resource, whole]), "t.json")
+
+    assert [each.max_delivery_count for each in reading.namespace.queues] == [3, 10]
+    assert [each.message.split(": ", 2)[2] for each in reading.findings] == [
+        "Queue 'q': some of its properties are not known: reference() is the state of a resource "
+        "in Azure. Azure's defaults are taken for them.",
+        "Queue 'r': its properties are not known: reference() is the state of a resource in "
+        "Azure. Azure's defaults are taken for them.",
+    ]
+
+
+def test_parameters_of_a_command_line_have_the_declared_type() -> None:
+    """A number that came as text is a number; null gives way to the default."""
+    text = template(
+        [queue("[concat('ns/', parameters('names')[0])]", maxDeliveryCount="[parameters('n')]")],
+        parameters={"n": {"type": "int", "defaultValue": 4}, "names": {"type": "array"}},
+    )
+
+    given = {"names": '["q"]', "n": "7"}
+    reading = armtemplate.read(text, "t.json", parameters=given)
+    assert (model.Queue(name="q", max_delivery_count=7),) == reading.namespace.queues
+
+    reading = armtemplate.read(text, "t.json", parameters=given | {"n": None})
+    assert (model.Queue(name="q", max_delivery_count=4),) == reading.namespace.queues
+
+
+def test_a_property_of_another_kind_of_entity_has_no_effect() -> None:
+    """Old templates give subscriptions duplicate detection."""
+    base = "Microsoft.ServiceBus/namespaces/topics"
+    resources = [
+        {"type": base, "name": "ns/t"},
+        {
+            "type": f"{base}/Subscriptions",
+            "name": "ns/t/s",
+            "properties": {"requiresDuplicateDetection": True},
+        },
+    ]
+
+    reading = armtemplate.read(template(resources), "t.json")
+
+    assert "a subscription has no requiresDuplicateDetection; it has no effect." in (
+        reading.findings[0].message
+    )
