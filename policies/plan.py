@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.topology.diff import Action, Change, diff, is_owned
 from bridge.topology.policy import winners
 from bridge.topology.resources import Policy, Topology, Value
 from policies.live import Export, topology_of
+
+_Settings = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +34,16 @@ class Winner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Changes in the order in which they are made, and the policy of each queue afterwards."""
+    """Changes in the order in which they are made.
+
+    Attributes:
+        winners: the policy of each queue afterwards.
+        notes: what happens to messages that are already queued.
+    """
 
     changes: tuple[Change, ...]
-    winners: tuple[Winner, ...]
+    winners: tuple[Winner, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def conflicts(self) -> tuple[Change, ...]:
@@ -57,16 +65,6 @@ class Plan:
         """Whether the broker is as wanted."""
         return not self.changes and not self.overridden
 
-    def notes(self) -> tuple[str, ...]:
-        """Return what happens to messages that are already queued."""
-        found = dict.fromkeys(
-            note
-            for change in self.changes
-            if isinstance(change.resource, Policy) and change.action is not Action.DELETE
-            for note in _notes(change)
-        )
-        return tuple(found)
-
 
 def make(wanted: Topology, export: Export, vhost: str, *, keep: bool = False) -> Plan:
     """Return the plan that makes a vhost as wanted.
@@ -75,8 +73,9 @@ def make(wanted: Topology, export: Export, vhost: str, *, keep: bool = False) ->
         keep: leave alone what is not wanted.
     """
     live = topology_of(export, vhost)
+    found = tuple(_winners(wanted, live.policies))
     return Plan(
-        changes=diff(wanted, live, keep=keep), winners=tuple(_winners(wanted, live.policies))
+        changes=diff(wanted, live, keep=keep), winners=found, notes=tuple(_notes(live, found))
     )
 
 
@@ -96,35 +95,54 @@ def _winners(wanted: Topology, live: Iterable[Policy]) -> list[Winner]:
     return found
 
 
-def _notes(change: Change) -> list[str]:
-    assert isinstance(change.resource, Policy)
-    old = change.live.definition if isinstance(change.live, Policy) else {}
-    new = change.resource.definition
-    name = change.resource.name
-    found = []
-    if old.get("message-ttl") != new.get("message-ttl"):
-        found.append(
-            f"{name}: messages that are queued already keep the TTL with which they came; only "
-            "later ones get the new one."
-        )
-    if _is_lower("delivery-limit", old, new):
-        found.append(
-            f"{name}: a message that has been returned more often than the new delivery-limit is "
-            "dead-lettered at its next return, not before."
-        )
-    if _is_lower("max-length-bytes", old, new):
-        found.append(
-            f"{name}: nothing is dropped from a queue above the new max-length-bytes; publishes to "
-            "it are refused until it is below."
-        )
-    if "expires" in new and old.get("expires") != new["expires"]:
-        found.append(
-            f"{name}: expires counts from a queue's last use; a queue that has been unused for "
-            "longer is deleted at once, with its messages."
-        )
-    return found
+_NOTES: tuple[tuple[Callable[[_Settings, _Settings], bool], str], ...] = (
+    (
+        lambda old, new: old.get("message-ttl") != new.get("message-ttl"),
+        "message-ttl changes: messages that are queued already keep the TTL with which they came, "
+        "only later ones get the new one",
+    ),
+    (
+        lambda old, new: _is_lower("delivery-limit", old, new),
+        "delivery-limit falls: a message that has been returned more often is dead-lettered at its "
+        "next return, not before",
+    ),
+    (
+        lambda old, new: _is_lower("max-length-bytes", old, new),
+        "max-length-bytes falls: nothing is dropped; publishes are refused until a queue is below",
+    ),
+    (
+        lambda old, new: "expires" in new and old.get("expires") != new["expires"],
+        "expires changes: it counts from a queue's last use, so that one that has been unused for "
+        "longer is deleted at once, with its messages",
+    ),
+    (
+        lambda old, new: old.get("dead-letter-exchange") != new.get("dead-letter-exchange"),
+        "dead-letter-exchange changes: at once, for queued messages too",
+    ),
+)
 
 
-def _is_lower(key: str, old: Mapping[str, Value], new: Mapping[str, Value]) -> bool:
+def _notes(live: Topology, found: Iterable[Winner]) -> list[str]:
+    """Return one sentence a kind of change, with the queues that it concerns."""
+    old = {queue.name: _settings(winners(queue, live.policies)) for queue in live.queues}
+    pairs = [
+        (winner.queue, old[winner.queue], _settings(winner.policies))
+        for winner in found
+        if winner.queue in old
+    ]
+    notes = []
+    for applies, sentence in _NOTES:
+        queues = [name for name, before, after in pairs if applies(before, after)]
+        if queues:
+            more = f" and {len(queues) - 3} more" if len(queues) > 3 else ""
+            notes.append(f"{', '.join(queues[:3])}{more}: {sentence}.")
+    return notes
+
+
+def _settings(policies: tuple[Policy, ...]) -> _Settings:
+    return policies[0].definition if policies else {}
+
+
+def _is_lower(key: str, old: _Settings, new: _Settings) -> bool:
     before, after = old.get(key), new.get(key)
     return isinstance(before, int) and isinstance(after, int) and after < before

@@ -28,8 +28,8 @@ def text(plan: Plan, *, is_coloured: bool = False, shows_queues: bool = False) -
     shown = plan.winners if shows_queues else plan.overridden
     if shown:
         lines += ["", "Policies in force afterwards:", *(_winner(winner) for winner in shown)]
-    if plan.notes():
-        lines += ["", "Messages that are queued already:", *(f"  {n}" for n in plan.notes())]
+    if plan.notes:
+        lines += ["", "Messages that are queued already:", *(f"  {n}" for n in plan.notes)]
     lines += [""] if lines else []
     return "\n".join([*lines, _summary(plan)]) + "\n"
 

@@ -160,7 +160,9 @@ class ConsoleBroker:
         return (await self._call("eval", expression)).strip()
 
     async def _call(self, *arguments: str, document: str | None = None) -> str:
-        words = [*self._program, "--quiet", *arguments]
+        """Run a command; one that reads must not be quiet (4.3 with Erlang 28 then ends itself)."""
+        quiet = () if document else ("--quiet",)
+        words = [*self._program, *quiet, *arguments]
         try:
             process = await asyncio.create_subprocess_exec(
                 *words,

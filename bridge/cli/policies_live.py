@@ -172,7 +172,7 @@ async def _apply(
 
 async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
     there = live.topology_of(await broker.definitions(), vhost)
-    made = Plan(changes=removal(there), winners=())
+    made = Plan(changes=removal(there))
     sys.stdout.write(text(made, is_coloured=is_coloured(sys.stdout)))
     if made.destructive and not arguments.allow:
         return _refused("Nothing was removed: say --allow to delete queues with their messages.")
