@@ -1,0 +1,1 @@
+"""Kills under load, judged by what the clients saw."""

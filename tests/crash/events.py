@@ -1,0 +1,137 @@
+"""What a client can do to a queue and see of it.
+
+`at_ms` is the time on the one clock of the machine (UTC): of a request, before it was sent; of an
+answer, after it arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A send was begun: one message, or several that stand or fall together."""
+
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The send of these was answered."""
+
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A schedule call, or a send with a time of its own, was begun.
+
+    Attributes:
+        takes_number: the call gives each message a number while it waits.
+    """
+
+    ids: tuple[str, ...]
+    due_ms: int
+    at_ms: int
+    takes_number: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The schedule call was answered with these numbers."""
+
+    ids: tuple[str, ...]
+    numbers: tuple[int, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A cancel was answered."""
+
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelling:
+    """A cancel was begun; unless it is answered it may have happened or not."""
+
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A receiver got a message.
+
+    Attributes:
+        locked_ms: when its lock began, by the service's word (its end less the lock duration).
+        is_dead: it came from the dead-letter queue.
+    """
+
+    id: str
+    number: int
+    enqueued_ms: int
+    count: int
+    locked_ms: int
+    locked_until_ms: int
+    at_ms: int
+    is_dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A completion or a dead-lettering was answered; the message must not come back.
+
+    Attributes:
+        is_dead: what was settled had come from the dead-letter queue.
+        is_dead_lettered: it was dead-lettered, not completed.
+    """
+
+    id: str
+    number: int
+    at_ms: int
+    is_dead: bool = False
+    is_dead_lettered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettering:
+    """A dead-lettering was begun; unless it is answered it may have happened or not."""
+
+    id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A lock was given up by its holder before its end (abandon, release, close)."""
+
+    id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """The bridge or RabbitMQ died; locks of that time may have ended with it."""
+
+    at_ms: int
+
+
+Event = (
+    Sent
+    | Accepted
+    | Scheduled
+    | Numbered
+    | Cancelling
+    | Cancelled
+    | Delivered
+    | DeadLettering
+    | Settled
+    | Returned
+    | Killed
+)

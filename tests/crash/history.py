@@ -1,0 +1,242 @@
+"""What clients did to one queue and saw of it, and the judgement over it.
+
+Every message carries an identity that its sender stamped on it; the service's numbers are believed
+only as far as the checks go. Pure: the events (`events.py`) are all there is.
+
+    check(events) -> what is wrong, nothing when all holds:
+        lost              accepted, not cancelled, and nowhere when all was drained
+        doubled           one identity under two numbers
+        number twice      one number for two identities
+        gap               a number that nothing can have had
+        torn batch        some of a batch there, some not
+        early             delivered or enqueued before its time
+        back in time      a later number with an earlier time of enqueueing
+        after completion  delivered under a lock that began after the completion was answered
+        after cancel      delivered although its cancel was answered
+        held twice        two locks at once, without a kill between them
+        count falls       a later delivery with a smaller delivery count
+        unasked           delivered, but nobody sent it
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.crash.events import (
+    Accepted,
+    Cancelled,
+    Cancelling,
+    DeadLettering,
+    Delivered,
+    Event,
+    Killed,
+    Numbered,
+    Returned,
+    Scheduled,
+    Sent,
+    Settled,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that must not be."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass(slots=True)
+class _Story:
+    """All that concerns one identity."""
+
+    batch: tuple[str, ...] = ()
+    is_accepted: bool = False
+    due_ms: int | None = None
+    takes_number: bool = False
+    scheduled_number: int | None = None
+    cancelling: bool = False
+    cancelled_ms: int | None = None
+    deliveries: list[Delivered] = field(default_factory=list)
+    is_dead_lettering: bool = False
+    settled: list[Settled] = field(default_factory=list)
+    returned_ms: list[int] = field(default_factory=list)
+
+
+def check(events: Iterable[Event], *, first_number: int = 1) -> list[Fault]:
+    """Judge a whole history: after the last event nothing is left in queue or dead-letter queue.
+
+    Args:
+        first_number: the number that the queue's first message of this history must have.
+    """
+    stories, kills_ms = _stories(events)
+    faults: list[Fault] = []
+    for identity, story in stories.items():
+        faults += _check_story(identity, story, kills_ms)
+    faults += _check_batches(stories)
+    faults += _check_numbers(stories, first_number)
+    return faults
+
+
+def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[int]]:
+    stories: dict[str, _Story] = defaultdict(_Story)
+    kills_ms: list[int] = []
+    for event in events:
+        match event:
+            case Sent(ids):
+                for identity in ids:
+                    stories[identity].batch = ids
+            case Accepted(ids):
+                for identity in ids:
+                    stories[identity].is_accepted = True
+            case Scheduled(ids, due_ms):
+                for identity in ids:
+                    story = stories[identity]
+                    story.batch, story.due_ms = ids, due_ms
+                    story.takes_number = event.takes_number
+            case Numbered(ids, numbers):
+                for identity, number in zip(ids, numbers, strict=True):
+                    stories[identity].is_accepted = True
+                    stories[identity].scheduled_number = number
+            case Cancelling(ids):
+                for identity in ids:
+                    stories[identity].cancelling = True
+            case Cancelled(ids, at_ms):
+                for identity in ids:
+                    stories[identity].cancelling = True
+                    stories[identity].cancelled_ms = at_ms
+            case Delivered():
+                stories[event.id].deliveries.append(event)
+            case DeadLettering(identity):
+                stories[identity].is_dead_lettering = True
+            case Settled():
+                stories[event.id].settled.append(event)
+            case Returned(identity, at_ms):
+                stories[identity].returned_ms.append(at_ms)
+            case Killed(at_ms):
+                kills_ms.append(at_ms)
+    return dict(stories), sorted(kills_ms)
+
+
+def _check_story(identity: str, story: _Story, kills_ms: Sequence[int]) -> list[Fault]:
+    faults = []
+    if not story.batch:
+        faults.append(Fault("unasked", f"{identity} was delivered, but nobody sent it"))
+    if story.is_accepted and not story.deliveries and not story.cancelling:
+        faults.append(Fault("lost", f"{identity} was accepted and is nowhere"))
+    numbers = sorted({delivery.number for delivery in story.deliveries})
+    if len(numbers) > 1:
+        faults.append(Fault("doubled", f"{identity} has the numbers {numbers}"))
+    if story.cancelled_ms is not None and story.deliveries:
+        faults.append(Fault("after cancel", f"{identity} was cancelled and is number {numbers}"))
+    if story.due_ms is not None:
+        for delivery in story.deliveries:
+            begun_ms = min(delivery.enqueued_ms, delivery.locked_ms, delivery.at_ms)
+            if begun_ms < story.due_ms:
+                early_ms = story.due_ms - begun_ms
+                faults.append(Fault("early", f"{identity} came {early_ms} ms before its time"))
+    faults += _check_settlement(identity, story)
+    faults += _check_locks(identity, story, kills_ms)
+    return faults
+
+
+def _check_settlement(identity: str, story: _Story) -> list[Fault]:
+    faults = []
+    for settled in story.settled:
+        for delivery in story.deliveries:
+            if story.is_dead_lettering and delivery.is_dead != settled.is_dead:
+                # Dead-lettering is publish, confirm, ack: a kill in between leaves it in both.
+                continue
+            if delivery.locked_ms > settled.at_ms:
+                later_ms = delivery.locked_ms - settled.at_ms
+                faults.append(
+                    Fault(
+                        "after completion",
+                        f"{identity} (number {delivery.number}) was delivered {later_ms} ms after "
+                        f"its settlement was answered, delivery count {delivery.count}",
+                    )
+                )
+    dead_lettered = [settled for settled in story.settled if settled.is_dead_lettered]
+    if dead_lettered and not any(delivery.is_dead for delivery in story.deliveries):
+        faults.append(Fault("lost", f"{identity} was dead-lettered and is not there"))
+    for settled in dead_lettered:
+        if any(not each.is_dead and each.locked_ms > settled.at_ms for each in story.deliveries):
+            text = f"{identity} was delivered after it had been dead-lettered"
+            faults.append(Fault("after completion", text))
+    return faults
+
+
+def _check_locks(identity: str, story: _Story, kills_ms: Sequence[int]) -> list[Fault]:
+    faults = []
+    alive = sorted(
+        (delivery for delivery in story.deliveries if not delivery.is_dead),
+        key=lambda delivery: delivery.locked_ms,
+    )
+    for earlier, later in pairwise(alive):
+        if later.count < earlier.count:
+            text = f"{identity}: {earlier.count}, then {later.count}"
+            faults.append(Fault("count falls", text))
+        ended_ms = (*kills_ms, *story.returned_ms)
+        is_ended = any(earlier.locked_ms <= at_ms <= later.locked_ms for at_ms in ended_ms)
+        if later.locked_ms < earlier.locked_until_ms and not is_ended:
+            overlap_ms = earlier.locked_until_ms - later.locked_ms
+            faults.append(Fault("held twice", f"{identity}: locks overlap by {overlap_ms} ms"))
+    return faults
+
+
+def _check_batches(stories: dict[str, _Story]) -> list[Fault]:
+    faults = []
+    for batch in {story.batch for story in stories.values() if len(story.batch) > 1}:
+        there = [identity for identity in batch if stories[identity].deliveries]
+        gone = [
+            identity
+            for identity in batch
+            if not stories[identity].deliveries and not stories[identity].cancelling
+        ]
+        if there and gone:
+            faults.append(Fault("torn batch", f"{there} are there, {gone} are not"))
+    return faults
+
+
+def _check_numbers(stories: dict[str, _Story], first_number: int) -> list[Fault]:
+    faults = []
+    owners: dict[int, str] = {}
+    enqueued: dict[int, int] = {}
+    unknown = 0
+    for identity, story in stories.items():
+        numbers = {delivery.number for delivery in story.deliveries}
+        if story.scheduled_number is not None:
+            numbers.add(story.scheduled_number)
+        elif story.takes_number:
+            unknown += 1
+        for number in numbers:
+            other = owners.setdefault(number, identity)
+            if other != identity:
+                faults.append(Fault("number twice", f"{number} is {other} and {identity}"))
+        waited = story.due_ms is not None and story.takes_number
+        if waited and story.scheduled_number in {each.number for each in story.deliveries}:
+            text = f"{identity} kept {story.scheduled_number} at its activation"
+            faults.append(Fault("number twice", text))
+        for delivery in story.deliveries:
+            enqueued.setdefault(delivery.number, delivery.enqueued_ms)
+    if owners:
+        missing = sorted(set(range(first_number, max(owners) + 1)) - set(owners))
+        if len(missing) > unknown:
+            text = f"{missing[:20]} are missing, {unknown} could be unanswered schedules"
+            faults.append(Fault("gap", text))
+        below = sorted(number for number in owners if number < first_number)
+        if below:
+            faults.append(Fault("number twice", f"{below[:20]} had been given before"))
+    latest_ms = 0
+    for number in sorted(enqueued):
+        if enqueued[number] < latest_ms:
+            text = f"{number} was enqueued {latest_ms - enqueued[number]} ms before its forerunner"
+            faults.append(Fault("back in time", text))
+        latest_ms = max(latest_ms, enqueued[number])
+    return faults
