@@ -139,8 +139,11 @@ def _filter_written(given: model.Filter) -> Value:
 
 
 def _pairs_written(pairs: tuple[tuple[str, object], ...]) -> Value:
-    """A list and no object: the order of parameters is kept, and equal names too."""
-    return [[name, _typed_written(value)] for name, value in pairs]
+    """A list and no object: the order of parameters is kept, and equal names too.
+
+    `rabbitmqctl export_definitions` takes a list of lists for text, and writes it as one string.
+    """
+    return [{"name": name, "value": _typed_written(value)} for name, value in pairs]
 
 
 def _typed_written(value: object) -> Value:
@@ -200,8 +203,11 @@ def _filter(form: dict[str, Value], key: str) -> model.Filter:
 
 
 def _pairs(form: Value, key: str) -> tuple[tuple[str, object], ...]:
-    pairs = [_is(pair, list, key) for pair in _is(form, list, key)]
-    return tuple((_is(name, str, key), _typed(value, key)) for name, value in pairs)
+    pairs = [_is(pair, dict, key) for pair in _is(form, list, key)]
+    return tuple(
+        (_is(pair.get("name"), str, f"{key}.name"), _typed(pair.get("value"), key))
+        for pair in pairs
+    )
 
 
 def _typed(form: object, key: str) -> object:
