@@ -219,9 +219,14 @@ class Buckets:
         except ValueError:
             self._drop(delivery)
             return
+        self._sort(waiting, delivery)
+
+    def _sort(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
+        """Hold what came out of a bucket until its time, or move it to a finer one."""
+        level = self._places[delivery.consumer_tag].level
         if not self._life.sequencer.is_wanted(waiting):
             self._drop(delivery)
-        elif where.level == 0 or waiting.due_ms - self._clock() < SOON_MS:
+        elif level == 0 or waiting.due_ms - self._clock() < SOON_MS:
             self._hold(waiting, delivery)
         else:
             self._move(waiting, delivery)
@@ -276,9 +281,9 @@ class Buckets:
                 for waiting, each in moves
             }
             await self.make(places)
-            await asyncio.sleep(self.safe_at(places) - self._loop.time())
+            await asyncio.sleep(max(self.safe_at(places) - self._loop.time(), 0))
             for waiting, delivery in moves:
-                self._move(waiting, delivery)
+                self._sort(waiting, delivery)
 
     def _drop(self, delivery: Delivery) -> None:
         """Forget the copy of a message that was cancelled, or is active already."""
