@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from bridge.engine.api import Outgoing
 from bridge.machine.amqp10.events import MessageArrived
@@ -29,7 +29,7 @@ def outgoing(raw: bytes) -> Outgoing:
     Raises:
         MappingError: the bytes are no message.
     """
-    inward = record_from_message(raw, new_message_id=uuid4().hex)
+    inward = record_from_message(raw, new_message_id=os.urandom(16).hex())
     return Outgoing(
         record=inward.record,
         size_bytes=len(raw),

@@ -289,9 +289,9 @@ class OutgoingLink(Link):
     def on_flow(self, flow: Flow) -> None:
         """The peer grants credit, or takes it back."""
         if flow.link_credit is not None:
-            limit = serial.add(flow.delivery_count or 0, flow.link_credit)
+            unseen = serial.distance(flow.delivery_count or 0, self.delivery_count)
             before = self.credit
-            self.credit = max(serial.distance(self.delivery_count, limit), 0)
+            self.credit = max(flow.link_credit - unseen, 0)
             # credit 0 with drain is how the Python SDK takes back its credit: nothing to give back
             self.is_draining = flow.drain and (flow.link_credit > 0 or before > 0)
             if self.is_open:

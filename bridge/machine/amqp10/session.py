@@ -151,8 +151,8 @@ class Session:
 
     def _on_flow(self, flow: Flow, payload: bytes) -> None:
         base = DELIVERY_ID_FIRST if flow.next_incoming_id is None else flow.next_incoming_id
-        end = serial.add(base, flow.incoming_window)
-        self._remote_window = max(serial.distance(self._next_outgoing_id, end), 0)
+        unseen = serial.distance(base, self._next_outgoing_id)
+        self._remote_window = max(flow.incoming_window - unseen, 0)
         if self._blocked:
             self._unblock()
         if flow.handle is not None:

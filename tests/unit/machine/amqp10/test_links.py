@@ -324,6 +324,24 @@ def test_credit_counts_from_the_delivery_count() -> None:
     assert peer.credit(0, count=2) == [CreditChanged(link, 0, False)]
 
 
+def test_largest_credit_and_window() -> None:
+    """A peer may grant all that a uint can say, also after some of it is used."""
+    peer = opened()
+    link = peer.attach_receiver()
+    everything = 2**32 - 1
+    assert peer.credit(everything, incoming_window=everything)[0].credit == everything
+    link.send(b"1", b"x", is_settled=True)
+    peer.collect()
+    (event,) = peer.credit(everything, count=0, next_incoming_id=FIRST, incoming_window=everything)
+
+    assert isinstance(event, CreditChanged)
+    assert event.credit == everything - 1
+    assert len(peer.take(Transfer)) == 1
+    link.send(b"2", b"x", is_settled=True)
+    peer.collect()
+    assert len(peer.take(Transfer)) == 1
+
+
 def test_drain() -> None:
     """A drain is answered with the count moved on and no credit, once."""
     peer = opened()
