@@ -162,13 +162,9 @@ def _check_settlement(identity: str, story: _Story) -> list[Fault]:
                         f"its settlement was answered, delivery count {delivery.count}",
                     )
                 )
-    dead_lettered = [settled for settled in story.settled if settled.is_dead_lettered]
-    if dead_lettered and not any(delivery.is_dead for delivery in story.deliveries):
+    is_dead_lettered = any(settled.is_dead_lettered for settled in story.settled)
+    if is_dead_lettered and not any(delivery.is_dead for delivery in story.deliveries):
         faults.append(Fault("lost", f"{identity} was dead-lettered and is not there"))
-    for settled in dead_lettered:
-        if any(not each.is_dead and each.locked_ms > settled.at_ms for each in story.deliveries):
-            text = f"{identity} was delivered after it had been dead-lettered"
-            faults.append(Fault("after completion", text))
     return faults
 
 

@@ -231,6 +231,11 @@ def test_planted_fault(name: str) -> None:
     assert kind in {fault.kind for fault in check(history())}
 
 
+def test_a_number_of_an_earlier_history() -> None:
+    """A number that was given before this history began is found."""
+    assert "number twice" in {fault.kind for fault in check(BASE, first_number=2)}
+
+
 @pytest.mark.parametrize(
     "history",
     [
