@@ -59,7 +59,8 @@ class Intake:
         self.lost = None
         self.ready.set()
         try:
-            await connection.closed.wait()
+            # Until it is cancelled: a work that returns is done, and no new connection follows.
+            await asyncio.get_running_loop().create_future()
         finally:
             self._connection = None
             self.ready.clear()
