@@ -37,6 +37,7 @@ def test_a_single_object_of_az_show_is_read() -> None:
         ("0:05:00", 300_000),
         ("10675199 days, 2:48:05.477581", model.MAX_MS),
         ("P10675199DT2H48M5.477581S", model.MAX_MS),
+        ("10675199.02:48:05", model.MAX_MS),
     ],
 )
 def test_durations_of_old_and_new_az_are_read(text: str, duration_ms: int) -> None:
