@@ -113,8 +113,9 @@ class Connection:
             else:
                 return connection
             finally:
-                if not connection.server_properties and connection.close_reason is None:
+                if not connection.server_properties:
                     connection._transport.lose(ConnectionLost(text="not connected"))
+                    await connection._transport.is_gone.wait()
         raise ConnectionLost(text="no RabbitMQ answers: " + "; ".join(failures))
 
     @property
@@ -155,20 +156,22 @@ class Connection:
 
     async def close(self) -> None:
         """Say goodbye and close; never raises, and takes a few seconds at most."""
-        if self.close_reason is not None:
-            return
-        await asyncio.gather(*(channel.linger() for channel in self._channels.values()))
-        reason = ConnectionLost(200, "closed by the bridge")
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                answer = self._expect(wire.CONNECTION_CLOSE_OK)
-                self._transport.flush()
-                self._write(wire.CONNECTION_CLOSE, 200, "goodbye", 0, 0)
-                await answer
-        except (TimeoutError, BrokerError):
-            pass
-        finally:
-            self._transport.lose(reason)
+        if self.close_reason is None:
+            await asyncio.gather(*(channel.linger() for channel in self._channels.values()))
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._say_goodbye()
+            except (TimeoutError, BrokerError):
+                pass
+            finally:
+                self._transport.lose(ConnectionLost(200, "closed by the bridge"))
+        await self._transport.is_gone.wait()
+
+    async def _say_goodbye(self) -> None:
+        answer = self._expect(wire.CONNECTION_CLOSE_OK)
+        self._transport.flush()
+        self._write(wire.CONNECTION_CLOSE, 200, "goodbye", 0, 0)
+        await answer
 
     async def _connect(self, endpoint: Endpoint, host: str, port: int, heartbeat_s: float) -> None:
         loop = asyncio.get_running_loop()

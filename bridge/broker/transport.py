@@ -62,6 +62,7 @@ class Transport(asyncio.Protocol):
         is_full: too much is unsent; nothing more may be published.
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
+        is_gone: set when the socket is closed, a turn of the loop after the loss.
     """
 
     def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
@@ -71,6 +72,7 @@ class Transport(asyncio.Protocol):
         self.is_full = False
         self.is_blocked = False
         self.lost: ConnectionLost | None = None
+        self.is_gone = asyncio.Event()
         self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
         self.loop = asyncio.get_running_loop()
         self._on_lost = on_lost
@@ -137,6 +139,7 @@ class Transport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell that the socket is gone."""
+        self.is_gone.set()
         error = ConnectionLost(text=f"RabbitMQ closed the connection ({exc or 'end of stream'})")
         error.__cause__ = exc
         self.lose(error)
@@ -228,6 +231,8 @@ class Transport(asyncio.Protocol):
             self._heartbeat.cancel()
         if self._socket is not None:
             self._socket.abort()
+        else:
+            self.is_gone.set()
         self.parts.clear()
         self.due.clear()
         self._rest = b""
