@@ -48,6 +48,7 @@ class Settling:
         except (BrokerError, ServiceBusError) as error:
             if not source.holds(holding):
                 raise MessageLockLost(texts.LOCK_LOST) from error
+            source.stayed(holding)
             self._locks.restore(token, lock)
             if isinstance(error, ServiceBusError):
                 raise

@@ -21,13 +21,17 @@ from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin
 from bridge.engine.holding import Holding, read
 from bridge.engine.intake import Intake
-from bridge.machine.demand import Close, Demand, Get, Open, Withdrawn
+from bridge.machine.demand import Close, Demand, Get, Look, Open, Withdrawn
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 
 REOPEN_S = 0.5
 """Between two attempts to have a channel, when RabbitMQ closes it again and again."""
+
+LINGER_S = 2.0
+"""How long room that nobody wants any more is left open before 4.3, where a message that arrives at
+the moment of a cancel is counted as failed: after this long without an arrival that is unlikely."""
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +75,16 @@ class Source:
         self._can_return = can_return
         self._deliver = deliver
         self._on_lost = on_lost
-        self._demand: Demand[Holding] = Demand()
+        self._demand: Demand[Holding] = Demand(is_cautious=not can_return)
         self._copies = Copies()
         self._channel: Channel | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._starting: dict[int, asyncio.Future[Any]] = {}
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._barrier: asyncio.Future[None] | None = None
         self._is_turn_due = False
+        self._linger: asyncio.TimerHandle | None = None
+        self._last_arrival_s = 0.0
         self._kept_timer: asyncio.TimerHandle | None = None
         self._is_closing = False
 
@@ -135,10 +142,15 @@ class Source:
 
     def departing(self, holding: Holding) -> None:
         """A message is about to be handed over to another queue, and acked here then."""
-        close = self._demand.settling(holding.fetch, may_refill=False)
+        close = self._demand.settling(holding.fetch)
         if close is not None:
             self._close(close.fetch)
             self._turn_soon()
+
+    def stayed(self, holding: Holding) -> None:
+        """A message that was about to be handed over was not."""
+        if self.holds(holding):
+            self._demand.stayed(holding.fetch)
 
     def remember(self, holding: Holding) -> None:
         """A message is settled: what comes under its number from now on is a second copy."""
@@ -160,8 +172,9 @@ class Source:
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
-        if self._kept_timer is not None:
-            self._kept_timer.cancel()
+        for timer in (self._kept_timer, self._linger):
+            if timer is not None:
+                timer.cancel()
         if self._channel is not None:
             await self._channel.close()
 
@@ -189,10 +202,15 @@ class Source:
                     assert channel is not None
                     got = channel.get_soon(self.resource)
                     got.add_done_callback(partial(self._on_got, fetch))
+                case Look(fetch):
+                    asyncio.get_running_loop().create_task(self._look(fetch))
                 case Close(fetch):
                     self._close(fetch)
                 case _:
                     assert_never(effect)
+        if self._demand.spare > 0 and self._linger is None and channel is not None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(LINGER_S, self._end_linger)
         if channel is None and self._demand.asked and not self._is_closing:
             self._open_channel_soon(wait_s=0)
 
@@ -219,6 +237,7 @@ class Source:
     def _on_closed(self, channel: Channel, error: BrokerError) -> None:
         """RabbitMQ has taken everything back; who asked still asks."""
         self._channel = None
+        self._starting.clear()
         self._demand.lost()
         self._copies.lose_all()
         self._on_lost(channel)
@@ -229,7 +248,7 @@ class Source:
 
     def _open(self, fetch: int, size: int) -> None:
         assert self._channel is not None
-        self._channel.consume_soon(
+        self._starting[fetch] = self._channel.consume_soon(
             self.resource,
             partial(self._on_delivery, fetch),
             tag=str(fetch),
@@ -238,11 +257,49 @@ class Source:
         )
 
     def _close(self, fetch: int) -> None:
-        assert self._channel is not None
-        closed = self._channel.cancel_soon(str(fetch))
-        closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
+        """Cancel a window, once RabbitMQ has said that it has begun.
+
+        A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
+        connection with it (541 INTERNAL_ERROR, seen on 4.0).
+        """
+        channel = self._channel
+        assert channel is not None
+        started = self._starting.pop(fetch, None)
+        if started is None or started.done():
+            self._cancel(channel, fetch)
+        else:
+            started.add_done_callback(lambda answer: self._cancel(channel, fetch))
+
+    def _cancel(self, channel: Channel, fetch: int) -> None:
+        if channel.close_reason is None:
+            closed = channel.cancel_soon(str(fetch))
+            closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
+
+    def _end_linger(self) -> None:
+        """Nobody has wanted the room of open windows for a while: close them."""
+        self._linger = None
+        if (
+            self._channel is not None
+            and self._last_arrival_s + LINGER_S / 2 < asyncio.get_running_loop().time()
+        ):
+            for close in self._demand.close_spare():
+                self._close(close.fetch)
+        self._turn_soon()
+
+    async def _look(self, fetch: int) -> None:
+        """Ask how many messages are ready."""
+        channel = self._channel
+        try:
+            assert channel is not None
+            state = await channel.declare_queue(self.resource, passive=True)
+        except BrokerError:
+            self._demand.closed(fetch)
+        else:
+            self._demand.looked(fetch, state.messages)
+        self._turn_soon()
 
     def _on_window_closed(self, fetch: int) -> None:
+        self._starting.pop(fetch, None)
         self._demand.closed(fetch)
         self._turn_soon()
 
@@ -256,6 +313,7 @@ class Source:
         self._turn_soon()
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
+        self._last_arrival_s = asyncio.get_running_loop().time()
         holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
         leave = self._reason_to_leave(holding)
         if leave is not None:

@@ -10,19 +10,26 @@ only with acks of messages that this same consumer was given. Therefore:
 * messages of closed windows can be settled at any time.
 
 What a closing window may still bring counts as fetched until RabbitMQ says that it is closed. What
-arrives when the asker has gone is **kept** (unacked), and offered to the next asker, lowest number
-first.
+arrives when the asker has gone is **kept** (unacked), and offered to the next asker.
+
+**Cautious.** Before 4.3, a message that is on its way to a consumer that is just being cancelled
+goes back into its queue *counted as a failed delivery* (measured on 3.10 and 4.0; on 4.3 it goes
+back uncounted). There a window with room is not closed while anything may arrive. Instead windows
+are made to fill: RabbitMQ is asked how many messages are ready, and on an empty queue a window of
+one message waits (the *sentinel*). Room that nobody wants any more is closed when nothing has
+arrived for a while (`close_spare`); until then what comes too much is kept.
 
 The engine reports what happened, then calls `plan` and does what it says.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic
+
+from bridge.machine.asks import Asks
+from bridge.machine.kept import Fetched, Kept, Message
 
 WINDOW_SIZE_MAX = 2_000
 """Messages of one window; the rest of a larger demand follows when it is full."""
@@ -31,22 +38,13 @@ WINDOWS_MAX = 8
 """Windows that may be open or closing at a time, of one entity."""
 
 GETS_MAX = 2
-"""Up to this many messages are got one by one, when the queue seems to have some."""
+"""Up to this many messages are got one by one, when the queue seems to have some.
 
+Measured (4.3, one idle node): a get 0.17 ms; a window of one 0.33 ms and 0.25 ms for its cancel;
+three gets 0.51 ms, a window of three 0.27 ms. 3.10 and 4.0 are alike.
+"""
 
-@dataclass(slots=True, eq=False)
-class Fetched:
-    """A message that RabbitMQ has handed to this process and that is not settled.
-
-    Attributes:
-        number: its sequence number.
-        fetch: the fetch that brought it.
-        expires_ms: when it expires (UTC ms), or `None` for never.
-    """
-
-    number: int
-    fetch: int
-    expires_ms: int | None
+__all__ = ["Close", "Demand", "Fetched", "Get", "Look", "Open", "Withdrawn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,13 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Ask RabbitMQ how many messages are ready; report `looked`."""
+
+    fetch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Cancel the consumer; report `closed` when RabbitMQ has answered."""
 
@@ -78,13 +83,12 @@ class Withdrawn:
     ticket: int
 
 
-Effect = Open | Get | Close | Withdrawn
-
-Message = TypeVar("Message", bound=Fetched)
+Effect = Open | Get | Look | Close | Withdrawn
 
 
 class _State(Enum):
-    GET = "get"
+    GETTING = "getting"
+    LOOKING = "looking"
     OPEN = "open"
     CLOSING = "closing"
 
@@ -95,35 +99,38 @@ class _Fetch:
     room: int
 
 
-@dataclass(slots=True)
-class _Ask:
-    receiver: int
-    count: int
-    is_withdrawn: bool = False
-
-
 class Demand(Generic[Message]):
-    """Demand and supply of one entity in one process."""
+    """Demand and supply of one entity in one process.
 
-    def __init__(self, *, windows_max: int = WINDOWS_MAX, gets_max: int = GETS_MAX) -> None:
+    Args:
+        is_cautious: RabbitMQ counts what a cancel returns (before 4.3).
+    """
+
+    def __init__(
+        self,
+        *,
+        is_cautious: bool = False,
+        windows_max: int = WINDOWS_MAX,
+        gets_max: int = GETS_MAX,
+    ) -> None:
+        self._is_cautious = is_cautious
         self._windows_max = windows_max
         self._gets_max = gets_max
-        self._asks: deque[_Ask] = deque()
-        self._asked = 0
+        self._asks = Asks()
+        self._kept: Kept[Message] = Kept()
         self._fetches: dict[int, _Fetch] = {}
         self._under_way = 0
-        self._kept: list[tuple[int, int, Message]] = []
-        self._withdrawals: dict[int, list[_Ask]] = {}
-        self._last_id = 0
+        self._last_fetch = 0
         self._is_stocked = True
+        self._ready: int | None = None
 
     def __repr__(self) -> str:
-        return f"Demand(asked={self._asked}, under_way={self._under_way}, kept={len(self._kept)})"
+        return f"Demand(asked={self.asked}, under_way={self._under_way}, kept={self.kept})"
 
     @property
     def asked(self) -> int:
         """Messages that receivers ask for and have not had (those being withdrawn not counted)."""
-        return self._asked
+        return self._asks.asked
 
     @property
     def under_way(self) -> int:
@@ -135,166 +142,154 @@ class Demand(Generic[Message]):
         """Messages held for the next asker."""
         return len(self._kept)
 
+    @property
+    def spare(self) -> int:
+        """Messages that open windows have room for and nobody wants."""
+        return self._under_way + len(self._kept) - self.asked - self._closing()
+
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
-        assert count > 0, "an ask is for one message at least"
-        last = self._asks[-1] if self._asks else None
-        if last is not None and last.receiver == receiver and not last.is_withdrawn:
-            last.count += count
-        else:
-            self._asks.append(_Ask(receiver, count))
-        self._asked += count
+        self._asks.add(receiver, count)
 
     def withdraw(self, receiver: int) -> int:
         """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry.
 
         Until then it may still be given what is on its way.
         """
-        asks = [ask for ask in self._asks if ask.receiver == receiver and not ask.is_withdrawn]
-        for ask in asks:
-            ask.is_withdrawn = True
-            self._asked -= ask.count
-        ticket = self._next_id()
-        self._withdrawals[ticket] = asks
-        return ticket
+        return self._asks.withdraw(receiver)
 
     def arrived(self, fetch: int) -> int | None:
         """A fetch has brought a message; return who gets it, or `None` if nobody asks any more."""
-        self._arrive(fetch)
-        return self._next_asker()
+        self.discarded(fetch)
+        return self._asks.take(with_withdrawn=True)
 
     def discarded(self, fetch: int) -> None:
         """A fetch has brought a message that is not for any receiver."""
-        self._arrive(fetch)
+        self._is_stocked = True
+        entry = self._fetches.get(fetch)
+        if entry is not None and entry.room:
+            entry.room -= 1
+            self._under_way -= 1
+            if entry.state is _State.GETTING:
+                self._end(fetch)
 
     def empty(self, fetch: int) -> None:
         """A get has found nothing."""
         self._is_stocked = False
         self._end(fetch)
 
+    def looked(self, fetch: int, ready: int) -> None:
+        """RabbitMQ has said how many messages are ready."""
+        self._is_stocked = ready > 0
+        self._ready = ready
+        self._end(fetch)
+
     def closed(self, fetch: int) -> None:
         """RabbitMQ has closed a window, whether it was told to or not."""
         self._end(fetch)
 
-    def settling(self, fetch: int, *, may_refill: bool = True) -> Close | None:
+    def settling(self, fetch: int) -> Close | None:
         """A message of this fetch is about to be acked or rejected; first do what is returned.
 
-        Args:
-            may_refill: the ack follows now. Otherwise (it waits for a confirm, and may never be
-                sent) the refill cannot be counted on.
+        If that does not happen after all, report `stayed`.
         """
         entry = self._fetches.get(fetch)
         if entry is None or entry.state is not _State.OPEN:
             return None
-        if may_refill and self._asked > self._under_way:
+        if self.asked > self._under_way or (self._is_cautious and entry.room):
             entry.room += 1
             self._under_way += 1
             return None
         return self._close(fetch, entry)
 
+    def stayed(self, fetch: int) -> None:
+        """A message that was about to be settled was not: its window is not refilled."""
+        entry = self._fetches.get(fetch)
+        if entry is not None and entry.state is _State.OPEN and entry.room:
+            entry.room -= 1
+            self._under_way -= 1
+
     def keep(self, message: Message) -> None:
         """Hold a message that came back without being settled, for the next asker."""
-        heapq.heappush(self._kept, (message.number, self._next_id(), message))
+        self._kept.push(message)
 
     def offer(self) -> tuple[int, Message] | None:
         """Return the next kept message and who gets it; `None` if there is none of either.
 
         What is being fetched is promised already: while it covers the demand nothing is offered
-        (`plan` then closes windows).
+        (`plan` then closes windows, unless it is cautious).
         """
-        if not self._kept or self._asked <= self._under_way:
+        if not self._kept or (self.asked <= self._under_way and not self._is_cautious):
             return None
-        receiver = self._next_asker(with_withdrawn=False)
-        assert receiver is not None, "asked counts asks that are not withdrawn"
-        return receiver, heapq.heappop(self._kept)[2]
+        receiver = self._asks.take(with_withdrawn=False)
+        return None if receiver is None else (receiver, self._kept.pop())
 
     def expire(self, now_ms: int) -> list[Message]:
         """Take out and return the kept messages that have expired."""
-        expired = [entry[2] for entry in self._kept if _is_expired(entry[2], now_ms)]
-        if expired:
-            self._kept = [entry for entry in self._kept if not _is_expired(entry[2], now_ms)]
-            heapq.heapify(self._kept)
-        return expired
+        return self._kept.pop_expired(now_ms)
 
     def next_expiry_ms(self) -> int | None:
         """Return when `expire` has something to do next."""
-        return min(
-            (e[2].expires_ms for e in self._kept if e[2].expires_ms is not None), default=None
-        )
+        return self._kept.next_expiry_ms()
 
     def give_up_kept(self) -> list[Message]:
         """Take out and return all kept messages, lowest number first."""
-        kept, self._kept = [entry[2] for entry in sorted(self._kept)], []
-        return kept
+        return self._kept.pop_all()
 
     def lost(self) -> list[Message]:
         """The channel is gone, and all it held with it; asks stay. Return what had been kept."""
         for fetch in list(self._fetches):
             self._end(fetch)
-        return self.give_up_kept()
+        return self._kept.pop_all()
 
     def plan(self, *, can_fetch: bool = True) -> list[Effect]:
         """Return what is to be done so that what is fetched agrees with what is asked."""
         effects: list[Effect] = []
-        spare = self._under_way + len(self._kept) - self._asked
-        for entry in self._fetches.values():
-            if entry.state is _State.CLOSING:
-                spare -= entry.room
-        for fetch, entry in reversed(self._fetches.items()):
-            if entry.state is _State.OPEN and (entry.room == 0 or spare > 0):
-                spare -= entry.room
-                effects.append(self._close(fetch, entry))
-        effects += self._end_withdrawals()
-        wanted = self._asked - self._under_way - len(self._kept)
+        effects += self._close_full() if self._is_cautious else self.close_spare()
+        still_coming = None if self._is_cautious else self._under_way
+        effects += [Withdrawn(ticket) for ticket in self._asks.end_withdrawals(still_coming)]
+        wanted = self.asked - self._under_way - len(self._kept)
         if wanted > 0 and can_fetch:
             effects += self._fetch(wanted)
         return effects
 
-    def _arrive(self, fetch: int) -> None:
-        self._is_stocked = True
-        entry = self._fetches.get(fetch)
-        if entry is not None and entry.room:
-            entry.room -= 1
-            self._under_way -= 1
-            if entry.state is _State.GET:
-                self._end(fetch)
+    def close_spare(self) -> list[Close]:
+        """Return what closes the windows that are full, and those that nobody wants."""
+        closes = self._close_full()
+        spare = self.spare
+        for fetch, entry in reversed(self._fetches.items()):
+            if entry.state is _State.OPEN and spare > 0:
+                spare -= entry.room
+                closes.append(self._close(fetch, entry))
+        return closes
+
+    def _close_full(self) -> list[Close]:
+        return [
+            self._close(fetch, entry)
+            for fetch, entry in self._fetches.items()
+            if entry.state is _State.OPEN and entry.room == 0
+        ]
 
     def _fetch(self, wanted: int) -> list[Effect]:
         """Begin fetches. While gets are under way no window is opened that could overtake them."""
-        if any(entry.state is _State.GET for entry in self._fetches.values()):
+        states = [entry.state for entry in self._fetches.values()]
+        if _State.GETTING in states or _State.LOOKING in states:
             return []
         if self._is_stocked and wanted <= self._gets_max:
-            return [Get(self._begin(_State.GET, 1)) for _ in range(wanted)]
-        windows = sum(1 for entry in self._fetches.values() if entry.state is not _State.GET)
-        if windows >= self._windows_max:
+            return [Get(self._begin(_State.GETTING, 1)) for _ in range(wanted)]
+        if len(states) >= self._windows_max:
             return []
         size = min(wanted, WINDOW_SIZE_MAX)
+        if self._is_cautious:
+            if self._is_stocked and self._ready is None:
+                return [Look(self._begin(_State.LOOKING, 0))]
+            size, self._ready = min(size, max(self._ready or 0, 1)), None
+            if size == 1 and any(entry.room for entry in self._fetches.values()):
+                return []
         return [Open(self._begin(_State.OPEN, size), size)]
 
-    def _end_withdrawals(self) -> list[Effect]:
-        """End those without which there is still an asker for all that is under way."""
-        ended: list[Effect] = []
-        withdrawn = sum(ask.count for asks in self._withdrawals.values() for ask in asks)
-        for ticket, asks in list(self._withdrawals.items()):
-            others = withdrawn - sum(ask.count for ask in asks)
-            if self._under_way <= self._asked + others:
-                withdrawn = others
-                del self._withdrawals[ticket]
-                for ask in asks:
-                    ask.count = 0
-                ended.append(Withdrawn(ticket))
-        return ended
-
-    def _next_asker(self, *, with_withdrawn: bool = True) -> int | None:
-        while self._asks and not self._asks[0].count:
-            self._asks.popleft()
-        for ask in self._asks:
-            if ask.count and (with_withdrawn or not ask.is_withdrawn):
-                ask.count -= 1
-                if not ask.is_withdrawn:
-                    self._asked -= 1
-                return ask.receiver
-        return None
+    def _closing(self) -> int:
+        return sum(entry.room for entry in self._fetches.values() if entry.state is _State.CLOSING)
 
     def _close(self, fetch: int, entry: _Fetch) -> Close:
         entry.state = _State.CLOSING
@@ -303,20 +298,12 @@ class Demand(Generic[Message]):
         return Close(fetch)
 
     def _begin(self, state: _State, room: int) -> int:
-        fetch = self._next_id()
-        self._fetches[fetch] = _Fetch(state, room)
+        self._last_fetch += 1
+        self._fetches[self._last_fetch] = _Fetch(state, room)
         self._under_way += room
-        return fetch
+        return self._last_fetch
 
     def _end(self, fetch: int) -> None:
         entry = self._fetches.pop(fetch, None)
         if entry is not None:
             self._under_way -= entry.room
-
-    def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
-
-
-def _is_expired(message: Fetched, now_ms: int) -> bool:
-    return message.expires_ms is not None and message.expires_ms <= now_ms

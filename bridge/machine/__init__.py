@@ -1,0 +1,1 @@
+"""State machines: (command, now) -> (reply, effects). Pure."""

@@ -1,0 +1,67 @@
+"""Messages that came back unsettled, or came for nobody, and wait for the next asker."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+
+@dataclass(slots=True, eq=False)
+class Fetched:
+    """A message that RabbitMQ has handed to this process and that is not settled.
+
+    Attributes:
+        number: its sequence number.
+        fetch: the fetch that brought it.
+        expires_ms: when it expires (UTC ms), or `None` for never.
+    """
+
+    number: int
+    fetch: int
+    expires_ms: int | None
+
+
+Message = TypeVar("Message", bound=Fetched)
+
+
+class Kept(Generic[Message]):
+    """A heap by number."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Message]] = []
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, message: Message) -> None:
+        """Keep a message."""
+        self._serial += 1
+        heapq.heappush(self._heap, (message.number, self._serial, message))
+
+    def pop(self) -> Message:
+        """Take out the message of the lowest number."""
+        return heapq.heappop(self._heap)[2]
+
+    def pop_expired(self, now_ms: int) -> list[Message]:
+        """Take out what has expired."""
+        expired = [entry[2] for entry in self._heap if _is_expired(entry[2], now_ms)]
+        if expired:
+            self._heap = [entry for entry in self._heap if not _is_expired(entry[2], now_ms)]
+            heapq.heapify(self._heap)
+        return expired
+
+    def pop_all(self) -> list[Message]:
+        """Take out all, lowest number first."""
+        messages, self._heap = [entry[2] for entry in sorted(self._heap)], []
+        return messages
+
+    def next_expiry_ms(self) -> int | None:
+        """Return when the first of them expires."""
+        ends = (message.expires_ms for _, _, message in self._heap)
+        return min((end for end in ends if end is not None), default=None)
+
+
+def _is_expired(message: Fetched, now_ms: int) -> bool:
+    return message.expires_ms is not None and message.expires_ms <= now_ms

@@ -1,0 +1,142 @@
+"""A bridge without its AMQP 1.0 door: the engine and the sidecar, used as a door would use them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.management import Management
+from bridge.engine.api import Complete, Outgoing, Received, ReceiveMode, Receiver
+from bridge.engine.namespace import RabbitNamespace
+from bridge.model import entity as model
+from bridge.model.name import EntityPath, SubQueue
+from bridge.sidecar.sidecar import Sidecar
+from bridge.wire import headers
+from bridge.wire.basic import Properties, text
+from bridge.wire.record import Record
+
+WAIT_S = 20.0
+
+
+def outgoing(
+    body: str, *, ttl_ms: int | None = None, scheduled_ms: int | None = None, **fields: str
+) -> Outgoing:
+    """A message as a door makes one; `fields` are its application properties."""
+    table = {name: text(value) for name, value in fields.items()}
+    if ttl_ms is not None:
+        table[headers.TIME_TO_LIVE] = ("l", ttl_ms)
+    properties = Properties(message_id=body, headers=table, delivery_mode=2)
+    record = Record(properties, body.encode())
+    return Outgoing(record=record, size_bytes=len(body), scheduled_ms=scheduled_ms)
+
+
+class Client:
+    """A receiver that puts what it is given into a list."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self._arrived = asyncio.Event()
+        self.receiver: Receiver
+
+    def deliver(self, received: Received) -> None:
+        """Take a message."""
+        self.received.append(received)
+        self._arrived.set()
+
+    async def receive(self, count: int = 1) -> list[Received]:
+        """Ask for messages, and return them when they are all there."""
+        self.receiver.add_credit(count)
+        return await self.wait(count)
+
+    async def wait_for_first(self) -> None:
+        """Wait until something is there."""
+        async with asyncio.timeout(WAIT_S):
+            await self._arrived.wait()
+
+    async def wait(self, count: int) -> list[Received]:
+        """Take this many messages off the list."""
+        async with asyncio.timeout(WAIT_S):
+            while len(self.received) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        taken, self.received = self.received[:count], self.received[count:]
+        return taken
+
+
+@dataclass
+class Door:
+    """One bridge."""
+
+    namespace: RabbitNamespace
+    sidecar: Sidecar
+    management: Management
+    path: EntityPath = field(default_factory=lambda: EntityPath("orders"))
+
+    @property
+    def dead_letters(self) -> EntityPath:
+        """The dead-letter sub-queue of its entity."""
+        return EntityPath(self.path.entity, SubQueue.DEAD_LETTER)
+
+    def client(
+        self, mode: ReceiveMode = ReceiveMode.PEEK_LOCK, path: EntityPath | None = None
+    ) -> Client:
+        """Open a receiver."""
+        client = Client()
+        client.receiver = self.namespace.open_receiver(
+            path or self.path, mode=mode, deliver=client.deliver
+        )
+        return client
+
+    async def send(self, *bodies: str) -> None:
+        """Send messages one by one, so that they are numbered in this order."""
+        for body in bodies:
+            await self.namespace.send(self.path, [outgoing(body)])
+
+    async def complete(self, *received: Received, path: EntityPath | None = None) -> None:
+        """Complete messages."""
+        for each in received:
+            assert each.lock_token is not None
+            await self.namespace.settle(path or self.path, each.lock_token, Complete())
+
+
+@asynccontextmanager
+async def open_door(
+    endpoint: Endpoint, management_url: str, *queues: model.Queue, with_sidecar: bool = True
+) -> AsyncIterator[Door]:
+    """Start a bridge with these queues."""
+    async with Management(endpoint, management_url) as management:
+        namespace = RabbitNamespace(endpoint, management, name="test")
+        sidecar = Sidecar(endpoint)
+
+        def look_after(definitions: model.Namespace) -> None:
+            for queue in definitions.queues:
+                sidecar.add_entity(queue)
+
+        namespace.follow(look_after)
+        await namespace.start()
+        await namespace.apply(model.Namespace(queues=queues))
+        running = asyncio.create_task(sidecar.run()) if with_sidecar else None
+        try:
+            yield Door(namespace, sidecar, management)
+        finally:
+            await namespace.close()
+            if running is not None:
+                await sidecar.stop()
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(condition: object, within_s: float = WAIT_S) -> None:
+    """Wait until a condition (a function, perhaps a coroutine function) holds."""
+    assert callable(condition)
+    async with asyncio.timeout(within_s):
+        while True:
+            found = condition()
+            if asyncio.iscoroutine(found):
+                found = await found
+            if found:
+                return
+            await asyncio.sleep(0.02)
