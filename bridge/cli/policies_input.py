@@ -17,7 +17,7 @@ from bridge.topology.policy import MEBIBYTE, PRIORITY, Ceiling
 from bridge.topology.resources import Finding, Topology
 from policies import report
 from policies.grade import Flavour
-from policies.readers import FORMATS, Reading, decode, read
+from policies.readers import FORMATS, Reading, decode, read, read_parameters
 
 STANDARD_INPUT = "-"
 
@@ -35,6 +35,9 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="a parameter of an ARM template",
+    )
+    parser.add_argument(
+        "--parameters", metavar="FILE", help="the parameter file of an ARM template"
     )
     parser.add_argument("--input-vhost", help="which virtual host of a definitions file to read")
 
@@ -74,6 +77,9 @@ def read_input(arguments: argparse.Namespace) -> Reading:
     content = sys.stdin.buffer.read() if is_standard else Path(arguments.input).read_bytes()
     source = "standard input" if is_standard else arguments.input
     parameters: dict[str, object] = {}
+    if arguments.parameters:
+        file = arguments.parameters
+        parameters |= read_parameters(decode(Path(file).read_bytes(), file), file)
     for given in arguments.parameter:
         name, separator, value = given.partition("=")
         if not separator:

@@ -19,7 +19,10 @@ KEYS = FULL_TEXTS.map(lambda text: text.strip().replace(":", "_"))
 """Service Bus Explorer writes `key: value`, so a colon in a key would be ambiguous."""
 
 VALUES = st.one_of(
-    TEXTS, st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, width=32)
+    TEXTS,
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False, width=32),
 )
 
 
