@@ -1,0 +1,193 @@
+"""A RabbitMQ of the bench's own, an entity on it, and a sidecar in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+
+import aiohttp
+
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.handover import HandOver, Publish
+from bridge.broker.installation import Installation
+from bridge.broker.node import Node
+from bridge.model.entity import Namespace, Queue
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.compiler import compile as compile_namespace
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
+WINDOW = 2_000
+
+
+def installations(arguments: list[str]) -> list[Installation]:
+    """Return the RabbitMQs that the command line names, else the machine's own."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rabbitmq", action="append", type=Path, help="an unpacked tree, or more")
+    trees = parser.parse_args(arguments).rabbitmq or []
+    found = [Installation.of_tree(tree) for tree in trees]
+    if not found:
+        own = Installation.find()
+        assert own is not None, "RabbitMQ is not installed here (make setup)"
+        found = [own]
+    return found
+
+
+class Bench:
+    """A node, a connection to it, and its management API.
+
+    Attributes:
+        connection: the bench's own.
+        version: RabbitMQ's.
+    """
+
+    def __init__(self, node: Node, connection: Connection) -> None:
+        self.node = node
+        self.connection = connection
+        self.version = str(connection.server_properties["version"])
+
+    async def declare(self, queue: Queue) -> None:
+        """Declare an entity's resources, without policies."""
+        topology = compile_namespace(Namespace(queues=(queue,)), Capabilities.of(self.version))
+        channel = await self.connection.channel()
+        for exchange in topology.exchanges:
+            await channel.declare_exchange(exchange)
+        for each in topology.queues:
+            await channel.declare_queue(each)
+        for binding in topology.bindings:
+            await channel.bind(binding)
+        await channel.close()
+
+    async def put_shovel(self, name: str, source: str, target: str) -> None:
+        """Have RabbitMQ's own shovel move messages, at least once, with a prefetch of 1,000."""
+        port = self.node.endpoint.hosts[0][1]
+        uri = f"amqp://guest:guest@127.0.0.1:{port}"
+        value = {
+            "src-protocol": "amqp091",
+            "src-uri": uri,
+            "src-queue": source,
+            "src-prefetch-count": 1000,
+            "dest-protocol": "amqp091",
+            "dest-uri": uri,
+            "dest-queue": target,
+            "ack-mode": "on-confirm",
+        }
+        await self._http("PUT", f"/api/parameters/shovel/%2f/{name}", {"value": value})
+
+    async def delete_shovel(self, name: str) -> None:
+        """Remove a shovel."""
+        await self._http("DELETE", f"/api/parameters/shovel/%2f/{name}", None)
+
+    async def _http(self, method: str, path: str, body: object) -> None:
+        login = aiohttp.BasicAuth("guest", "guest")
+        url = self.node.management_url.rstrip("/") + path
+        async with (
+            aiohttp.ClientSession(auth=login) as session,
+            session.request(method, url, json=body) as answer,
+        ):
+            assert answer.status < 300, await answer.text()
+
+
+@contextlib.asynccontextmanager
+async def bench(installation: Installation) -> AsyncIterator[Bench]:
+    """Run a node for as long as the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="busbridge-bench-") as folder:
+        node = Node(Path(folder) / "node", installation, plugins=PLUGINS)
+        await node.start()
+        try:
+            connection = await Connection.open(node.endpoint, name="bench")
+            yield Bench(node, connection)
+            await connection.close()
+        finally:
+            await node.stop()
+
+
+class Sidecar:
+    """The sidecar in a process of its own, as tests run it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @classmethod
+    async def start(cls, node: Node, queue: Queue) -> Sidecar:
+        """Start it and wait until it is ready."""
+        port = node.endpoint.hosts[0][1]
+        settings = asdict(queue)
+        del settings["status"], settings["authorization_rules"]
+        setting = {"url": f"amqp://guest:guest@127.0.0.1:{port}", "queues": [settings]}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.fixtures.sidecar_process",
+            json.dumps(setting),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        return cls(process)
+
+    def memory_mb(self) -> float:
+        """Return its resident memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(each for each in status.splitlines() if each.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+    def cpu_s(self) -> float:
+        """Return the processor time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def stop(self) -> dict[str, object]:
+        """End it gracefully; returns its counters."""
+        self.process.terminate()
+        output, _ = await self.process.communicate()
+        return dict(json.loads(output.splitlines()[-1]))
+
+
+async def fill(channel: Channel, publishes: list[Publish], site: str = "bench.hop") -> float:
+    """Publish with a window, confirmed; returns the rate."""
+    await channel.confirm_select()
+    handover = HandOver(channel)
+    begin = time.perf_counter()
+    for start in range(0, len(publishes), WINDOW // 2):
+        while handover.in_flight > WINDOW // 2:
+            await asyncio.sleep(0.001)
+        handover.submit(publishes[start : start + WINDOW // 2], failpoint=site)
+        await channel.drain()
+    while handover.in_flight:
+        await asyncio.sleep(0.001)
+    return len(publishes) / (time.perf_counter() - begin)
+
+
+async def rate_of(connection: Connection, queue: str, count: int, deadline_s: float) -> float:
+    """Watch a queue fill up; returns messages a second between its first and last tenth."""
+    channel = await connection.channel()
+    low, high = count // 10, count - count // 10
+    begin: tuple[float, int] | None = None
+    end_s = time.perf_counter() + deadline_s
+    while time.perf_counter() < end_s:
+        state = await channel.declare_queue(queue, passive=True)
+        now = time.perf_counter()
+        if begin is None and state.messages >= low:
+            begin = now, state.messages
+        if begin is not None and state.messages >= high:
+            await channel.close()
+            return (state.messages - begin[1]) / (now - begin[0])
+        await asyncio.sleep(0.01)
+    raise TimeoutError(f"{queue} has {state.messages} of {count}")
