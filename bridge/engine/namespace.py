@@ -146,6 +146,18 @@ class RabbitNamespace:
                 await channel.close()
         await self.directory.read()
 
+    async def check(self) -> None:
+        """Read the definitions and look for policies that overrule ours; see `state`."""
+        try:
+            await self.directory.read()
+            self.state.findings = await policy_reasons(
+                self.directory.namespace, self.capabilities, self._management
+            )
+        except BrokerError as error:
+            self.state.management = str(error)
+        else:
+            self.state.management = None
+
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""
         for receiver in list(self._receivers.values()):
@@ -290,15 +302,7 @@ class RabbitNamespace:
                 async with asyncio.timeout(POLL_S):
                     await self._changed.wait()
             self._changed.clear()
-            try:
-                await self.directory.read()
-                self.state.findings = await policy_reasons(
-                    self.directory.namespace, self.capabilities, self._management
-                )
-            except BrokerError as error:
-                self.state.management = str(error)
-            else:
-                self.state.management = None
+            await self.check()
 
     async def _ready(self) -> None:
         """Wait until both connections are there, or raise what ended a task before."""

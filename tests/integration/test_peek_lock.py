@@ -10,7 +10,14 @@ import pytest_asyncio
 
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
-from bridge.engine.api import Abandon, Complete, DeadLetter, ReceiveMode, Release
+from bridge.engine.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Received,
+    ReceiveMode,
+    Release,
+)
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, NotAllowed
 from bridge.wire.basic import text
@@ -222,6 +229,25 @@ async def test_five_receivers_that_ask_for_five_and_leave_count_nothing(door: Do
         await client.receiver.close()
         assert (first.sequence_number, first.delivery_count) == (number, 0)
         await door.complete(first)
+
+
+async def test_a_receiver_that_comes_and_goes_under_load_counts_nothing(door: Door) -> None:
+    """Credit is taken back while messages arrive, and no message is counted as failed for it."""
+    bodies = [str(number) for number in range(300)]
+    sending = asyncio.create_task(door.send(*bodies))
+    received: list[Received] = []
+    while len(received) < len(bodies):
+        client = door.client()
+        client.receiver.add_credit(5)
+        await client.wait_for_first()
+        await client.receiver.drain()
+        await client.receiver.close()
+        received += client.received
+        await door.complete(*client.received)
+    await sending
+
+    assert {each.delivery_count for each in received} == {0}
+    assert [each.sequence_number for each in received] == list(range(1, len(bodies) + 1))
 
 
 async def test_after_a_drain_nothing_comes_until_new_credit(door: Door) -> None:

@@ -1,0 +1,291 @@
+"""Send, schedule, cancel, expiry, status: the engine's other verbs on a real RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pika
+import pytest
+import pytest_asyncio
+
+from bridge.broker.channel import Channel
+from bridge.broker.endpoint import Endpoint
+from bridge.engine.api import Abandon, Outgoing
+from bridge.engine.clock import now_ms
+from bridge.model import entity as model
+from bridge.model.entity import EntityStatus
+from bridge.model.errors import (
+    ArgumentError,
+    EntityConflict,
+    EntityDisabled,
+    EntityNotFound,
+    MessageNotFound,
+    MessageSizeExceeded,
+    NotAllowed,
+    ServiceBusError,
+)
+from bridge.model.name import EntityPath
+from bridge.topology.resources import Policy
+from bridge.wire import headers
+from bridge.wire.basic import Properties, text
+from bridge.wire.record import Record
+from tests.fixtures.broker import Broker
+from tests.integration.door import Door, open_door, outgoing, until
+
+QUEUES = (
+    model.Queue(name="orders", lock_duration_ms=5_000, dead_lettering_on_message_expiration=True),
+    model.Queue(name="dropping"),
+    model.Queue(name="sessions", requires_session=True),
+    model.Queue(name="off", status=EntityStatus.DISABLED),
+    model.Queue(name="no-sends", status=EntityStatus.SEND_DISABLED),
+    model.Queue(name="no-receives", status=EntityStatus.RECEIVE_DISABLED),
+    model.Queue(name="small", max_message_size_kb=1),
+)
+
+
+@pytest_asyncio.fixture
+async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
+    """A bridge with queues of every kind."""
+    async with open_door(endpoint, broker.management_url, *QUEUES) as opened:
+        yield opened
+
+
+async def test_a_batch_is_stored_as_one(door: Door) -> None:
+    """Its messages have consecutive numbers, in their order."""
+    await door.namespace.send(door.path, [outgoing(str(number)) for number in range(100)])
+    received = await door.client().receive(100)
+    assert [each.sequence_number for each in received] == list(range(1, 101))
+    assert [each.record.body for each in received] == [b"%d" % number for number in range(100)]
+    await door.complete(*received)
+
+
+async def test_a_scheduled_message_has_a_number_at_once_and_comes_at_its_time(door: Door) -> None:
+    """It becomes active at its time, under a new number."""
+    due_ms = now_ms() + 1_500
+    numbers = await door.namespace.schedule(
+        door.path, [outgoing("later", scheduled_ms=due_ms), outgoing("too", scheduled_ms=due_ms)]
+    )
+    assert numbers == [1, 2]
+    received = await door.client().receive(2)
+    assert now_ms() >= due_ms
+    assert [each.sequence_number for each in received] == [3, 4]
+    assert all(each.enqueued_ms >= due_ms for each in received)
+    await door.complete(*received)
+
+
+async def test_a_cancelled_message_never_comes(door: Door) -> None:
+    """Cancelling removes it; a number that is none is Azure's error, and changes nothing."""
+    due_ms = now_ms() + 2_000
+    first, second = await door.namespace.schedule(
+        door.path, [outgoing("a", scheduled_ms=due_ms), outgoing("b", scheduled_ms=due_ms)]
+    )
+    with pytest.raises(MessageNotFound):
+        await door.namespace.cancel_scheduled(door.path, [second, 999])
+    await door.namespace.cancel_scheduled(door.path, [first])
+    (received,) = await door.client().receive()
+    assert received.record.body == b"b"
+    await door.complete(received)
+
+
+async def test_an_expired_message_is_dead_lettered_and_never_delivered(door: Door) -> None:
+    """The reason is Azure's; the TTL counts from the enqueued time."""
+    await door.namespace.send(door.path, [outgoing("short", ttl_ms=300), outgoing("long")])
+    await asyncio.sleep(0.6)
+    (received,) = await door.client().receive()
+    assert received.record.body == b"long"
+    (dead,) = await door.client(path=door.dead_letters).receive()
+    assert dead.record.body == b"short"
+    reason = dead.dead_letter or _reason(dead.record)
+    assert reason == ("TTLExpiredException", "The message expired and was dead lettered.")
+    await door.complete(dead, path=door.dead_letters)
+
+
+def _reason(record: Record) -> tuple[str, str]:
+    table = record.properties.headers or {}
+    fields = (table[headers.DEAD_LETTER_REASON], table[headers.DEAD_LETTER_ERROR_DESCRIPTION])
+    reason, description = (bytes(field[1]).decode() for field in fields)  # type: ignore[call-overload]
+    return reason, description
+
+
+async def test_an_expired_message_is_dropped_where_the_entity_says_so(
+    door: Door, confirming: Channel
+) -> None:
+    """Without dead-lettering on expiration it is gone."""
+    path = EntityPath("dropping")
+    await door.namespace.send(path, [outgoing("short", ttl_ms=300), outgoing("long")])
+    await asyncio.sleep(0.6)
+    (received,) = await door.client(path=path).receive()
+    assert received.record.body == b"long"
+    state = await confirming.declare_queue("dropping/$deadletterqueue", passive=True)
+    assert state.messages == 0
+
+
+async def test_a_locked_message_outlives_its_expiry(door: Door) -> None:
+    """It can be completed; abandoned it expires at once."""
+    await door.namespace.send(
+        door.path, [outgoing("kept", ttl_ms=1_000), outgoing("given up", ttl_ms=1_000)]
+    )
+    kept, given_up = await door.client().receive(2)
+    await asyncio.sleep(1.2)
+    await door.complete(kept)
+    assert given_up.lock_token is not None
+    await door.namespace.settle(door.path, given_up.lock_token, Abandon())
+    (dead,) = await door.client(path=door.dead_letters).receive()
+    assert dead.record.body == b"given up"
+    await door.complete(dead, path=door.dead_letters)
+
+
+async def test_what_is_published_past_the_front_door_goes_back_through_it(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """A native message straight in the queue is delivered with a number, and only once."""
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    properties = pika.BasicProperties(headers={"x-opt-sequence-number": 77, "colour": "red"})
+    channel.basic_publish("", "orders", b"past", properties)
+    channel.basic_publish("orders", "", b"front")
+    client = door.client()
+    received = await client.receive(2)
+    assert sorted(each.sequence_number for each in received) == [1, 2]
+    assert sorted(each.record.body for each in received) == [b"front", b"past"]
+    past = next(each for each in received if each.record.body == b"past")
+    assert (past.record.properties.headers or {})["colour"] == text("red")
+    await door.complete(*received)
+
+
+async def test_a_second_copy_is_dropped(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """A message that stands in the queue twice, under one number, is delivered once."""
+    await door.send("a")
+    client = door.client()
+    (received,) = await client.receive()
+    copy = pika.BasicProperties(
+        headers={"x-opt-sequence-number": 1, "x-opt-enqueued-time": received.enqueued_ms}
+    )
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    channel.basic_publish("orders/$active", "", b"a", copy)
+    await door.send("b")
+    (following,) = await client.receive()
+    assert following.record.body == b"b"
+    await door.complete(received, following)
+    channel.basic_publish("orders/$active", "", b"a", copy)
+    client.receiver.add_credit(1)
+    await until(lambda: door.namespace.counters.second_copies == 2)
+    assert client.received == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "sends", "receives"),
+    [("off", False, False), ("no-sends", False, True), ("no-receives", True, False)],
+)
+async def test_a_status_forbids_what_it_says(
+    door: Door, entity: str, sends: bool, receives: bool
+) -> None:
+    """Disabled stops both, SendDisabled sends, ReceiveDisabled receives."""
+    path = EntityPath(entity)
+    if sends:
+        await door.namespace.send(path, [outgoing("a")])
+    else:
+        with pytest.raises(EntityDisabled, match="is currently disabled"):
+            await door.namespace.send(path, [outgoing("a")])
+    if receives:
+        door.client(path=path)
+    else:
+        with pytest.raises(EntityDisabled, match="is currently disabled"):
+            door.client(path=path)
+
+
+async def test_what_may_not_enter_is_refused(door: Door) -> None:
+    """No session id, too large, headers that RabbitMQ cannot take, no such entity."""
+    refusals: list[tuple[str, Outgoing, type[ServiceBusError]]] = [
+        ("sessions", outgoing("a"), NotAllowed),
+        ("small", outgoing("x" * 1_025), MessageSizeExceeded),
+        ("orders", outgoing("a", long="x" * 130_000), ArgumentError),
+        ("nowhere", outgoing("a"), EntityNotFound),
+    ]
+    for entity, message, refusal in refusals:
+        with pytest.raises(refusal):
+            await door.namespace.send(EntityPath(entity), [message])
+    with pytest.raises(NotAllowed, match="non-sessionful"):
+        door.client(path=EntityPath("sessions"))
+    with pytest.raises(NotAllowed):
+        await door.namespace.send(door.dead_letters, [outgoing("a")])
+
+
+async def test_applying_updates_and_refuses_what_is_fixed(door: Door) -> None:
+    """What can change is changed at once; RequiresSession is fixed when the entity is created."""
+    changed = model.Queue(name="orders", lock_duration_ms=30_000, max_delivery_count=2)
+    await door.namespace.apply(model.Namespace(queues=(changed,)))
+    assert door.namespace.entity(door.path) == changed
+    assert {queue.name for queue in door.namespace.directory.namespace.queues} == {
+        queue.name for queue in QUEUES
+    }
+    with pytest.raises(EntityConflict, match="RequiresSession"):
+        await door.namespace.apply(
+            model.Namespace(queues=(model.Queue(name="orders", requires_session=True),))
+        )
+    await door.send("a")
+    client = door.client()
+    (received,) = await client.receive()
+    assert received.locked_until_ms is not None
+    assert received.locked_until_ms > now_ms() + 25_000
+
+
+async def test_another_bridge_hears_of_a_change(
+    door: Door, endpoint: Endpoint, broker: Broker
+) -> None:
+    """Definitions live in RabbitMQ; every bridge follows them."""
+    async with open_door(endpoint, broker.management_url, with_sidecar=False) as other:
+        await door.namespace.apply(model.Namespace(queues=(model.Queue(name="new"),)))
+        await until(lambda: "new" in {q.name for q in other.namespace.directory.namespace.queues})
+
+
+async def test_a_foreign_policy_on_our_queues_is_a_reason_not_to_be_ready(
+    door: Door,
+) -> None:
+    """It is named, with what it rules."""
+    policy = Policy(name="mine", pattern="^orders$", definition={"max-length": 5}, priority=999)
+    await door.management.put_policy(policy)
+    await door.namespace.check()
+    assert not door.namespace.state.is_ready
+    (reason,) = door.namespace.state.reasons
+    assert "'mine' (max-length) rules the queue 'orders'" in reason
+    await door.management.delete_policy("mine")
+    await door.namespace.check()
+    assert door.namespace.state.is_ready
+
+
+async def test_an_abandon_with_properties_keeps_what_is_left_of_the_ttl(door: Door) -> None:
+    """The message still expires when it would have."""
+    await door.namespace.send(door.path, [outgoing("a", ttl_ms=2_000)])
+    client = door.client()
+    (received,) = await client.receive()
+    assert received.lock_token is not None
+    await door.namespace.settle(
+        door.path, received.lock_token, Abandon(properties={"seen": text("yes")})
+    )
+    (again,) = await client.receive()
+    assert (again.enqueued_ms, again.time_to_live_ms) == (received.enqueued_ms, 2_000)
+    assert again.lock_token is not None
+    await door.namespace.settle(
+        door.path, again.lock_token, Abandon(properties={"seen": text("twice")})
+    )
+    await client.receiver.close()
+    (dead,) = await door.client(path=door.dead_letters).receive()
+    assert now_ms() >= received.enqueued_ms + 2_000
+    assert (dead.record.properties.headers or {})["seen"] == text("twice")
+    await door.complete(dead, path=door.dead_letters)
+
+
+def test_properties_of_a_native_user_are_not_used(endpoint: Endpoint) -> None:
+    """A door's record has no user id, priority or expiration in its envelope."""
+    from bridge.engine.envelopes import encode
+    from bridge.wire.envelope import Operation, decode
+
+    record = Record(Properties(user_id="u", priority=3, expiration="5", delivery_mode=1), b"x")
+    body = encode(Operation.SEND, QUEUES[0], [Outgoing(record=record, size_bytes=1)])
+    (item,) = decode(body).items
+    assert Properties.decode(item.properties) == Properties(delivery_mode=2, headers={})
