@@ -333,7 +333,7 @@ class Session:
             if len(link.unsettled) > self.endpoint.limits.unsettled_max:
                 self._forget_delivery(next(iter(link.unsettled.values())))
         room = self.endpoint.frame_out_bytes - transfer_overhead(tag)
-        if self._remote_window > 0 and not self._blocked and len(payload) <= room:
+        if self._remote_window > 0 and len(payload) <= room:
             self._remote_window -= 1
             self._next_outgoing_id = serial.add(self._next_outgoing_id, 1)
             if self._pending is not None:

@@ -544,6 +544,22 @@ def test_outgoing_window() -> None:
     assert link.session.blocked_bytes == 0
 
 
+def test_window_counts_what_the_peer_has_not_seen() -> None:
+    """A window told before our last transfers came is shorter by these."""
+    peer = opened()
+    link = peer.attach_receiver()
+    peer.credit(10)
+    for each in range(2):
+        link.send(bytes((each,)), b"x", is_settled=True)
+    peer.credit(10, next_incoming_id=FIRST, incoming_window=3)
+    for each in range(2):
+        link.send(bytes((each,)), b"y", is_settled=True)
+    peer.collect()
+
+    assert len(peer.take(Transfer)) == 3
+    assert link.session.blocked_bytes == 1
+
+
 def test_large_message_out() -> None:
     """A message larger than the peer's frames goes out in several, each within its size."""
     peer = Peer().open(max_frame_size=512).begin()
