@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from bridge.admin.server import AdminServer
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.errors import BrokerError
 from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node import Node
@@ -26,6 +25,7 @@ from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.measures import samples
 from bridge.cli.settings import Port, Settings, SettingsError, read_settings
+from bridge.cli.stopping import Stopping, first
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings as GatewaySettings
@@ -37,13 +37,6 @@ from policies.errors import ReadError
 from policies.readers import emulator
 
 _log = logging.getLogger("busbridge.serve")
-
-STOP_STEP_S = 2.0
-"""The longest that one part may take to stop; mostly they take milliseconds."""
-
-NODE_STOP_S = 2.5
-"""The longest that our own RabbitMQ may take. 3.10 takes 8 s over an orderly stop, and loses nothing
-when it is killed instead."""
 
 WELL_KNOWN_RULE = model.AuthorizationRule(
     name="RootManageSharedAccessKey",
@@ -69,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     listeners = _listeners(settings)
     try:
         _run(_serve(settings, rules, wanted, listeners))
+    except asyncio.CancelledError:
+        return 0  # told to stop while it started
     except (BrokerError, ServiceBusError) as error:
         print(f"busbridge: {error}", file=sys.stderr)
         return 1
@@ -145,12 +140,9 @@ def _listener(settings: Settings, port: Port, option: str) -> socket.socket:
 async def _serve(
     settings: Settings, rules: RuleSet, wanted: model.Namespace, listeners: _Listeners
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stopping = Stopping()
     async with AsyncExitStack() as parts:
-        endpoint, management_url = await parts.enter_async_context(_rabbitmq(settings))
+        endpoint, management_url = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_url))
         namespace = RabbitNamespace(endpoint, management)
         sidecar = Sidecar(endpoint, tier=settings.tier)
@@ -168,28 +160,25 @@ async def _serve(
             samples=lambda: samples(namespace, sidecar, gateway),
         )
         await admin.start(listeners.admin)
-        parts.push_async_callback(_within, STOP_STEP_S, admin.close)
+        parts.push_async_callback(stopping.within, admin.close)
         await namespace.start()
-        parts.push_async_callback(_within, STOP_STEP_S, namespace.close)
+        parts.push_async_callback(stopping.within, namespace.close)
         await namespace.apply(wanted)
         working = asyncio.create_task(sidecar.run(), name="sidecar")
-        parts.push_async_callback(_stop_sidecar, sidecar, working)
+        parts.push_async_callback(_stop_sidecar, stopping, sidecar, working)
+        await first(sidecar.connected.wait(), working)
         await gateway.listen_on(listeners.amqp)
-        parts.push_async_callback(_within, STOP_STEP_S, gateway.stop)
+        parts.push_async_callback(stopping.within, gateway.stop)
         if listeners.tls is not None:
             await gateway.listen_on(listeners.tls, tls=settings.tls)
         version = (await management.overview()).get("rabbitmq_version", "?")
         print(_ready_line(settings, listeners, endpoint, str(version)), flush=True)
-        stopping = asyncio.create_task(stop.wait())
-        done, _ = await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)
-        if working in done:
-            stopping.cancel()
-            working.result()
-        _log.info("serve.stopping")
+        stopping.started()
+        await stopping.wait(working)
 
 
 @asynccontextmanager
-async def _rabbitmq(settings: Settings) -> AsyncIterator[tuple[Endpoint, str]]:
+async def _rabbitmq(settings: Settings, stopping: Stopping) -> AsyncIterator[tuple[Endpoint, str]]:
     """The RabbitMQ that was named, or one of our own that ends with the bridge."""
     if settings.endpoint is not None:
         assert settings.management_url is not None
@@ -206,7 +195,8 @@ async def _rabbitmq(settings: Settings) -> AsyncIterator[tuple[Endpoint, str]]:
     try:
         yield node.endpoint, node.management_url
     finally:
-        await node.stop(NODE_STOP_S)
+        # An orderly stop of 3.10 takes 8 s; a kill loses nothing.
+        await node.stop(stopping.left_s)
 
 
 def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
@@ -220,21 +210,10 @@ def _sidecar_reasons(sidecar: Sidecar) -> list[str]:
     return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
 
 
-async def _stop_sidecar(sidecar: Sidecar, working: asyncio.Task[None]) -> None:
-    await _within(STOP_STEP_S, sidecar.stop)
+async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:
+    await stopping.within(sidecar.stop)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
-
-
-async def _within(limit_s: float, stop: Callable[[], Awaitable[None]]) -> None:
-    """Stop one part; a part that does not stop in time is left behind, and the log says so."""
-    try:
-        async with asyncio.timeout(limit_s):
-            await stop()
-    except TimeoutError:
-        _log.warning("serve.stop_late part=%s", getattr(stop, "__qualname__", stop))
-    except (BrokerError, ConnectionLost) as error:
-        _log.info("serve.stop part=%s error=%s", getattr(stop, "__qualname__", stop), error)
 
 
 def _ready_line(settings: Settings, listeners: _Listeners, endpoint: Endpoint, version: str) -> str:

@@ -35,7 +35,7 @@ class Sidecar:
     """Runs the sequencers of a namespace in this process.
 
     Attributes:
-        is_connected: whether RabbitMQ is there.
+        connected: set while RabbitMQ is there.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Sidecar:
         tier: Tier = Tier.STANDARD,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        self.is_connected = False
+        self.connected = asyncio.Event()
         self._endpoint = endpoint
         self._tier = tier
         self._clock = clock
@@ -57,6 +57,11 @@ class Sidecar:
         self._boot = ""
         self._has_lost = False
         self._stopping = asyncio.Event()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether RabbitMQ is there."""
+        return self.connected.is_set()
 
     @property
     def meters(self) -> dict[str, Meters]:
@@ -102,13 +107,13 @@ class Sidecar:
         self._connection, self._boot = connection, boot
         self._replies = await connection.channel()
         try:
-            self.is_connected = True
+            self.connected.set()
             for key in self._offices:
                 self._employ(key)
             self._start("", self._again_and_again("lapsed", lambda: return_lapsed(connection)))
             await self._stopping.wait()
         finally:
-            self.is_connected = False
+            self.connected.clear()
             self._connection = self._replies = None
             for key in list(self._tasks):
                 await self._dismiss(key)

@@ -1,0 +1,85 @@
+"""How the process is told to stop, and how long that may take: less than five seconds in all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from bridge.broker.errors import BrokerError
+
+_log = logging.getLogger("busbridge.serve")
+
+STOP_S = 4.0
+"""For all parts together, from the signal on; what an end of the process takes comes on top."""
+
+STEP_S = 2.0
+"""The longest that one part may take; mostly they take milliseconds."""
+
+STEP_MIN_S = 0.1
+"""What a part gets when those before it have used the time up."""
+
+
+class Stopping:
+    """Hears SIGTERM and SIGINT, and gives each part its time to stop.
+
+    A signal during the start cancels the task that starts; later it ends `wait`.
+    """
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+        self._deadline_s: float | None = None
+        self._starting = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+
+    @property
+    def left_s(self) -> float:
+        """How long the next part may take."""
+        now_s = asyncio.get_running_loop().time()
+        if self._deadline_s is None:
+            self._deadline_s = now_s + STOP_S
+        return max(STEP_MIN_S, min(STEP_S, self._deadline_s - now_s))
+
+    def started(self) -> None:
+        """Say that the start is over."""
+        self._starting = None
+
+    async def wait(self, *works: asyncio.Task[None]) -> None:
+        """Wait for the signal; a work that ends before it raises its error."""
+        await first(self._asked.wait(), *works)
+
+    async def within(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """Stop one part; a part that does not stop in time is left, and the log says so."""
+        name = getattr(stop, "__qualname__", repr(stop))
+        try:
+            async with asyncio.timeout(self.left_s):
+                await stop()
+        except TimeoutError:
+            _log.warning("serve.stop_late part=%s", name)
+        except BrokerError as error:
+            _log.info("serve.stop part=%s error=%s", name, error)
+
+    def _on_signal(self) -> None:
+        _log.info("serve.stopping")
+        if self._deadline_s is None:
+            self._deadline_s = asyncio.get_running_loop().time() + STOP_S
+        if self._starting is not None:
+            self._starting.cancel()
+            self._starting = None
+        self._asked.set()
+
+
+async def first(condition: Coroutine[Any, Any, object], *works: asyncio.Task[None]) -> None:
+    """Wait for a condition while works go on; a work that ends before it raises its error."""
+    waiting = asyncio.create_task(condition)
+    try:
+        await asyncio.wait((waiting, *works), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    for work in works:
+        if work.done():
+            work.result()

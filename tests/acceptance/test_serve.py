@@ -1,0 +1,529 @@
+"""`busbridge serve`: its options, its ports, its `ready` line, its sentences and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pika
+import pytest
+from azure.servicebus import ServiceBusClient
+from azure.servicebus.exceptions import ServiceBusError
+
+from tests.acceptance.sdk import client_of, send, take
+from tests.brokers.node import free_ports
+from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
+from tests.fixtures.broker import Broker
+
+ENTITIES = {"orders": {"LockDuration": "PT30S", "MaxDeliveryCount": 10}}
+
+RULES = {
+    "rules": [
+        {
+            "name": "owner",
+            "primaryKey": "first-key-of-mine",
+            "secondaryKey": "second-key-of-mine",
+            "rights": ["Send", "Listen", "Manage"],
+        }
+    ]
+}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """A rules file with one rule."""
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(RULES))
+    return path
+
+
+def serve(
+    *arguments: str, environment: Mapping[str, str] | None = None, within_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run a `serve` that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "bridge.cli.main", "serve", *arguments],
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+    )
+
+
+def expect_sentence(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
+    """It ended with this code and one line on standard error that holds these parts."""
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == code, done.stderr
+    assert lines, "no sentence"
+    assert lines[-1].startswith("busbridge: "), done.stderr
+    assert "Traceback" not in done.stderr
+    for part in parts:
+        assert part in lines[-1], lines[-1]
+
+
+def connection_string(port: int, name: str, key: str) -> str:
+    """The connection string of a rule."""
+    return (
+        f"Endpoint=sb://localhost:{port};SharedAccessKeyName={name};"
+        f"SharedAccessKey={key};UseDevelopmentEmulator=true;"
+    )
+
+
+def test_the_ready_line_holds_the_connection_string(start_bridge: StartBridge) -> None:
+    """It is what an SDK needs, as it stands, with the well-known key."""
+    bridge = start_bridge()
+
+    expected = connection_string(bridge.port, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
+    assert bridge.connection_string == expected
+
+
+def test_every_option_is_also_a_variable(
+    broker: Broker, vhost: str, config: Path, rules: Path
+) -> None:
+    """A bridge that is told everything by its environment runs as if told by options."""
+    port, admin_port = free_ports(2)
+    bridge = Bridge((), amqp_url=broker.url_of(vhost), port=1, admin_port=1)
+    bridge._arguments = ()
+    bridge.admin_url = f"http://127.0.0.1:{admin_port}"
+    try:
+        bridge.start(
+            BUSBRIDGE_RABBITMQ_URL=broker.url_of(vhost),
+            BUSBRIDGE_MANAGEMENT_URL=broker.management_url,
+            BUSBRIDGE_HOST="127.0.0.1",
+            BUSBRIDGE_PORT=str(port),
+            BUSBRIDGE_ADMIN_PORT=str(admin_port),
+            BUSBRIDGE_CONFIG=str(config),
+            BUSBRIDGE_AUTH=str(rules),
+            BUSBRIDGE_LOG_LEVEL="debug",
+        )
+        own = connection_string(port, "owner", "second-key-of-mine")
+        with ServiceBusClient.from_connection_string(own, retry_total=0) as client:
+            send(client, "orders", "hello")
+        assert json.loads(bridge.get("/health/ready"))["status"] == "ready"
+    finally:
+        bridge.kill()
+
+
+def test_a_taken_default_port_gives_way(broker: Broker, vhost: str) -> None:
+    """The bridge says that 5672 is taken, and takes the next free one."""
+    with closing(socket.socket()) as blocker:
+        blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            blocker.bind(("127.0.0.1", 5672))
+            blocker.listen()
+        except OSError:
+            pass  # somebody else listens there already: as good
+        bridge = bridge_of(broker, vhost)
+        bridge._arguments = tuple(
+            argument
+            for option, value in zip(bridge._arguments[::2], bridge._arguments[1::2], strict=True)
+            if option != "--port"
+            for argument in (option, value)
+        )
+        try:
+            bridge.start()
+            found = re.search(r"Endpoint=sb://localhost:(\d+);", bridge.connection_string)
+            assert found is not None
+            number = int(found.group(1))
+            assert number > 5672
+            assert f"Port 5672 is taken; --port is {number} instead." in bridge.lines
+        finally:
+            bridge.kill()
+
+
+def test_a_taken_port_that_was_asked_for(broker: Broker, vhost: str) -> None:
+    """It is an error that names the port."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as blocker:
+        port = str(blocker.getsockname()[1])
+        done = serve("--rabbitmq-url", broker.url_of(vhost), "--port", port)
+
+    expect_sentence(done, 2, f"Port {port}", "is taken")
+
+
+def test_the_well_known_key_stays_on_loopback(
+    broker: Broker, vhost: str, rules: Path, start_bridge: StartBridge
+) -> None:
+    """On another address the bridge starts with rules of one's own only, and prints no key."""
+    done = serve("--rabbitmq-url", broker.url_of(vhost), "--host", "0.0.0.0")
+    expect_sentence(done, 2, "0.0.0.0", "--auth")
+
+    bridge = start_bridge("--host", "0.0.0.0", "--auth", str(rules))
+
+    assert "of-mine" not in "\n".join(bridge.lines)
+    well_known = connection_string(bridge.port, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
+    with (
+        pytest.raises(ServiceBusError),
+        ServiceBusClient.from_connection_string(well_known, retry_total=0) as client,
+    ):
+        send(client, "orders", "no")
+
+
+def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
+    """SIGTERM ends it in time, code 0, while a receiver waits and a message is locked."""
+    bridge = start_bridge()
+    with client_of(bridge) as client:
+        send(client, "orders", "locked", "done")
+        with client.get_queue_receiver("orders") as receiver:
+            locked, done = receiver.receive_messages(2, max_wait_time=10)
+            receiver.complete_message(done)
+            errors: list[Exception] = []
+
+            def wait() -> None:
+                try:
+                    receiver.receive_messages(1, max_wait_time=30)
+                except Exception as error:
+                    errors.append(error)
+
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            begin = time.monotonic()
+            code = bridge.stop()
+            assert time.monotonic() - begin < 5
+            waiting.join(30)
+
+    assert code == 0
+    bridge.start()
+    with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+        assert [str(message) for message in take(receiver)] == [str(locked)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--port", "high"], ["--port", "'high'"]),
+        (["--port", "65536"], ["--port", "65535"]),
+        (["--rabbitmq-url", "http://localhost"], ["--rabbitmq-url", "amqp://"]),
+        (["--management-url", "http://localhost:15672"], ["--rabbitmq-url"]),
+        (["--config", "/nowhere/Config.json"], ["--config", "/nowhere/Config.json"]),
+        (["--auth", "/nowhere/rules.json"], ["--auth", "/nowhere/rules.json"]),
+        (["--log-level", "loud"], ["--log-level", "debug"]),
+        (["--tls-key", "key.pem"], ["--tls-cert"]),
+        (["--tier", "Gold"], ["--tier", "Premium"]),
+    ],
+)
+def test_options_that_make_no_sense(arguments: list[str], parts: list[str]) -> None:
+    """Each ends the command with code 2 and one sentence."""
+    expect_sentence(serve(*arguments), 2, *parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("{", "Config.json"),
+        ('{"UserConfig": {"Namespaces": []}}', "Namespaces"),
+        ("[]", "Config.json"),
+        (
+            json.dumps(
+                {
+                    "UserConfig": {
+                        "Namespaces": [
+                            {
+                                "Name": "sbemulatorns",
+                                "Queues": [
+                                    {"Name": "orders", "Properties": {"LockDuration": "PT1H"}}
+                                ],
+                            }
+                        ]
+                    }
+                }
+            ),
+            "LockDuration",
+        ),
+    ],
+)
+def test_a_bad_config(tmp_path: Path, text: str, part: str) -> None:
+    """A file that is not what it should be ends the command before anything is started."""
+    path = tmp_path / "Config.json"
+    path.write_text(text)
+    done = serve("--config", str(path))
+
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert part in done.stderr
+
+
+def test_bad_rules(tmp_path: Path) -> None:
+    """A rules file that is none ends the command; what it says holds no key."""
+    path = tmp_path / "rules.json"
+    path.write_text('{"rules": [{"name": "x", "primaryKey": "hidden", "rights": ["Look"]}]}')
+    done = serve("--auth", str(path))
+
+    expect_sentence(done, 2, "rights")
+    assert "hidden" not in done.stderr
+
+
+def test_no_rabbitmq_there() -> None:
+    """Nobody at the address: one sentence that names it."""
+    (port,) = free_ports(1)
+    done = serve("--rabbitmq-url", f"amqp://guest:secret-word@127.0.0.1:{port}")
+
+    expect_sentence(done, 1, "127.0.0.1")
+    assert "secret-word" not in done.stderr
+
+
+def test_a_wrong_password(broker: Broker, vhost: str) -> None:
+    """RabbitMQ refuses the login: one sentence, without the password."""
+    url = broker.url_of(vhost).replace("guest:guest", "guest:secret-word")
+    management_url = broker.management_url.replace("guest:guest@", "")
+    done = serve("--rabbitmq-url", url, "--management-url", management_url)
+
+    expect_sentence(done, 1)
+    assert "secret-word" not in done.stderr
+
+
+@pytest.fixture
+def user_of(broker: Broker, vhost: str) -> Iterator[Callable[[str, str], list[str]]]:
+    """Options for a user of RabbitMQ who has these tags and may configure these names."""
+    made = []
+
+    def options(tags: str, configure: str) -> list[str]:
+        name = f"tests-{len(made)}-{vhost}"
+        made.append(name)
+        broker.management("PUT", f"/api/users/{name}", {"password": "p", "tags": tags})
+        rights = {"configure": configure, "write": ".*", "read": ".*"}
+        broker.management("PUT", f"/api/permissions/{vhost}/{name}", rights)
+        address = broker.url_of(vhost).partition("@")[2]
+        http = broker.management_url.partition("@")[2]
+        return [
+            *("--rabbitmq-url", f"amqp://{name}:p@{address}"),
+            *("--management-url", f"http://{http}"),
+        ]
+
+    yield options
+    for name in made:
+        broker.management("DELETE", f"/api/users/{name}")
+
+
+def test_least_rights(
+    user_of: Callable[[str, str], list[str]], config: Path, broker: Broker, vhost: str
+) -> None:
+    """The rights that docs/operations.md asks for are enough."""
+    options = (*user_of("policymaker,monitoring", ".*"), "--config", str(config))
+    bridge = Bridge(options, amqp_url=broker.url_of(vhost))
+    try:
+        bridge.start()
+        with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+            send(client, "orders", "hello")
+            assert [str(message) for message in take(receiver)] == ["hello"]
+    finally:
+        bridge.kill()
+
+
+@pytest.mark.parametrize(
+    ("tags", "configure"), [("management", ".*"), ("", ".*"), ("policymaker", "^$")]
+)
+def test_too_few_rights(
+    user_of: Callable[[str, str], list[str]], config: Path, tags: str, configure: str
+) -> None:
+    """Without them the bridge ends and says what RabbitMQ refused."""
+    done = serve(*user_of(tags, configure), "--config", str(config))
+
+    expect_sentence(done, 1)
+
+
+def test_no_management_api(broker: Broker, vhost: str) -> None:
+    """Without the plugin the bridge ends and names the address that does not answer."""
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    done = serve("--rabbitmq-url", broker.url_of(vhost), "--management-url", url)
+
+    expect_sentence(done, 1, "management", url)
+
+
+def test_a_config_that_contradicts_what_exists(
+    start_bridge: StartBridge, broker: Broker, vhost: str, tmp_path: Path
+) -> None:
+    """What cannot be changed in place is an error that names the entity."""
+    start_bridge().stop()
+    queue = {"Name": "orders", "Properties": {"EnablePartitioning": True}}
+    namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": []}
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    done = serve(
+        *("--rabbitmq-url", broker.url_of(vhost), "--management-url", broker.management_url),
+        *("--config", str(path)),
+    )
+
+    expect_sentence(done, 1, "orders")
+
+
+def test_the_private_rabbitmq_keeps_its_data(tmp_path: Path, config: Path) -> None:
+    """It ends with its bridge, even one that is killed, and has its messages the next time."""
+    options = ("--data-dir", str(tmp_path / "data"), "--config", str(config))
+    bridge = Bridge(options, amqp_url="")
+    try:
+        for number, end in enumerate((bridge.kill, bridge.stop, bridge.stop)):
+            bridge.start()
+            with client_of(bridge) as client:
+                send(client, "orders", f"m{number}")
+            begin = time.monotonic()
+            end()
+            assert time.monotonic() - begin < 5
+            wait_until(lambda: not processes_of(tmp_path / "data"))
+        bridge.start()
+        with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+            assert [str(message) for message in take(receiver, 3)] == ["m0", "m1", "m2"]
+    finally:
+        bridge.stop()
+    wait_until(lambda: not processes_of(tmp_path / "data"))
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes whose environment names the folder (RabbitMQ's do)."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if str(folder).encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(is_so: Callable[[], bool], *, within_s: float = 30) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < end, f"not so within {within_s} s"
+        time.sleep(0.05)
+
+
+def ready(bridge: Bridge) -> tuple[int, list[str]]:
+    """The status of /health/ready, and its reasons."""
+    try:
+        with urllib.request.urlopen(bridge.admin_url + "/health/ready", timeout=10) as answer:
+            return answer.status, json.load(answer)["reasons"]
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)["reasons"]
+
+
+def tell_of_a_change(connection: pika.BlockingConnection) -> None:
+    """Have every bridge look at definitions and policies now, not within 15 s."""
+    connection.channel().basic_publish("$sb/events", "", b"")
+
+
+def test_readiness_names_a_policy_of_somebody_else(
+    start_bridge: StartBridge,
+    broker: Broker,
+    vhost: str,
+    pika_connection: pika.BlockingConnection,
+) -> None:
+    """A policy that wins over the bridge's turns it red with a sentence; without it it is green."""
+    bridge = start_bridge()
+    assert ready(bridge) == (200, [])
+    policy = f"/api/policies/{vhost}/theirs"
+    definition = {"message-ttl": 60_000}
+    broker.management(
+        "PUT",
+        policy,
+        {"pattern": ".*", "definition": definition, "priority": 999, "apply-to": "queues"},
+    )
+    tell_of_a_change(pika_connection)
+    wait_until(lambda: ready(bridge)[0] == 503)
+    assert any("theirs" in reason for reason in ready(bridge)[1])
+    broker.management("DELETE", policy)
+    tell_of_a_change(pika_connection)
+    wait_until(lambda: ready(bridge) == (200, []))
+
+
+def test_readiness_over_a_restart_of_rabbitmq(
+    start_broker: Callable[[], Broker], start_bridge: StartBridge
+) -> None:
+    """While RabbitMQ is away it is red and alive; when it is back it is green by itself."""
+    own = start_broker()
+    assert own.node is not None
+    with own.fresh_vhost() as vhost:
+        bridge = start_bridge(on=own, vhost=vhost)
+        with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+            send(client, "orders", "before")
+            take(receiver)
+        own.node.kill()
+        wait_until(lambda: ready(bridge)[0] == 503)
+        assert ready(bridge)[1]
+        assert json.loads(bridge.get("/health/live"))["status"] == "live"
+        own.node.start()
+        wait_until(lambda: ready(bridge)[0] == 200, within_s=60)
+        with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+            send(client, "orders", "after")
+            assert [str(message) for message in take(receiver)] == ["after"]
+        bridge.stop()
+
+
+def test_health_answers_as_the_emulator(start_bridge: StartBridge) -> None:
+    """The words are those of Azure's emulator, which scripts look for."""
+    bridge = start_bridge()
+
+    expected = {"status": "healthy", "message": "Service is healthy."}
+    assert json.loads(bridge.get("/health")) == expected
+
+
+def test_metrics_are_prometheus_text(start_bridge: StartBridge) -> None:
+    """Every line is a comment or a sample of a family that was described, with a number."""
+    bridge = start_bridge()
+    with client_of(bridge) as client:
+        send(client, "orders", "one", "two")
+        wait_until(lambda: 'busbridge_arrivals_total{entity="orders"} 2' in bridge.get("/metrics"))
+    described = set()
+    for line in bridge.get("/metrics").splitlines():
+        if line.startswith("# TYPE "):
+            described.add(line.split()[2])
+        elif not line.startswith("#"):
+            found = re.fullmatch(r"([a-z_]+)(\{[^}]*\})? (\S+)", line)
+            assert found is not None, line
+            family = re.sub(r"_(bucket|sum|count)$", "", found.group(1))
+            assert {found.group(1), family} & described, line
+            float(found.group(3))
+
+
+def test_no_key_in_the_logs(
+    start_bridge: StartBridge, rules: Path, broker: Broker, vhost: str
+) -> None:
+    """At the most talkative level, with right and wrong keys, no key and no token is written."""
+    bridge = start_bridge("--auth", str(rules), "--log-level", "debug")
+    right, wrong = (
+        connection_string(bridge.port, "owner", key)
+        for key in ("first-key-of-mine", "wrong-key-of-mine")
+    )
+    with ServiceBusClient.from_connection_string(right, retry_total=0) as client:
+        send(client, "orders", "x")
+    with (
+        pytest.raises(ServiceBusError),
+        ServiceBusClient.from_connection_string(wrong, retry_total=0) as client,
+    ):
+        send(client, "orders", "x")
+    bridge.stop()
+
+    text = "\n".join(bridge.lines)
+    assert "of-mine" not in text
+    assert "SharedAccessSignature" not in text
+    assert "guest:guest" not in text
+
+
+def test_a_stop_while_it_starts(tmp_path: Path) -> None:
+    """SIGTERM during the start of the private RabbitMQ ends both."""
+    folder = tmp_path / "data"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bridge.cli.main", "serve", "--data-dir", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(lambda: bool(processes_of(folder)))
+    process.send_signal(signal.SIGTERM)
+    process.wait(10)
+    wait_until(lambda: not processes_of(folder))
