@@ -37,12 +37,14 @@ class Subject:
 
     Attributes:
         entity: the entity, or the namespace.
+        names: those of the namespace's queues and topics, in lower case.
         rule: the rule, when it is one that is graded.
         capabilities: of the RabbitMQ that it shall run on.
     """
 
     entity: model.Entity | model.Namespace
     capabilities: Capabilities
+    names: frozenset[str] = frozenset()
     rule: model.Rule | None = None
 
 

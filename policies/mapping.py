@@ -253,14 +253,22 @@ ROWS: tuple[Row, ...] = (
     Row(
         property="ForwardDeadLetteredMessagesTo",
         kinds=PROPERTIES["ForwardDeadLetteredMessagesTo"].kinds,
-        rabbitmq=_NOTHING,
+        rabbitmq="plain: the dead-letter exchange is bound to the target's exchange",
         with_bridge=(
             when("none", _is("forward_dead_lettered_messages_to", lambda v: not v), exact()),
             bridge(),
         ),
         plain=(
             when("none", _is("forward_dead_lettered_messages_to", lambda v: not v), exact()),
-            lost("Dead letters stay in the dead-letter queue. A shovel can move them."),
+            when(
+                "to an entity of the namespace",
+                lambda subject: (
+                    getattr(subject.entity, "forward_dead_lettered_messages_to", "").lower()
+                    in subject.names
+                ),
+                approximate("They go at once; reason and source are in x-death."),
+            ),
+            lost("There is no such entity: dead letters stay."),
         ),
     ),
     Row(

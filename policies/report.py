@@ -87,8 +87,10 @@ def make(
     targets = [(flavour, version) for flavour in flavours for version in versions]
     namespace = reading.namespace
     entries: list[Entry] = []
-    for subject in (namespace, *entities(namespace)):
-        entries += _entries(subject, targets, known)
+    names = frozenset(queue.name.lower() for queue in namespace.queues)
+    names |= {topic.name.lower() for topic in namespace.topics}
+    for entity in (namespace, *entities(namespace)):
+        entries += _entries(entity, targets, known, names)
     return Report(
         namespace=namespace.name,
         targets=tuple(targets),
@@ -154,6 +156,7 @@ def _entries(
     entity: model.Namespace | model.Entity,
     targets: Sequence[Target],
     known: dict[str, Capabilities],
+    names: frozenset[str],
 ) -> Iterator[Entry]:
     kind = _kind(entity)
     path = "" if isinstance(entity, model.Namespace) else path_of(entity)
@@ -170,7 +173,7 @@ def _entries(
                     (flavour, version): _graded(
                         row,
                         flavour,
-                        Subject(entity=entity, capabilities=known[version], rule=rule),
+                        Subject(entity=entity, capabilities=known[version], names=names, rule=rule),
                     )
                     for flavour, version in targets
                 },

@@ -14,7 +14,8 @@ from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import definitions
 from policies.readers import jsontext
-from policies.readers.foreign import Broker, read_broker
+from policies.readers.foreign import read_broker
+from policies.readers.foreignroutes import Broker
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
 

@@ -1,9 +1,12 @@
-"""A foreign broker's queues and exchanges, as the entities of Service Bus that are nearest."""
+"""A foreign broker's queues and exchanges, as the entities of Service Bus that are nearest.
+
+What `busbridge policies` wrote for RabbitMQ alone has no definitions in it, but names that say
+what is a subscription; it is read by those.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
@@ -11,6 +14,7 @@ from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities, UnsupportedVersion
 from policies.readers import filters
 from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.foreignroutes import Broker
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
 
@@ -35,17 +39,7 @@ _LOST_SETTINGS = {
 }
 """Settings with no word in Service Bus; "" is not worth one."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """What a definitions file says about one vhost."""
-
-    vhost: str
-    version: str
-    queues: list[Node]
-    exchanges: list[Node]
-    bindings: list[Node]
-    policies: list[Node]
+_SUBSCRIPTION = re.compile(r"(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)
 
 
 def read_broker(broker: Broker, notes: Notes) -> Reading:
@@ -84,17 +78,32 @@ class _Reader:
             return
         if not self._is_name(node, name, "queue"):
             return
-        draft = self._draft.queue(name, node.place)
+        subscription = _SUBSCRIPTION.fullmatch(name)
+        if subscription and self._broker.exchange_type(subscription["topic"]):
+            draft = self._own_subscription(subscription["topic"], subscription["name"], node)
+        else:
+            draft = self._draft.queue(name, node.place)
         settings = self._settings(node, name, kind)
         for setting, value in settings.items():
             self._set(draft, setting, value)
         self._limit(draft, settings, kind)
-        self._dead_letters(draft, settings)
+        self._dead_letters(draft, name, settings)
         for flag in ("auto_delete", "exclusive"):
             if node[flag].value is True:
                 self._lost(
                     node, name, flag, f"The queue {name!r} is {flag}: its end is its user's."
                 )
+
+    def _own_subscription(self, topic: str, name: str, node: Node) -> EntityDraft:
+        """The queue of a subscription; its bindings are the rules."""
+        if self._draft.find(topic) is None:
+            self._draft.topic(topic, node.place)
+        draft = self._draft.subscription(topic, name, node.place)
+        for binding in self._broker.bindings_of(topic, node["name"].text):
+            self._rule(draft, binding)
+        if not draft.rules:
+            filters.add_rule(draft, "$Default", model.FalseFilter(), "", node.place)
+        return draft
 
     def _settings(self, node: Node, name: str, kind: str) -> dict[str, Node]:
         """Arguments without their `x-`, and the policy of the highest priority that matches."""
@@ -136,7 +145,9 @@ class _Reader:
                         f"{draft.title}: max-length-bytes {size} becomes {size_mb} MB.",
                         grade="approximate",
                     )
-                draft.fields["max_size_mb"] = size_mb
+                owner = self._draft.find(draft.topic) if draft.topic else draft
+                assert owner is not None
+                owner.fields["max_size_mb"] = size_mb
             case _, _ if _LOST_SETTINGS.get(setting):
                 message = f"{draft.title}: {setting} is left out. {_LOST_SETTINGS[setting]}"
                 self._lost(node, draft.path, setting, message)
@@ -179,17 +190,17 @@ class _Reader:
         except UnsupportedVersion:
             return None
 
-    def _dead_letters(self, draft: EntityDraft, settings: dict[str, Node]) -> None:
+    def _dead_letters(self, draft: EntityDraft, queue: str, settings: dict[str, Node]) -> None:
         exchange = settings.get("dead-letter-exchange")
         if exchange is None:
             return
-        draft.fields["dead_lettering_on_message_expiration"] = True
+        keeps = self._broker.keeps_expired(exchange.text)
+        draft.fields["dead_lettering_on_message_expiration"] = keeps
         key = settings.get("dead-letter-routing-key")
-        targets = self._targets(exchange.text, key.text if key else draft.name)
-        own = [target for target in targets if target.startswith(f"{draft.name.lower()}/$")]
-        others = [target for target in targets if target not in own and "$" not in target]
-        if own:
+        targets = self._broker.dead_letter_targets(exchange.text, key.text if key else queue)
+        if any(target.startswith(f"{queue.lower()}/$") for target in targets):
             return
+        others = [target for target in targets if "$" not in target]
         if len(others) == 1:
             draft.fields["forward_dead_lettered_messages_to"] = others[0]
             draft.places["forward_dead_lettered_messages_to"] = exchange.place
@@ -204,28 +215,15 @@ class _Reader:
             grade="approximate",
         )
 
-    def _targets(self, exchange: str, key: str) -> list[str]:
-        if not exchange:
-            return [key] if key in self._queues else []
-        kind = next(
-            (e["type"].text for e in self._broker.exchanges if e["name"].text == exchange), ""
-        )
-        bound = [
-            binding["destination"].text
-            for binding in self._broker.bindings
-            if binding["source"].text == exchange
-            and binding["destination_type"].text == "queue"
-            and (kind != "direct" or binding["routing_key"].text == key)
-        ]
-        return list(dict.fromkeys(bound))
-
     def _exchange(self, node: Node) -> None:
         """Fanout and headers exchanges as topics whose subscriptions forward to the queues."""
         name = node["name"].text
-        bindings = [each for each in self._broker.bindings if each["source"].text == name]
+        bindings = self._broker.bindings_of(name)
         if not name or name.startswith("amq.") or "$" in name or not bindings:
             return
-        if self._is_dead_letter_exchange(name) or name in self._queues:
+        if self._broker.is_dead_letter_exchange(name) or name in self._queues:
+            return
+        if all(_SUBSCRIPTION.fullmatch(each["destination"].text) for each in bindings):
             return
         if node["type"].text not in ("fanout", "headers"):
             self._lost(
@@ -256,23 +254,18 @@ class _Reader:
             draft = self._draft.subscription(topic, queue, node.place)
             draft.fields["forward_to"] = queue
             draft.places["forward_to"] = node.place
-        if kind != "headers":
-            return
+        if kind == "headers":
+            self._rule(draft, node)
+
+    def _rule(self, draft: EntityDraft, node: Node) -> None:
+        """The rule of a binding of a headers exchange."""
         arguments = node["arguments"].members
         if not node["arguments"]["x-match"].text.startswith("all") and len(arguments) > 2:
-            message = f"{draft.title}: a binding of x-match any becomes one of its headers only."
+            message = f"{draft.title}: a binding of x-match any becomes one of all its headers."
             self._lost(node, draft.path, "x-match", message)
         given = {key: each.plain() for key, each in arguments.items() if not key.startswith("x-")}
         found: model.Filter = filters.correlation({}, given) if given else model.TrueFilter()
         filters.add_rule(draft, f"binding-{len(draft.rules) + 1}", found, "", node.place)
-
-    def _is_dead_letter_exchange(self, name: str) -> bool:
-        return any(
-            node["arguments"]["x-dead-letter-exchange"].text == name for node in self._broker.queues
-        ) or any(
-            policy["definition"]["dead-letter-exchange"].text == name
-            for policy in self._broker.policies
-        )
 
     def _is_name(self, node: Node, name: str, what: str) -> bool:
         try:

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 
 from bridge.model import entity as model
 from bridge.topology import definitions as stored
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.plain import compile_plain
 from policies.errors import ReadError
 from policies.readers import definitions, read
+from policies.writers import definitions as written
 from tests.unit.topology.entities import namespaces
 
 
@@ -229,3 +232,49 @@ def test_a_file_of_several_vhosts_needs_one_to_be_chosen() -> None:
     with pytest.raises(ReadError, match="The file has no vhost 'z'"):
         definitions.read(text, "d.json", vhost="z")
     assert [q.name for q in definitions.read(text, "d.json", vhost="y").namespace.queues] == ["b"]
+
+
+def test_what_was_written_for_rabbitmq_alone_is_read_by_its_names() -> None:
+    """Subscriptions, their rules, sizes and dead letters, without stored definitions."""
+    red = model.Rule(name="red", filter=model.CorrelationFilter(properties=(("color", "red"),)))
+    namespace = model.Namespace(
+        queues=(
+            model.Queue(name="errors"),
+            model.Queue(
+                name="orders",
+                default_message_time_to_live_ms=60_000,
+                dead_lettering_on_message_expiration=True,
+                max_delivery_count=5,
+            ),
+            model.Queue(name="returns", forward_dead_lettered_messages_to="errors"),
+        ),
+        topics=(
+            model.Topic(
+                name="events",
+                max_size_mb=2048,
+                subscriptions=(
+                    model.Subscription(topic="events", name="all"),
+                    model.Subscription(topic="events", name="none", rules=(FALSE,)),
+                    model.Subscription(topic="events", name="red", rules=(red,)),
+                ),
+            ),
+        ),
+    )
+    topology = compile_plain(namespace, Capabilities.of("4.0"))
+    document = {"rabbitmq_version": "4.0.5"} | written.document(topology, "/")
+
+    reading = definitions.read(json.dumps(document), "d.json")
+
+    assert reading.findings == ()
+    ordered = stored.assemble(reading.namespace, stored.entities(reading.namespace))
+    assert namespace.queues == ordered.queues
+    assert [topic.name for topic in ordered.topics] == ["events"]
+    assert ordered.topics[0].max_size_mb == 2048
+    assert [
+        ("all", model.TrueFilter()),
+        ("none", model.FalseFilter()),
+        ("red", red.filter),
+    ] == [(each.name, each.rules[0].filter) for each in ordered.topics[0].subscriptions]
+
+
+FALSE = model.Rule(name="$Default", filter=model.FalseFilter())
