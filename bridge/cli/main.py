@@ -1,6 +1,7 @@
 """The command `busbridge`.
 
-Exit codes: 0 done, 1 it failed while running, 2 the options or files make no sense.
+Exit codes: 0 done, 1 it failed while running, 2 the options or files make no sense; `policies` has
+more (bridge/cli/policies.py).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bridge.cli import serve
+from bridge.cli import policies, serve
 from bridge.cli.settings import SettingsError, add_options
 
 
@@ -21,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     serving = commands.add_parser("serve", help="run the bridge until it is told to stop")
     add_options(serving)
     serving.set_defaults(run=serve.run)
+    policies.add_arguments(commands)
     parsed = parser.parse_args(arguments)
     try:
         code: int = parsed.run(parsed)
