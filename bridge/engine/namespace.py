@@ -22,6 +22,7 @@ from bridge.engine.directory import Directory, OnChange
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import INSTANCE_BYTES, LockTable
+from bridge.engine.news import CHANGED, KEPT, WANTED, News
 from bridge.engine.peers import Peers
 from bridge.engine.provision import merged, provision
 from bridge.engine.receiver import QueueReceiver
@@ -34,14 +35,14 @@ from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityDisabled, NotAllowed
 from bridge.model.name import EntityPath, SubQueue
-from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.parts import SCHEMA
 from bridge.topology.resources import Finding
-from bridge.wire.basic import Properties
 
 POLL_S = 15.0
 """Definitions that `rabbitmqctl` or an import has changed are found within this time."""
+
+OFFER_S = 2.0
+"""How often this bridge tells others what it keeps."""
 
 _NO_RECEIVES = (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
 
@@ -75,6 +76,7 @@ class RabbitNamespace:
         self._departure = Departure(self._sender, self.counters)
         self._settling = Settling(self._departure, self.counters, self._locks)
         self._peers = Peers(self._instance, self._sender, self._settle_own, self._renew_own)
+        self._news = News(self._instance, self._sender, self._changed.set, self._on_told)
         self.state = State(self._sender, self._intake)
         self._capabilities: Capabilities | None = None
         self._sending: Sending | None = None
@@ -118,7 +120,7 @@ class RabbitNamespace:
             message_bytes_max=self._capabilities.message_bytes_max,
         )
         await self.directory.read()
-        for keep in (self._sender.run, self._intake.run, self._follow):
+        for keep in (self._sender.run, self._intake.run, self._follow, self._offer_kept):
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
 
@@ -138,13 +140,11 @@ class RabbitNamespace:
         channel = await self._intake.channel()
         try:
             self.findings = await provision(wanted, self.capabilities, self._management, channel)
-            properties = Properties().encode()
-            channel.publish(names.EVENTS, "", properties, b"", mandatory=False)
-            await channel.barrier()
         finally:
             with contextlib.suppress(BrokerError):
                 await channel.close()
         await self.directory.read()
+        self._news.tell(CHANGED, EntityPath(""))
 
     async def check(self) -> None:
         """Read the definitions and look for policies that overrule ours; see `state`."""
@@ -289,11 +289,23 @@ class RabbitNamespace:
     async def _on_up(self, connection: Connection) -> None:
         """A new consuming connection: this bridge's own queue, and news of definitions."""
         await self._peers.listen(connection)
-        channel = await connection.channel()
-        await channel.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
-        queue = await channel.declare_queue("", durable=False, exclusive=True, auto_delete=True)
-        await channel.bind_queue(queue.name, names.EVENTS)
-        await channel.consume(queue.name, lambda delivery: self._changed.set(), no_ack=True)
+        await self._news.listen(connection)
+
+    def _on_told(self, kind: str, path: EntityPath) -> None:
+        """Another bridge keeps messages of an entity, or waits for them."""
+        source = self._sources.get((path.key, path.sub_queue))
+        if source is not None and kind == KEPT and source.asked:
+            self._news.tell(WANTED, path)
+        elif source is not None and kind == WANTED and source.kept and not source.asked:
+            source.give_up_kept()
+
+    async def _offer_kept(self) -> None:
+        """Tell the other bridges what is kept here and nobody asks for."""
+        while True:
+            await asyncio.sleep(OFFER_S)
+            for source in self._sources.values():
+                if source.kept and not source.asked:
+                    self._news.tell(KEPT, source.path)
 
     async def _follow(self) -> None:
         """Read the definitions when somebody says that they have changed, and now and then."""

@@ -136,6 +136,16 @@ class Sender:
         finally:
             del self._questions[number]
 
+    def tell(self, exchange: str, properties: bytes, body: bytes) -> None:
+        """Publish something that may be lost.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+        """
+        self._check()
+        assert self._channel is not None
+        self._channel.publish(exchange, "", properties, body, mandatory=False)
+
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> None:
         """Answer another process; it asks again when this is lost."""
         if self._channel is not None and self.blocked is None:

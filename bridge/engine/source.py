@@ -96,6 +96,16 @@ class Source:
         """Messages held for the next asker."""
         return self._demand.kept
 
+    @property
+    def asked(self) -> int:
+        """Messages that receivers ask for and have not had."""
+        return self._demand.asked
+
+    def give_up_kept(self) -> None:
+        """Return what is kept, for somebody else; RabbitMQ counts it as failed deliveries."""
+        for holding in self._demand.give_up_kept():
+            self.give_back(holding, "engine.release.returned")
+
     def holds(self, holding: Holding) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
         return holding.channel is self._channel

@@ -1,0 +1,77 @@
+"""What bridges tell each other, over one fanout exchange: a type, and the path of an entity.
+
+    (empty)   definitions have changed: read them
+    kept      released messages of this entity wait at this bridge, where nobody asks for them
+    wanted    somebody waits for messages of this entity here
+
+Who keeps messages that are wanted elsewhere gives them back, though RabbitMQ counts that (only
+before 4.3 is anything kept).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.broker.connection import Connection
+from bridge.broker.consuming import Delivery
+from bridge.broker.errors import BrokerError
+from bridge.engine.sender import Sender
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath, parse_path
+from bridge.topology import names
+from bridge.topology.parts import SCHEMA
+from bridge.wire.basic import Properties
+
+CHANGED = ""
+KEPT = "kept"
+WANTED = "wanted"
+
+
+class News:
+    """Tells and hears.
+
+    Args:
+        instance: the name of this bridge; it does not hear itself, except of changes.
+        on_changed: definitions have changed.
+        on_told: another bridge has said something (a type and a path).
+    """
+
+    def __init__(
+        self,
+        instance: bytes,
+        sender: Sender,
+        on_changed: Callable[[], None],
+        on_told: Callable[[str, EntityPath], None],
+    ) -> None:
+        self._name = instance.hex()
+        self._sender = sender
+        self._on_changed = on_changed
+        self._on_told = on_told
+
+    async def listen(self, connection: Connection) -> None:
+        """Hear on a connection, as long as it lasts."""
+        channel = await connection.channel()
+        await channel.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
+        queue = await channel.declare_queue("", durable=False, exclusive=True, auto_delete=True)
+        await channel.bind_queue(queue.name, names.EVENTS)
+        await channel.consume(queue.name, self._on_delivery, no_ack=True)
+        self._on_changed()
+
+    def tell(self, kind: str, path: EntityPath) -> None:
+        """Tell the other bridges; what RabbitMQ does not take now is not told."""
+        properties = Properties(type=kind, app_id=self._name).encode()
+        try:
+            self._sender.tell(names.EVENTS, properties, str(path).encode())
+        except (ServiceBusError, BrokerError):
+            return
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        properties = Properties.decode(delivery.properties)
+        if properties.type not in (KEPT, WANTED):
+            self._on_changed()
+        elif properties.app_id != self._name:
+            try:
+                path = parse_path(delivery.body.decode())
+            except (ServiceBusError, UnicodeDecodeError):
+                return
+            self._on_told(properties.type, path)
