@@ -103,13 +103,13 @@ def test_due_order(bridge: Any) -> None:
 
 
 def test_past_and_present(bridge: Any) -> None:
-    """A time that has passed means now."""
+    """A time that has passed means now; the number may be its last one at once."""
     with client_of(bridge) as client, client.get_queue_sender("schedule-past") as sender:
         (number,) = sender.schedule_messages(ServiceBusMessage("past"), now() - seconds(60))
         with client.get_queue_receiver("schedule-past") as receiver:
             (message,) = take(receiver)
             assert str(message) == "past"
-            assert message.sequence_number > number
+            assert message.sequence_number >= number
 
 
 def test_cancel(bridge: Any) -> None:

@@ -61,6 +61,7 @@ class _Story:
     due_ms: int | None = None
     takes_number: bool = False
     scheduled_number: int | None = None
+    numbered_ms: int = 0
     cancelling: bool = False
     cancelled_ms: int | None = None
     deliveries: list[Delivered] = field(default_factory=list)
@@ -100,8 +101,9 @@ def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[int]]
                     story = stories[identity]
                     story.batch, story.due_ms = ids, due_ms
                     story.takes_number = event.takes_number
-            case Numbered(ids, numbers):
+            case Numbered(ids, numbers, at_ms):
                 for identity, number in zip(ids, numbers, strict=True):
+                    stories[identity].numbered_ms = at_ms
                     stories[identity].is_accepted = True
                     stories[identity].scheduled_number = number
             case Cancelling(ids):
@@ -215,7 +217,7 @@ def _check_numbers(stories: dict[str, _Story], first_number: int) -> list[Fault]
             other = owners.setdefault(number, identity)
             if other != identity:
                 faults.append(Fault("number twice", f"{number} is {other} and {identity}"))
-        waited = story.due_ms is not None and story.takes_number
+        waited = story.due_ms is not None and story.numbered_ms < story.due_ms
         if waited and story.scheduled_number in {each.number for each in story.deliveries}:
             text = f"{identity} kept {story.scheduled_number} at its activation"
             faults.append(Fault("number twice", text))

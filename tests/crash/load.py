@@ -1,0 +1,316 @@
+"""Clients that keep a queue busy and note what they did and saw; kills may happen at any time.
+
+Each actor is a thread with an azure-servicebus client of its own, without retries: what fails is
+noted as unanswered by not being noted as answered, and the actor connects again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pika
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusReceiver,
+)
+from azure.servicebus.exceptions import MessageNotFoundError
+
+from tests.crash.events import (
+    Accepted,
+    Cancelled,
+    Cancelling,
+    DeadLettering,
+    Delivered,
+    Event,
+    Numbered,
+    Returned,
+    Scheduled,
+    Sent,
+    Settled,
+)
+
+LOCK_MS = 5_000
+"""LockDuration of every queue of these tests."""
+
+PAUSE_S = 0.2
+"""Between a failure and the next connection."""
+
+logging.getLogger("azure").setLevel(logging.CRITICAL)
+
+
+def now_ms() -> int:
+    """Return the machine's time."""
+    return time.time_ns() // 1_000_000
+
+
+class Notes:
+    """What all actors of a queue have noted."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._lock = threading.Lock()
+
+    def add(self, event: Event) -> None:
+        """Note an event."""
+        with self._lock:
+            self._events.append(event)
+
+    def events(self) -> list[Event]:
+        """Return what has been noted so far."""
+        with self._lock:
+            return list(self._events)
+
+    def count(self, kind: type[Event]) -> int:
+        """Return how many events of a kind there are."""
+        return sum(isinstance(event, kind) for event in self.events())
+
+
+class Actor(threading.Thread):
+    """One client at work until it is told to stop."""
+
+    def __init__(self, name: str, connection_string: str, queue: str, notes: Notes) -> None:
+        super().__init__(name=name, daemon=True)
+        self.connection_string = connection_string
+        self.queue = queue
+        self.notes = notes
+        self.chance = random.Random(name)
+        self.ending = threading.Event()
+        self._count = 0
+
+    def run(self) -> None:
+        """Connect, work, and connect again after each failure."""
+        while not self.ending.is_set():
+            try:
+                with ServiceBusClient.from_connection_string(
+                    self.connection_string, retry_total=0
+                ) as client:
+                    self.work(client)
+            except Exception:
+                self.ending.wait(PAUSE_S)
+
+    @abstractmethod
+    def work(self, client: ServiceBusClient) -> None:
+        """Work until something fails or the end has come."""
+
+    def identities(self, count: int) -> tuple[str, ...]:
+        """Return identities that nothing else has."""
+        self._count += count
+        return tuple(f"{self.name}-{self._count - i}" for i in range(count))
+
+
+class Sender(Actor):
+    """Sends single messages and batches."""
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Send until something fails."""
+        with client.get_queue_sender(self.queue) as sender:
+            while not self.ending.wait(self.chance.uniform(0, 0.02)):
+                ids = self.identities(self.chance.choice([1, 1, 1, 2, 5]))
+                messages = [ServiceBusMessage(identity) for identity in ids]
+                self.notes.add(Sent(ids, now_ms()))
+                sender.send_messages(messages if len(ids) > 1 else messages[0])
+                self.notes.add(Accepted(ids, now_ms()))
+
+
+class Scheduler(Actor):
+    """Schedules near and a little farther ahead, by call and by property; cancels some."""
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Schedule until something fails."""
+        with client.get_queue_sender(self.queue) as sender:
+            while not self.ending.wait(self.chance.uniform(0, 0.1)):
+                ids = self.identities(self.chance.choice([1, 3]))
+                ahead_ms = self.chance.choice([500, 1500, 3000, 20_000])
+                due = datetime.now(UTC) + timedelta(milliseconds=ahead_ms)
+                due = due.replace(microsecond=due.microsecond // 1000 * 1000)
+                due_ms = round(due.timestamp() * 1000)
+                messages = [ServiceBusMessage(identity) for identity in ids]
+                self.notes.add(Scheduled(ids, due_ms, now_ms()))
+                if self.chance.random() < 0.3:
+                    for message in messages:
+                        message.scheduled_enqueue_time_utc = due
+                    sender.send_messages(messages)
+                    self.notes.add(Accepted(ids, now_ms()))
+                    continue
+                numbers = sender.schedule_messages(messages, due)
+                self.notes.add(Numbered(ids, tuple(numbers), now_ms()))
+                if self.chance.random() < 0.4:
+                    self.notes.add(Cancelling(ids, now_ms()))
+                    try:
+                        sender.cancel_scheduled_messages(numbers)
+                    except MessageNotFoundError:
+                        continue
+                    self.notes.add(Cancelled(ids, now_ms()))
+
+
+class NativePublisher(Actor):
+    """Publishes with pika, through the front door and past it."""
+
+    def __init__(
+        self, name: str, connection_string: str, queue: str, notes: Notes, amqp_url: str
+    ) -> None:
+        super().__init__(name, connection_string, queue, notes)
+        self.amqp_url = amqp_url
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Publish until something fails; `expiration` is short for some."""
+        connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
+        try:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            while not self.ending.wait(self.chance.uniform(0, 0.2)):
+                (identity,) = ids = self.identities(1)
+                where = self.chance.choice([(self.queue, ""), ("", self.queue)])
+                expiration = self.chance.choice([None, None, "1", "300"])
+                properties = pika.BasicProperties(delivery_mode=2, expiration=expiration)
+                self.notes.add(Sent(ids, now_ms()))
+                channel.basic_publish(*where, identity.encode(), properties, mandatory=True)
+                self.notes.add(Accepted(ids, now_ms()))
+        finally:
+            if connection.is_open:
+                connection.close()
+
+
+class Receiver(Actor):
+    """Receives and settles; most messages are completed.
+
+    Attributes:
+        completes: the share that is completed; the rest is abandoned, with and without changes,
+            dead-lettered, or left to its lock.
+    """
+
+    completes = 0.9
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Receive until something fails."""
+        with client.get_queue_receiver(self.queue) as receiver:
+            while not self.ending.is_set():
+                for message in receiver.receive_messages(10, max_wait_time=0.5):
+                    self.settle(receiver, message)
+
+    def settle(self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+        """Note a delivery and settle it in one way or another."""
+        delivered = delivery(message)
+        self.notes.add(delivered)
+        fate = self.chance.random()
+        if fate < self.completes:
+            receiver.complete_message(message)
+            self.notes.add(Settled(delivered.id, delivered.number, now_ms()))
+            return
+        way = self.chance.choice(["abandon", "change", "dead-letter", "leave"])
+        if way == "leave":
+            return
+        at_ms = now_ms()
+        if way == "dead-letter":
+            self.notes.add(DeadLettering(delivered.id, at_ms))
+            receiver.dead_letter_message(message, reason="load")
+            self.notes.add(Settled(delivered.id, delivered.number, now_ms(), is_dead_lettered=True))
+            return
+        self.notes.add(Returned(delivered.id, at_ms))
+        if way == "abandon":
+            receiver.abandon_message(message)
+        else:
+            # Only the wire knows it: this client has no parameter for it.
+            receiver._handler.settle_messages(
+                message._delivery_id,
+                message._delivery_tag,
+                "modified",
+                delivery_failed=True,
+                undeliverable_here=False,
+                message_annotations={"changed": at_ms},
+                await_outcome=True,
+                outcome_timeout=10,
+            )
+            message._settled = True
+
+
+class PoorReceiver(Receiver):
+    """Completes little: its queue sees locks end, changes, dead letters and exhausted counts."""
+
+    completes = 0.3
+
+
+class Deleter(Actor):
+    """Receives and deletes."""
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Receive until something fails; a kill may lose what was on its way."""
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        with (
+            client.get_queue_sender(self.queue) as sender,
+            client.get_queue_receiver(self.queue, receive_mode=mode) as receiver,
+        ):
+            while not self.ending.is_set():
+                sender.send_messages(ServiceBusMessage("x"))
+                receiver.receive_messages(5, max_wait_time=1)
+
+
+def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> Delivered:
+    """Return what a receiver sees of a message."""
+    annotations = message.raw_amqp_message.annotations or {}
+    locked_until_ms = annotations[b"x-opt-locked-until"]
+    return Delivered(
+        id=b"".join(message.body).decode(),
+        number=message.sequence_number or 0,
+        enqueued_ms=annotations[b"x-opt-enqueued-time"],
+        count=message.delivery_count or 0,
+        locked_ms=locked_until_ms - LOCK_MS,
+        locked_until_ms=locked_until_ms,
+        at_ms=now_ms(),
+        is_dead=is_dead,
+    )
+
+
+def drain(connection_string: str, queue: str, notes: Notes, *, quiet_s: float) -> None:
+    """Receive all that is left, from the queue and then its dead letters.
+
+    Args:
+        quiet_s: how long nothing must come; longer than a lock, and than any schedule is ahead.
+    """
+    client = ServiceBusClient.from_connection_string(connection_string)
+    with client:
+        for part, quiet in ((None, quiet_s), ("deadletter", 2.0)):
+            with client.get_queue_receiver(queue, sub_queue=part) as receiver:
+                end = time.monotonic() + quiet
+                while (left_s := end - time.monotonic()) > 0:
+                    for message in receiver.receive_messages(50, max_wait_time=left_s):
+                        seen = delivery(message, is_dead=part is not None)
+                        notes.add(seen)
+                        receiver.complete_message(message)
+                        is_dead = part is not None
+                        notes.add(Settled(seen.id, seen.number, now_ms(), is_dead=is_dead))
+                        end = max(end, time.monotonic() + min(quiet, LOCK_MS / 1000 + 1))
+
+
+@contextmanager
+def working(actors: list[Actor]) -> Iterator[None]:
+    """Have actors at work; at the end each has stopped."""
+    for actor in actors:
+        actor.start()
+    try:
+        yield
+    finally:
+        for actor in actors:
+            actor.ending.set()
+        for actor in actors:
+            actor.join(timeout=60)
+        still = [actor.name for actor in actors if actor.is_alive()]
+        assert not still, f"{still} did not stop"
+
+
+def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end, f"not within {within_s} s: {what}"
+        time.sleep(0.02)
