@@ -15,7 +15,7 @@ from bridge.model.errors import ServiceBusError
 from bridge.topology import definitions
 from policies.readers import jsontext
 from policies.readers.foreign import read_broker
-from policies.readers.foreignroutes import Broker
+from policies.readers.foreignbroker import Broker
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
 
@@ -134,4 +134,9 @@ def _broker(notes: Notes, document: Node, vhost: str | None) -> Broker:
         exchanges=of("exchanges"),
         bindings=of("bindings"),
         policies=of("policies"),
+        operator_policies=[
+            item["value"]
+            for item in of("parameters")
+            if item["component"].text == "operator_policy"
+        ],
     )

@@ -14,7 +14,7 @@ from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities, UnsupportedVersion
 from policies.readers import filters
 from policies.readers.draft import EntityDraft, NamespaceDraft
-from policies.readers.foreignroutes import Broker
+from policies.readers.foreignbroker import Broker, number
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
 
@@ -23,13 +23,6 @@ DELIVERY_COUNT_MAX = 2_000
 
 SIZE_MAX_MB = 81_920
 _MEBIBYTE = 1_048_576
-_APPLY_TO = {
-    "queues": ("classic", "quorum", "stream"),
-    "all": ("classic", "quorum", "stream"),
-    "classic_queues": ("classic",),
-    "quorum_queues": ("quorum",),
-    "streams": ("stream",),
-}
 _LOST_SETTINGS = {
     "max-length": "Service Bus limits the bytes of an entity, not its messages.",
     "max-priority": "Service Bus has no priorities.",
@@ -62,6 +55,20 @@ class _Reader:
     def read(self) -> Reading:
         if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", self._broker.vhost):
             self._draft.name = self._broker.vhost
+        if self._broker.is_of_the_bridge:
+            self._lost(
+                self._broker.queues[0],
+                "",
+                "definitions",
+                "The definitions of the bridge's entities are not in the file: an export of one "
+                "vhost leaves global parameters out. Export the whole broker. Read from the queues "
+                "alone, only what RabbitMQ does itself is known.",
+            )
+        for policy in self._broker.odd_policies:
+            message = (
+                f"The policy {policy['name'].text!r} is left out: its pattern is not understood."
+            )
+            self._lost(policy, "", "pattern", message)
         for queue in self._broker.queues:
             self._queue(queue)
         for exchange in self._broker.exchanges:
@@ -83,7 +90,7 @@ class _Reader:
             draft = self._own_subscription(subscription["topic"], subscription["name"], node)
         else:
             draft = self._draft.queue(name, node.place)
-        settings = self._settings(node, name, kind)
+        settings = self._broker.settings_of(node, name, kind)
         for setting, value in settings.items():
             self._set(draft, setting, value)
         self._limit(draft, settings, kind)
@@ -101,29 +108,9 @@ class _Reader:
         draft = self._draft.subscription(topic, name, node.place)
         for binding in self._broker.bindings_of(topic, node["name"].text):
             self._rule(draft, binding)
-        if not draft.rules:
+        if not draft.rules and not self._broker.is_of_the_bridge:
             filters.add_rule(draft, "$Default", model.FalseFilter(), "", node.place)
         return draft
-
-    def _settings(self, node: Node, name: str, kind: str) -> dict[str, Node]:
-        """Arguments without their `x-`, and the policy of the highest priority that matches."""
-        found = {key.removeprefix("x-"): value for key, value in node["arguments"].members.items()}
-        found.pop("queue-type", None)
-        matching = [
-            policy
-            for policy in self._broker.policies
-            if kind in _APPLY_TO.get(policy["apply-to"].text or "all", ())
-            and re.search(policy["pattern"].text, name)
-        ]
-        if matching:
-            best = max(matching, key=lambda policy: _number(policy["priority"]))
-            for key, value in best["definition"].members.items():
-                is_limit = isinstance(value.value, int) and key in found
-                if not is_limit or _number(value) < _number(found[key]):
-                    found.setdefault(key, value)
-                    if is_limit:
-                        found[key] = value
-        return found
 
     def _set(self, draft: EntityDraft, setting: str, node: Node) -> None:
         match setting, node.value:
@@ -168,7 +155,7 @@ class _Reader:
     def _limit(self, draft: EntityDraft, settings: dict[str, Node], kind: str) -> None:
         """N + 1 deliveries at a `delivery-limit` of N; none means 21 on 4.x, else for ever."""
         given = settings.get("delivery-limit")
-        limit = _number(given) if given is not None else self._default_limit(kind)
+        limit = number(given) if given is not None else self._default_limit(kind)
         is_endless = limit is None or limit < 0 or limit >= DELIVERY_LIMIT_MAX
         count = DELIVERY_COUNT_MAX if limit is None or is_endless else limit + 1
         draft.fields["max_delivery_count"] = min(count, DELIVERY_COUNT_MAX)
@@ -222,6 +209,8 @@ class _Reader:
         if not name or name.startswith("amq.") or "$" in name or not bindings:
             return
         if self._broker.is_dead_letter_exchange(name) or name in self._queues:
+            return
+        if self._draft.find(name) is not None:
             return
         if all(_SUBSCRIPTION.fullmatch(each["destination"].text) for each in bindings):
             return
@@ -278,7 +267,3 @@ class _Reader:
 
     def _lost(self, node: Node, entity: str, prop: str, message: str) -> None:
         self._notes.finding(node.place, entity, prop, message)
-
-
-def _number(node: Node) -> int:
-    return node.value if isinstance(node.value, int) else 0

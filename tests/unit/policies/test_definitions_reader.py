@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from bridge.model import entity as model
 from bridge.topology import definitions as stored
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.compiler import compile as compile_bridge
 from bridge.topology.plain import compile_plain
 from policies.errors import ReadError
 from policies.readers import definitions, read
@@ -134,6 +135,24 @@ def test_the_policy_of_the_highest_priority_applies_and_the_smaller_limit_wins()
     (found,) = definitions.read(text, "d.json").namespace.queues
 
     assert (found.default_message_time_to_live_ms, found.max_delivery_count) == (5000, 4)
+
+
+def test_an_operator_policy_lowers_what_a_queue_has() -> None:
+    """It is among the parameters; a pattern that only Erlang reads is a finding."""
+    policies = [{"name": "odd", "pattern": "(?|a)", "definition": {"message-ttl": 1}}]
+    ceiling = {"pattern": ".*", "definition": {"message-ttl": 5000, "delivery-limit": 9}}
+    parameters = [{"vhost": "shop", "component": "operator_policy", "name": "o", "value": ceiling}]
+    text = foreign(
+        queues=[queue("q", message_ttl=9000, delivery_limit=3)],
+        policies=policies,
+        parameters=parameters,
+    )
+
+    reading = definitions.read(text, "d.json")
+
+    (found,) = reading.namespace.queues
+    assert (found.default_message_time_to_live_ms, found.max_delivery_count) == (5000, 4)
+    assert [each.property for each in reading.findings] == ["pattern"]
 
 
 @pytest.mark.parametrize(
@@ -278,3 +297,22 @@ def test_what_was_written_for_rabbitmq_alone_is_read_by_its_names() -> None:
 
 
 FALSE = model.Rule(name="$Default", filter=model.FalseFilter())
+
+
+def test_an_export_without_the_bridges_definitions_says_so() -> None:
+    """A per-vhost export leaves global parameters out."""
+    subscription = model.Subscription(topic="events", name="all")
+    namespace = model.Namespace(
+        queues=(model.Queue(name="orders", max_delivery_count=5),),
+        topics=(model.Topic(name="events", subscriptions=(subscription,)),),
+    )
+    topology = compile_bridge(namespace, Capabilities.of("4.0"))
+    document = {"rabbitmq_version": "4.0.5"} | written.document(topology, "/")
+    document.pop("global_parameters", None)
+
+    reading = definitions.read(json.dumps(document), "d.json")
+
+    assert [each.property for each in reading.findings] == ["definitions"]
+    assert "Export the whole broker." in reading.findings[0].message
+    assert reading.namespace.queues[0].max_delivery_count == 5
+    assert reading.namespace.topics[0].subscriptions[0].name == "all"

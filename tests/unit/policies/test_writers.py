@@ -1,0 +1,266 @@
+"""What the writers write, read by what will read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.model import entity as model
+from bridge.topology import compiler, definitions
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.plain import compile_plain
+from bridge.topology.resources import Parameter, Policy, Topology
+from policies.live import topology_of
+from policies.writers import WRITERS, Wanted, bash, cmd, kubernetes, powershell, rabbitmqctl
+from policies.writers.hcl import quote as hcl_quote
+from policies.writers.labels import label
+from policies.writers.output import Written
+from policies.writers.script import Command, Unquotable
+from tests.unit.policies.windows import Cmd, arguments
+from tests.unit.policies.windows import powershell as run_powershell
+from tests.unit.topology.entities import namespaces
+
+AWKWARD = (
+    "orders", "a.b", r"^(?:a\.b|c)$", '{"message-ttl":60000}', "two words", "", '"', "\\", 'a\\"b', "a\\",
+    "$HOME `ls` $(ls)", "it's", "\u2018typographic\u2019", "a&b|c<d>e", "(x)", "^", "^^", "*", "~", "-p", "--x=y",
+    "semi;colon,comma", "#hash", "@at", "{}[]", "tab\there", "é 漢 😀",
+)  # fmt: skip
+WORDS = st.sampled_from(AWKWARD) | st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="%!"), max_size=12
+)
+DOCUMENT = {"policies": [{"text": text, "number": 5, "none": None, "yes": True} for text in (*AWKWARD, "100%", "!", "\n")]}  # fmt: skip
+
+
+def wanted(namespace: model.Namespace, *, vhost: str = "/", version: str = "4.3") -> Wanted:
+    """A namespace in the bridge's flavour."""
+    target = Capabilities.of(version)
+    topology = compiler.compile(namespace, target)
+    parameters = definitions.parameters(namespace, vhost)
+    return Wanted(topology=replace(topology, parameters=parameters), vhost=vhost, target=target)
+
+
+@settings(max_examples=60)
+@given(namespaces())
+def test_any_model_survives_a_definitions_file(namespace: model.Namespace) -> None:
+    """What is written as definitions JSON is read back: the same topology, the same namespace."""
+    given_ = wanted(namespace, vhost="a/b c")
+    read = topology_of(json.loads(WRITERS["definitions"](given_).text), "a/b c")
+    assert replace(given_.topology, findings=()) == read
+    base, *entities = [parameter.value for parameter in read.parameters]
+    assert isinstance(base, dict)
+    assert namespace == definitions.assemble(
+        definitions.namespace_from_json(base),
+        [definitions.from_json(form) for form in entities if isinstance(form, dict)],
+    )
+
+
+@given(namespaces(), st.sampled_from(sorted(WRITERS)))
+def test_the_same_input_gives_the_same_bytes(namespace: model.Namespace, to: str) -> None:
+    """And no writer fails on any model."""
+    first, second = (WRITERS[to](wanted(namespace)) for _ in range(2))
+    assert first == second
+    assert first.text.endswith("\n")
+    assert isinstance(first, Written)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(WORDS | st.sampled_from(["%", "100%", "!x", "\n"]), min_size=1, max_size=12))
+def test_bash_gives_every_word_unchanged(words: list[str]) -> None:
+    """Run by bash itself: the program gets exactly these arguments, and the document."""
+    command = Command(words=("python3", "-c", _ECHO, *words), document=DOCUMENT)
+    script = bash.render([command])
+    output = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+    ).stdout
+    assert json.loads(output) == [words, DOCUMENT]
+
+
+_ECHO = "import json,sys; print(json.dumps([sys.argv[1:], json.load(sys.stdin)]))"
+
+
+def test_bash_stops_at_the_first_command_that_fails() -> None:
+    """Unless it may fail."""
+    commands = [
+        Command(words=("false",), may_fail=True),
+        Command(words=("echo", "one")),
+        Command(words=("false",)),
+        Command(words=("echo", "two")),
+    ]
+    done = subprocess.run(["bash", "-c", bash.render(commands)], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"one\n")
+
+
+@given(st.lists(WORDS, max_size=8))
+def test_cmd_gives_every_word_unchanged(words: list[str]) -> None:
+    """Read as cmd.exe reads a batch file that calls a batch file."""
+    commands = [
+        Command(words=("rabbitmqctl", *words), may_fail=True),
+        Command(words=("rabbitmqctl", "import_definitions"), document=DOCUMENT),
+    ]
+    (first, _), (second, document) = Cmd().run(cmd.render(commands)).calls
+    assert first == ["rabbitmqctl", *words]
+    assert second == ["rabbitmqctl", "import_definitions"]
+    assert document is not None
+    assert json.loads(document) == DOCUMENT
+
+
+@given(st.lists(WORDS, max_size=8))
+def test_powershell_gives_every_word_unchanged(words: list[str]) -> None:
+    """Read as PowerShell passes words to a batch file, and cmd.exe to a program."""
+    commands = [
+        Command(words=("rabbitmqctl", *words)),
+        Command(words=("rabbitmqctl", "import_definitions"), document=DOCUMENT),
+    ]
+    (first, _), (second, document) = run_powershell(powershell.render(commands))
+    assert first == ["rabbitmqctl", *words]
+    assert second == ["rabbitmqctl", "import_definitions"]
+    assert document is not None
+    assert document.isascii()
+    assert json.loads(document) == DOCUMENT
+
+
+@pytest.mark.parametrize("quote", [cmd.quote, powershell.quote])
+@pytest.mark.parametrize("word", ["100%", "%PATH%", "two\nlines", "bang!"])
+def test_what_cmd_would_change_is_refused(quote: object, word: str) -> None:
+    """Rather no script than one that sets something else."""
+    assert callable(quote)
+    with pytest.raises(Unquotable):
+        quote(word)
+
+
+def test_the_seeds_example_is_written_as_people_write_it() -> None:
+    """`set_policy` in the form of RabbitMQ's own documentation, for each shell."""
+    policy = Policy(name="TTL", pattern=".*", definition={"message-ttl": 60_000}, priority=0)
+    command = rabbitmqctl.set_policy(policy, "/")
+    ending = "--priority 0 --apply-to queues"
+    assert (
+        f"rabbitmqctl --vhost / set_policy TTL '.*' '{{\"message-ttl\":60000}}' {ending}\n"
+        in bash.render([command])
+    )
+    assert (
+        f'call rabbitmqctl --vhost "/" set_policy TTL ".*" "{{""message-ttl"":60000}}" {ending}'
+        in cmd.render([command]).replace("--vhost / ", '--vhost "/" ')
+    )
+    assert (
+        f"""rabbitmqctl --vhost / set_policy TTL '".*"' '"{{""message-ttl"":60000}}"' {ending};"""
+        in powershell.render([command])
+    )
+
+
+def test_arguments_are_split_as_c_programs_do() -> None:
+    """The examples of Microsoft's documentation."""
+    assert [
+        arguments('"a b c" d e'),
+        arguments('"ab\\"c" "\\\\" d'),
+        arguments('a\\\\\\b d"e f"g h'),
+        arguments('a\\\\\\"b c d'),
+        arguments('a\\\\\\\\"b c" d e'),
+        arguments('"a""b" c'),
+    ] == [
+        ["a b c", "d", "e"],
+        ['ab"c', "\\", "d"],
+        ["a\\\\\\b", "de fg", "h"],
+        ['a\\"b', "c", "d"],
+        ["a\\\\b c", "d", "e"],
+        ['a"b', "c"],
+    ]
+
+
+@settings(max_examples=40)
+@given(namespaces())
+def test_kubernetes_yaml_is_read_as_the_objects_it_was_written_from(
+    namespace: model.Namespace,
+) -> None:
+    """By a YAML parser; every object has a name of its own that Kubernetes takes."""
+    given_ = wanted(namespace, vhost="a b")
+    documents = list(yaml.safe_load_all(kubernetes.write(given_).text))
+    objects = kubernetes.objects(given_)
+    assert len(documents) == len(objects)
+    names = set()
+    for document, (kind, _, spec) in zip(documents, objects, strict=True):
+        assert document["apiVersion"] == "rabbitmq.com/v1beta1"
+        assert document["kind"] == kind
+        names.add((kind, document["metadata"]["name"]))
+        assert document["metadata"]["name"].replace("-", "").isalnum()
+        assert len(document["metadata"]["name"]) <= 63
+        assert document["spec"].pop("rabbitmqClusterReference") == {"name": "rabbitmq"}
+        assert document["spec"] == {k: v for k, v in spec.items() if v not in ({}, "")}
+    assert len(names) == len(documents)
+
+
+@given(st.text(max_size=20))
+def test_labels_tell_names_apart(name: str) -> None:
+    """Letters and digits in, the same out; anything else gets a digest."""
+    found = label(name, separator="-", length_max=20)
+    assert len(found) <= 20
+    assert (found == name) == (
+        name != "" and all(part.isalnum() and part.isascii() for part in name.split("-"))
+        and name.lower() == name
+    )  # fmt: skip
+
+
+def test_terraform_templates_are_no_templates() -> None:
+    """`${` and `%{` in a name stay what they are."""
+    assert hcl_quote('a${b}%{c}"d"\\') == '"a$${b}%%{c}\\"d\\"\\\\"'
+
+
+@pytest.mark.parametrize("to", ["kubernetes"])
+def test_what_a_format_has_no_word_for_is_a_finding(to: str) -> None:
+    """Global parameters hold the definitions of the entities."""
+    topology = Topology(parameters=(Parameter(name="x", value=1),))
+    target = Capabilities.of("4.3")
+    findings = WRITERS[to](Wanted(topology=topology, vhost="/", target=target)).findings
+    assert [finding.property for finding in findings] == ["definitions"]
+    plain = compile_plain(model.Namespace(queues=(model.Queue(name="orders"),)), target)
+    assert WRITERS[to](Wanted(topology=plain, vhost="/", target=target)).findings == ()
+
+
+@pytest.mark.parametrize("to", sorted(WRITERS))
+@pytest.mark.parametrize("flavour", ["bridge", "plain"])
+def test_golden_files(to: str, flavour: str, request: pytest.FixtureRequest) -> None:
+    """Each writer's output for one namespace, as it was when somebody last looked at it."""
+    namespace = model.Namespace(
+        tier=model.Tier.BASIC,
+        queues=(
+            model.Queue(name="Orders", default_message_time_to_live_ms=3_600_000),
+            model.Queue(name="orders.eu", forward_dead_lettered_messages_to="orders"),
+        ),
+        topics=(
+            model.Topic(
+                name="events",
+                subscriptions=(
+                    model.Subscription(
+                        topic="events",
+                        name="Audit",
+                        auto_delete_on_idle_ms=600_000,
+                        rules=(
+                            model.Rule(
+                                name="red",
+                                filter=model.CorrelationFilter(properties=(("color", "red"),)),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+    given_ = wanted(namespace, vhost="shop")
+    if flavour == "plain":
+        given_ = replace(given_, topology=compile_plain(namespace, given_.target))
+    text = WRITERS[to](given_).text.encode()
+    golden = Path(__file__).parent / "golden" / "written" / f"{flavour}.{to}"
+    if os.environ.get("BUSBRIDGE_UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_bytes(text)
+    assert golden.read_bytes() == text
