@@ -1,7 +1,7 @@
 """The hop from an inbox to an active queue, beside RabbitMQ's own shovel in the same run.
 
-Both move 1 KiB messages between two quorum queues: publish, confirm, ack. The sequencer also numbers
-and stamps each message and writes it into the journal; what the journal costs is printed beside.
+Both move 1 KiB messages between two quorum queues: publish, confirm, ack. The sequencer also
+numbers and stamps each message and writes it into the journal; what that costs is printed beside.
 
     python -m tests.bench.hop [--rabbitmq TREE]...
 """

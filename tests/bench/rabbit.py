@@ -160,18 +160,19 @@ class Sidecar:
         return dict(json.loads(output.splitlines()[-1]))
 
 
-async def fill(channel: Channel, publishes: list[Publish], site: str = "bench.hop") -> float:
+async def fill(channel: Channel, publishes: list[Publish]) -> float:
     """Publish with a window, confirmed; returns the rate."""
     await channel.confirm_select()
     handover = HandOver(channel)
     begin = time.perf_counter()
-    for start in range(0, len(publishes), WINDOW // 2):
-        while handover.in_flight > WINDOW // 2:
-            await asyncio.sleep(0.001)
-        handover.submit(publishes[start : start + WINDOW // 2], failpoint=site)
-        await channel.drain()
-    while handover.in_flight:
-        await asyncio.sleep(0.001)
+    half = WINDOW // 2
+    chunks = (publishes[start : start + half] for start in range(0, len(publishes), half))
+
+    async def work() -> None:
+        for chunk in chunks:
+            await handover.move(chunk, failpoint="bench.hop")
+
+    await asyncio.gather(work(), work())
     return len(publishes) / (time.perf_counter() - begin)
 
 

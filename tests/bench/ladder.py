@@ -1,0 +1,45 @@
+"""The peer for schedules: kombu's native delayed delivery, 28 quorum queues with a TTL of 2^n s."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import kombu
+from kombu.transport.native_delayed_delivery import (
+    bind_queue_to_native_delayed_delivery_exchange,
+    calculate_routing_key,
+    declare_native_delayed_delivery_exchanges_and_queues,
+    level_name,
+)
+
+from bridge.broker.channel import Channel
+from bridge.broker.handover import Publish
+from bridge.wire.basic import Properties
+from tests.bench.rabbit import fill
+
+QUEUE = "ladder"
+TOP = level_name(27)
+
+
+def declare(url: str) -> None:
+    """Declare the ladder and a target queue, by kombu itself."""
+    with kombu.Connection(url) as connection:
+        declare_native_delayed_delivery_exchanges_and_queues(connection, "quorum")
+        exchange = kombu.Exchange(QUEUE, type="topic")
+        arguments = {"x-queue-type": "quorum"}
+        queue = kombu.Queue(QUEUE, exchange, routing_key=QUEUE, queue_arguments=arguments)
+        queue.bind(connection.channel()).declare()
+        bind_queue_to_native_delayed_delivery_exchange(connection, queue)
+
+
+async def publish(channel: Channel, countdowns_s: Sequence[int], size: int) -> None:
+    """Publish messages with these countdowns; each says in its header when it is due."""
+    for start in range(0, len(countdowns_s), 100):
+        publishes = []
+        for countdown_s in countdowns_s[start : start + 100]:
+            due_ms = int(time.time() * 1000) + countdown_s * 1000
+            properties = Properties(delivery_mode=2, headers={"due": ("l", due_ms)}).encode()
+            key = calculate_routing_key(countdown_s, QUEUE)
+            publishes.append(Publish(TOP, key, properties, bytes(size)))
+        await fill(channel, publishes)
