@@ -107,7 +107,7 @@ def _document(kind: str, name: str, spec: _Spec) -> str:
         "apiVersion: rabbitmq.com/v1beta1",
         f"kind: {kind}",
         "metadata:",
-        f"  name: {_object_name(kind, name, spec)}",
+        f"  name: {json.dumps(_object_name(kind, name, spec))}",
         "spec:",
         *_mapping(given, indent=2),
         "  rabbitmqClusterReference:",

@@ -14,7 +14,7 @@ def label(name: str, *, separator: str, length_max: int) -> str:
     Whatever is lost on the way (other characters, length) is made up for by a digest.
     """
     readable = re.sub(r"[^a-z0-9]+", separator, name.lower()).strip(separator)
-    if readable == name and len(readable) <= length_max:
+    if readable and readable == name and len(readable) <= length_max:
         return readable
     kept = readable[: length_max - DIGEST_LENGTH - 1].strip(separator)
     return f"{kept}{separator}{digest(name)}" if kept else digest(name)

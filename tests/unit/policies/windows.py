@@ -63,7 +63,7 @@ class Cmd:
         return self
 
     def _line(self, line: str) -> None:
-        text = self._without_carets(self._expanded(line, in_batch=True))
+        text = self._without_carets(self._expanded(line))
         if not text or text == "setlocal DisableDelayedExpansion":
             return
         if match := re.fullmatch(r'set "(\w+)=(.*)"', text):
@@ -80,14 +80,13 @@ class Cmd:
 
     def _call(self, command: str) -> None:
         """`call` doubles carets, expands once more, and reads the line once more."""
-        again = self._expanded(command.replace("^", "^^"), in_batch=True)
+        again = self._expanded(command.replace("^", "^^"))
         words = arguments(self._without_carets(again))
         self._check(self._without_carets(again))
         file = words[-1] if words[-1] in self.files else None
         self.calls.append((words[:-1] if file else words, self.files[file] if file else None))
 
-    def _expanded(self, line: str, *, in_batch: bool) -> str:
-        assert in_batch
+    def _expanded(self, line: str) -> str:
         found, position = "", 0
         while position < len(line):
             if line[position] != "%":
@@ -148,19 +147,15 @@ def powershell(script: str) -> list[tuple[list[str], str | None]]:
 def _powershell_words(line: str) -> list[str]:
     """Bare words and single-quoted ones; every kind of single quote is one, two of them are one."""
     quotes = "'\u2018\u2019\u201a\u201b"
+    doubled = tuple(quotes)
     words, position = [], 0
     while position < len(line):
         if line[position] == " ":
             position += 1
         elif line[position] in quotes:
             word, position = "", position + 1
-            while not (
-                line[position] in quotes and line[position + 1 : position + 2] not in quotes
-            ):
-                if line[position] in quotes and line[position + 1 : position + 2]:
-                    position += 1
-                elif line[position] in quotes:
-                    break
+            while line[position] not in quotes or line[position + 1 : position + 2] in doubled:
+                position += line[position] in quotes
                 word, position = word + line[position], position + 1
             words.append(word)
             position += 1
@@ -173,8 +168,8 @@ def _powershell_words(line: str) -> list[str]:
 
 
 def _through_batch_file(words: list[str]) -> list[str]:
-    """Legacy passing joins the words as they are; cmd.exe runs the batch file; then C reads them."""
-    line = " ".join(word for word in words)
+    """Legacy passing joins the words as they are; cmd.exe runs the batch file; C splits them."""
+    line = " ".join(words)
     for word in words:
         outside = re.sub(r'"[^"]*"', "", word)
         assert " " not in outside, word
