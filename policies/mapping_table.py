@@ -13,8 +13,8 @@ from pathlib import Path
 
 from policies import mapping
 from policies.grade import Case, Flavour, Grade
-from policies.mapping import Row
 from policies.readers.properties import Kind
+from policies.row import Row
 
 BEGIN = "<!-- mapping table: made by `python -m policies.mapping_table`; do not edit -->"
 END = "<!-- end of the mapping table -->"

@@ -20,6 +20,7 @@ from policies import mapping
 from policies.grade import Case, Flavour, Grade, Subject, decided
 from policies.readers.properties import PROPERTIES, Kind
 from policies.readers.reading import Reading
+from policies.row import Row
 
 SCHEMA = 1
 """Version of the JSON form."""
@@ -180,7 +181,7 @@ def _entries(
             )
 
 
-def _graded(row: mapping.Row, flavour: Flavour, subject: Subject) -> Case:
+def _graded(row: Row, flavour: Flavour, subject: Subject) -> Case:
     case = decided(row.cases(flavour), subject)
     is_absent = row.property in mapping.ABSENT and case.grade is Grade.BRIDGE
     return Case(grade=Grade.LOST, note=mapping.ABSENT_NOTE) if is_absent else case

@@ -1,0 +1,46 @@
+"""A row of the mapping table: a property of Service Bus and its grades."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from policies.grade import Case, Flavour, Subject, exact, when
+from policies.readers.properties import Kind
+
+NOTHING = "nothing"
+"""What a property is in RabbitMQ for which it has no word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A property.
+
+    Attributes:
+        property: Azure's name.
+        kinds: the entities that have it; empty for the namespace.
+        rabbitmq: what it is in RabbitMQ, for people.
+        with_bridge: its grades when the bridge runs.
+        plain: its grades on RabbitMQ alone.
+    """
+
+    property: str
+    kinds: frozenset[Kind]
+    rabbitmq: str
+    with_bridge: tuple[Case, ...]
+    plain: tuple[Case, ...]
+
+    def cases(self, flavour: Flavour) -> tuple[Case, ...]:
+        """Return the cases of a flavour."""
+        return self.with_bridge if flavour is Flavour.BRIDGE else self.plain
+
+
+def has(field: str, test: Callable[[Any], bool]) -> Callable[[Subject], bool]:
+    """Return whether an entity's field passes a test."""
+    return lambda subject: test(getattr(subject.entity, field))
+
+
+def off(field: str) -> Case:
+    """Return the case that a switch is off, so that there is nothing to do."""
+    return when("false", has(field, lambda value: not value), exact())

@@ -1,0 +1,222 @@
+"""Rows of the mapping table: what an entity or the namespace is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.model import entity as model
+from bridge.model.duration import is_forever
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.selection import selection
+from policies.grade import Subject, approximate, bridge, exact, lost, when
+from policies.readers.properties import PROPERTIES, Kind
+from policies.row import NOTHING, Row, has, off
+
+
+def _rule(test: Callable[[model.Rule, Capabilities], bool]) -> Callable[[Subject], bool]:
+    return lambda subject: subject.rule is not None and test(subject.rule, subject.capabilities)
+
+
+def _unbound(test: Callable[[model.Rule], bool]) -> Callable[[Subject], bool]:
+    """Whether RabbitMQ has no binding for a rule that takes messages, and `test` says why."""
+
+    def applies(rule: model.Rule, capabilities: Capabilities) -> bool:
+        arguments, reason = selection(rule, capabilities)
+        return arguments is None and bool(reason) and test(rule)
+
+    return _rule(applies)
+
+
+def _has_fields(rule: model.Rule) -> bool:
+    """Whether a correlation filter compares more than application properties."""
+    given = rule.filter
+    return isinstance(given, model.CorrelationFilter) and any(
+        getattr(given, field) is not None
+        for field in (
+            "content_type",
+            "correlation_id",
+            "label",
+            "message_id",
+            "reply_to",
+            "reply_to_session_id",
+            "session_id",
+            "to",
+        )
+    )
+
+
+ENTITIES: tuple[Row, ...] = (
+    Row(
+        property="AutoDeleteOnIdle",
+        kinds=PROPERTIES["AutoDeleteOnIdle"].kinds - {Kind.TOPIC},
+        rabbitmq="plain: policy expires",
+        with_bridge=(
+            when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
+            bridge("RabbitMQ's expires is not used: sends and peeks do not renew it."),
+        ),
+        plain=(
+            when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
+            approximate(
+                "expires counts consumers and basic.get only: a queue that is merely sent to is "
+                "deleted, with its messages."
+            ),
+        ),
+    ),
+    Row(
+        property="AutoDeleteOnIdle",
+        kinds=frozenset({Kind.TOPIC}),
+        rabbitmq=NOTHING,
+        with_bridge=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()), bridge()),
+        plain=(
+            when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
+            lost("An exchange does not expire."),
+        ),
+    ),
+    Row(
+        property="Status",
+        kinds=PROPERTIES["Status"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(
+            when("Active", has("status", lambda v: v is model.EntityStatus.ACTIVE), exact()),
+            bridge(),
+        ),
+        plain=(
+            when("Active", has("status", lambda v: v is model.EntityStatus.ACTIVE), exact()),
+            lost("RabbitMQ has no disabled queue; take permissions away instead."),
+        ),
+    ),
+    Row(
+        property="EnablePartitioning",
+        kinds=PROPERTIES["EnablePartitioning"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(
+            off("enable_partitioning"),
+            bridge("Partitions are numbers only: one queue holds them all."),
+        ),
+        plain=(off("enable_partitioning"), approximate("One queue; no partition keys.")),
+    ),
+    Row(
+        property="EnableExpress",
+        kinds=PROPERTIES["EnableExpress"].kinds,
+        rabbitmq="quorum queue",
+        with_bridge=(off("enable_express"), approximate("Every message is stored at once.")),
+        plain=(off("enable_express"), approximate("Every message is stored at once.")),
+    ),
+    Row(
+        property="EnableBatchedOperations",
+        kinds=PROPERTIES["EnableBatchedOperations"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(exact("It changes how fast Azure is, and nothing else."),),
+        plain=(exact("It changes how fast Azure is, and nothing else."),),
+    ),
+    Row(
+        property="SupportOrdering",
+        kinds=PROPERTIES["SupportOrdering"].kinds,
+        rabbitmq="quorum queues keep the order",
+        with_bridge=(exact(),),
+        plain=(exact(),),
+    ),
+    Row(
+        property="FilteringMessagesBeforePublishing",
+        kinds=PROPERTIES["FilteringMessagesBeforePublishing"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(
+            off("filtering_messages_before_publishing"),
+            approximate("A message that no subscription takes is dropped, not refused."),
+        ),
+        plain=(
+            off("filtering_messages_before_publishing"),
+            approximate("Only a mandatory publish is told that no queue took it."),
+        ),
+    ),
+    Row(
+        property="DeadLetteringOnFilterEvaluationExceptions",
+        kinds=PROPERTIES["DeadLetteringOnFilterEvaluationExceptions"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(bridge(),),
+        plain=(exact("Bindings cannot fail."),),
+    ),
+    Row(
+        property="UserMetadata",
+        kinds=PROPERTIES["UserMetadata"].kinds,
+        rabbitmq="global parameter",
+        with_bridge=(when("none", has("user_metadata", lambda v: not v), exact()), bridge()),
+        plain=(
+            when("none", has("user_metadata", lambda v: not v), exact()),
+            lost("There is no place for it."),
+        ),
+    ),
+    Row(
+        property="Subscriptions",
+        kinds=frozenset({Kind.TOPIC}),
+        rabbitmq="a queue for each, bound to the topic's exchange",
+        with_bridge=(when("none", has("subscriptions", lambda v: not v), exact()), bridge()),
+        plain=(exact(),),
+    ),
+    Row(
+        property="Rules",
+        kinds=frozenset({Kind.SUBSCRIPTION}),
+        rabbitmq="bridge: evaluated when a message gets its number; plain: bindings",
+        with_bridge=(bridge(),),
+        plain=(
+            when(
+                "SQL filter (other than 1=1 and 1=0)",
+                _unbound(lambda rule: isinstance(rule.filter, model.SqlFilter)),
+                lost("RabbitMQ evaluates no SQL; the subscription does not get these messages."),
+            ),
+            when(
+                "correlation filter on more than application properties",
+                _unbound(_has_fields),
+                lost(
+                    "A headers exchange sees headers only; the subscription does not get these "
+                    "messages."
+                ),
+            ),
+            when(
+                "correlation filter on fractions, times or durations",
+                _unbound(lambda _: True),
+                lost(
+                    "A headers exchange does not compare these types; the subscription does not "
+                    "get these messages."
+                ),
+            ),
+            when(
+                "with an action",
+                _rule(lambda rule, target: bool(selection(rule, target)[1])),
+                lost("RabbitMQ changes no message on its way: it comes as it was sent."),
+            ),
+            exact(),
+        ),
+    ),
+    Row(
+        property="AuthorizationRules",
+        kinds=frozenset({Kind.QUEUE, Kind.TOPIC}),
+        rabbitmq=NOTHING,
+        with_bridge=(when("none", has("authorization_rules", lambda v: not v), exact()), bridge()),
+        plain=(
+            when("none", has("authorization_rules", lambda v: not v), exact()),
+            lost("RabbitMQ has users and permissions; make them by hand."),
+        ),
+    ),
+    Row(
+        property="AuthorizationRules",
+        kinds=frozenset(),
+        rabbitmq=NOTHING,
+        with_bridge=(when("none", has("authorization_rules", lambda v: not v), exact()), bridge()),
+        plain=(
+            when("none", has("authorization_rules", lambda v: not v), exact()),
+            lost("RabbitMQ has users and permissions; make them by hand."),
+        ),
+    ),
+    Row(
+        property="Tier",
+        kinds=frozenset(),
+        rabbitmq="operator policy for the longest TTL of the Basic tier",
+        with_bridge=(
+            when("Basic", has("tier", lambda v: v is model.Tier.BASIC), exact()),
+            bridge("Message sizes are those of the tier."),
+        ),
+        plain=(approximate("Message sizes and other quotas of the tier are not RabbitMQ's."),),
+    ),
+)
+"""Lifetime, status, rules and rights."""

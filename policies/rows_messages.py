@@ -1,0 +1,207 @@
+"""Rows of the mapping table: what becomes of messages in an entity."""
+
+from __future__ import annotations
+
+from bridge.model.duration import is_forever
+from bridge.topology.capabilities import TTL_MAX_MS
+from policies.grade import Subject, approximate, bridge, exact, lost, when
+from policies.readers.properties import PROPERTIES, Kind
+from policies.row import NOTHING, Row, has, off
+
+
+def _is_short(time_to_live_ms: int) -> bool:
+    return time_to_live_ms <= TTL_MAX_MS or is_forever(time_to_live_ms)
+
+
+def _exceeds_message_size(subject: Subject) -> bool:
+    size_kb = getattr(subject.entity, "max_message_size_kb", None) or 0
+    return int(size_kb) * 1024 > subject.capabilities.message_bytes_max
+
+
+def _nack_is_free(subject: Subject) -> bool:
+    return not subject.capabilities.nack_counts
+
+
+def _has_one_timeout(subject: Subject) -> bool:
+    return not subject.capabilities.has_queue_consumer_timeout
+
+
+MESSAGES: tuple[Row, ...] = (
+    Row(
+        property="LockDuration",
+        kinds=PROPERTIES["LockDuration"].kinds,
+        rabbitmq="unacked delivery; a timer of the bridge; x-consumer-timeout from 3.12 on",
+        with_bridge=(
+            when(
+                "RabbitMQ before 3.12",
+                _has_one_timeout,
+                approximate(
+                    "One consumer timeout for the whole node (30 minutes): a lock that is renewed "
+                    "for longer ends with it. Set consumer_timeout in rabbitmq.conf."
+                ),
+            ),
+            bridge(),
+        ),
+        plain=(
+            approximate(
+                "A delivery belongs to its consumer until that settles it or goes away; there is "
+                "no duration and no renewal, only RabbitMQ's consumer timeout (30 minutes)."
+            ),
+        ),
+    ),
+    Row(
+        property="MaxDeliveryCount",
+        kinds=PROPERTIES["MaxDeliveryCount"].kinds,
+        rabbitmq="policy delivery-limit = MaxDeliveryCount - 1",
+        with_bridge=(exact(),),
+        plain=(
+            when(
+                "RabbitMQ from 4.3 on",
+                _nack_is_free,
+                approximate("basic.nack with requeue does not count; use basic.reject."),
+            ),
+            exact(),
+        ),
+    ),
+    Row(
+        property="DefaultMessageTimeToLive",
+        kinds=PROPERTIES["DefaultMessageTimeToLive"].kinds,
+        rabbitmq="policy message-ttl of the queue, or of each subscription's queue; none: for ever",
+        with_bridge=(
+            when(
+                "up to 10 years, or for ever",
+                has("default_message_time_to_live_ms", _is_short),
+                exact(),
+            ),
+            bridge("Longer than RabbitMQ can hold; it is in no policy."),
+        ),
+        plain=(
+            when(
+                "up to 10 years, or for ever",
+                has("default_message_time_to_live_ms", _is_short),
+                exact(),
+            ),
+            lost("Longer than RabbitMQ can hold (10 years): messages never expire."),
+        ),
+    ),
+    Row(
+        property="DeadLetteringOnMessageExpiration",
+        kinds=PROPERTIES["DeadLetteringOnMessageExpiration"].kinds,
+        rabbitmq="dead-letter exchange of type headers, by the reason that RabbitMQ stamps",
+        with_bridge=(exact(),),
+        plain=(exact("The reason is in x-death, not in DeadLetterReason."),),
+    ),
+    Row(
+        property="MaxSizeInMegabytes",
+        kinds=frozenset({Kind.QUEUE}),
+        rabbitmq="policy max-length-bytes, argument x-overflow: reject-publish",
+        with_bridge=(approximate("RabbitMQ counts what waits, not what is locked."),),
+        plain=(approximate("RabbitMQ counts what waits, not what is locked."),),
+    ),
+    Row(
+        property="MaxSizeInMegabytes",
+        kinds=frozenset({Kind.TOPIC}),
+        rabbitmq="policy max-length-bytes of each subscription's queue",
+        with_bridge=(
+            approximate(
+                "Each subscription may hold as much as its topic, instead of all together."
+            ),
+        ),
+        plain=(
+            approximate(
+                "Each subscription may hold as much as its topic, instead of all together."
+            ),
+        ),
+    ),
+    Row(
+        property="RequiresSession",
+        kinds=PROPERTIES["RequiresSession"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(off("requires_session"), bridge()),
+        plain=(
+            off("requires_session"),
+            lost("No sessions. For order alone use a single active consumer."),
+        ),
+    ),
+    Row(
+        property="RequiresDuplicateDetection",
+        kinds=PROPERTIES["RequiresDuplicateDetection"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(off("requires_duplicate_detection"), bridge()),
+        plain=(off("requires_duplicate_detection"), lost("Duplicates are delivered.")),
+    ),
+    Row(
+        property="DuplicateDetectionHistoryTimeWindow",
+        kinds=PROPERTIES["DuplicateDetectionHistoryTimeWindow"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(
+            when(
+                "without duplicate detection",
+                has("requires_duplicate_detection", lambda value: not value),
+                exact(),
+            ),
+            bridge(),
+        ),
+        plain=(
+            when(
+                "without duplicate detection",
+                has("requires_duplicate_detection", lambda value: not value),
+                exact(),
+            ),
+            lost("Duplicates are delivered."),
+        ),
+    ),
+    Row(
+        property="ForwardTo",
+        kinds=PROPERTIES["ForwardTo"].kinds,
+        rabbitmq=NOTHING,
+        with_bridge=(when("none", has("forward_to", lambda value: not value), exact()), bridge()),
+        plain=(
+            when("none", has("forward_to", lambda value: not value), exact()),
+            lost("Messages stay. A shovel can move them."),
+        ),
+    ),
+    Row(
+        property="ForwardDeadLetteredMessagesTo",
+        kinds=PROPERTIES["ForwardDeadLetteredMessagesTo"].kinds,
+        rabbitmq="plain: the dead-letter exchange is bound to the target's exchange",
+        with_bridge=(
+            when("none", has("forward_dead_lettered_messages_to", lambda v: not v), exact()),
+            bridge(),
+        ),
+        plain=(
+            when("none", has("forward_dead_lettered_messages_to", lambda v: not v), exact()),
+            when(
+                "to an entity of the namespace",
+                lambda subject: (
+                    getattr(subject.entity, "forward_dead_lettered_messages_to", "").lower()
+                    in subject.names
+                ),
+                approximate("They go at once; reason and source are in x-death."),
+            ),
+            lost("There is no such entity: dead letters stay."),
+        ),
+    ),
+    Row(
+        property="MaxMessageSizeInKilobytes",
+        kinds=PROPERTIES["MaxMessageSizeInKilobytes"].kinds,
+        rabbitmq="max_message_size of the node",
+        with_bridge=(
+            when(
+                "more than the node takes as delivered (128 MiB, 16 MiB from 4.0 on)",
+                _exceeds_message_size,
+                approximate("Raise max_message_size in rabbitmq.conf."),
+            ),
+            bridge(),
+        ),
+        plain=(
+            when(
+                "more than the node takes as delivered (128 MiB, 16 MiB from 4.0 on)",
+                _exceeds_message_size,
+                approximate("Raise max_message_size in rabbitmq.conf."),
+            ),
+            approximate("The node's max_message_size holds for all queues."),
+        ),
+    ),
+)
+"""Locks, limits, times, and where messages go."""
