@@ -12,6 +12,7 @@ from policies.rows_messages import MESSAGES
 ABSENT: frozenset[str] = frozenset(
     {
         "AutoDeleteOnIdle",
+        "DeadLetteringOnFilterEvaluationExceptions",
         "DuplicateDetectionHistoryTimeWindow",
         "ForwardDeadLetteredMessagesTo",
         "ForwardTo",
