@@ -285,7 +285,10 @@ def test_native_expiration_zero(bridge: Any) -> None:
                 # Credit of an earlier call is withdrawn by nobody: the receiver still waits.
                 receiver.receive_messages(1, max_wait_time=0.2)
                 channel.basic_publish("ttl-dead", "", b"awaited", properties)
-                found += [next(iter(message.body)) for message in receiver.receive_messages(1)]
+                found += [
+                    next(iter(message.body))
+                    for message in receiver.receive_messages(1, max_wait_time=1)
+                ]
                 if found:
                     break
             assert found == [b"awaited"]

@@ -8,8 +8,6 @@ import pytest
 
 from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, build, run_scenarios, tool
 
-pytestmark = pytest.mark.sdks
-
 SCENARIOS = (*COMMON_SCENARIOS, "list_send", "processor")
 
 ENTITIES = {"java": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}

@@ -6,7 +6,9 @@ answer, after it arrived.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +137,23 @@ Event = (
     | Returned
     | Killed
 )
+
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
+
+
+def to_line(event: Event) -> str:
+    """Return an event as a line of JSON."""
+    return json.dumps({"event": type(event).__name__, **asdict(event)})
+
+
+def from_line(line: str) -> Event:
+    """Return the event of a line."""
+    fields = json.loads(line)
+    kind = _KINDS[fields.pop("event")]
+    made: Event = kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
+    )
+    return made

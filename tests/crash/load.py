@@ -1,5 +1,9 @@
 """Clients that keep a queue busy and note what they did and saw; kills may happen at any time.
 
+`python -m tests.crash.load ROLE CONNECTION_STRING AMQP_URL` prints the events of one role, a line
+each, until its standard input ends. A process of its own, because a client that is cut off leaves
+sockets behind.
+
 Each actor is a thread with an azure-servicebus client of its own, without retries: what fails is
 noted as unanswered by not being noted as answered, and the actor connects again.
 """
@@ -8,11 +12,10 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pika
@@ -37,6 +40,7 @@ from tests.crash.events import (
     Scheduled,
     Sent,
     Settled,
+    to_line,
 )
 
 LOCK_MS = 5_000
@@ -53,32 +57,24 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Notes:
-    """What all actors of a queue have noted."""
+class Printer:
+    """Prints what the actors note."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
-        """Note an event."""
+        """Print an event; it is out before whatever comes next is begun."""
+        line = to_line(event) + "\n"
         with self._lock:
-            self._events.append(event)
-
-    def events(self) -> list[Event]:
-        """Return what has been noted so far."""
-        with self._lock:
-            return list(self._events)
-
-    def count(self, kind: type[Event]) -> int:
-        """Return how many events of a kind there are."""
-        return sum(isinstance(event, kind) for event in self.events())
+            sys.stdout.write(line)
+            sys.stdout.flush()
 
 
 class Actor(threading.Thread):
     """One client at work until it is told to stop."""
 
-    def __init__(self, name: str, connection_string: str, queue: str, notes: Notes) -> None:
+    def __init__(self, name: str, connection_string: str, queue: str, notes: Printer) -> None:
         super().__init__(name=name, daemon=True)
         self.connection_string = connection_string
         self.queue = queue
@@ -109,12 +105,18 @@ class Actor(threading.Thread):
 
 
 class Sender(Actor):
-    """Sends single messages and batches."""
+    """Sends single messages and batches, with a pause of up to `pause_s` after each."""
+
+    def __init__(
+        self, name: str, text: str, queue: str, notes: Printer, *, pause_s: float = 0.02
+    ) -> None:
+        super().__init__(name, text, queue, notes)
+        self.pause_s = pause_s
 
     def work(self, client: ServiceBusClient) -> None:
         """Send until something fails."""
         with client.get_queue_sender(self.queue) as sender:
-            while not self.ending.wait(self.chance.uniform(0, 0.02)):
+            while not self.ending.wait(self.chance.uniform(0, self.pause_s)):
                 ids = self.identities(self.chance.choice([1, 1, 1, 2, 5]))
                 messages = [ServiceBusMessage(identity) for identity in ids]
                 self.notes.add(Sent(ids, now_ms()))
@@ -157,7 +159,7 @@ class NativePublisher(Actor):
     """Publishes with pika, through the front door and past it."""
 
     def __init__(
-        self, name: str, connection_string: str, queue: str, notes: Notes, amqp_url: str
+        self, name: str, connection_string: str, queue: str, notes: Printer, amqp_url: str
     ) -> None:
         super().__init__(name, connection_string, queue, notes)
         self.amqp_url = amqp_url
@@ -170,8 +172,15 @@ class NativePublisher(Actor):
             channel.confirm_delivery()
             while not self.ending.wait(self.chance.uniform(0, 0.2)):
                 (identity,) = ids = self.identities(1)
-                where = self.chance.choice([(self.queue, ""), ("", self.queue)])
-                expiration = self.chance.choice([None, None, "1", "300"])
+                # What expires in the queue without having come through the door has no number.
+                where, expiration = self.chance.choice(
+                    [
+                        ((self.queue, ""), None),
+                        ((self.queue, ""), "1"),
+                        ((self.queue, ""), "300"),
+                        (("", self.queue), None),
+                    ]
+                )
                 properties = pika.BasicProperties(delivery_mode=2, expiration=expiration)
                 self.notes.add(Sent(ids, now_ms()))
                 channel.basic_publish(*where, identity.encode(), properties, mandatory=True)
@@ -271,46 +280,41 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
     )
 
 
-def drain(connection_string: str, queue: str, notes: Notes, *, quiet_s: float) -> None:
-    """Receive all that is left, from the queue and then its dead letters.
+def actors_of(role: str, text: str, amqp_url: str) -> list[Actor]:
+    """Return the actors of a role: `send`, `receive` or `side`."""
+    notes = Printer()
+    match role:
+        case "send":
+            return [
+                *(Sender(f"sender{i}", text, "load", notes) for i in range(4)),
+                Scheduler("scheduler", text, "load", notes),
+            ]
+        case "receive":
+            return [Receiver(f"receiver{i}", text, "load", notes) for i in range(4)]
+        case "side":
+            return [
+                Sender("side-sender", text, "side", notes, pause_s=0.2),
+                PoorReceiver("side-receiver", text, "side", notes),
+                NativePublisher("native", text, "side", notes, amqp_url),
+                Deleter("deleter", text, "gone", notes),
+            ]
+        case _:
+            raise ValueError(role)
 
-    Args:
-        quiet_s: how long nothing must come; longer than a lock, and than any schedule is ahead.
-    """
-    client = ServiceBusClient.from_connection_string(connection_string)
-    with client:
-        for part, quiet in ((None, quiet_s), ("deadletter", 2.0)):
-            with client.get_queue_receiver(queue, sub_queue=part) as receiver:
-                end = time.monotonic() + quiet
-                while (left_s := end - time.monotonic()) > 0:
-                    for message in receiver.receive_messages(50, max_wait_time=left_s):
-                        seen = delivery(message, is_dead=part is not None)
-                        notes.add(seen)
-                        receiver.complete_message(message)
-                        is_dead = part is not None
-                        notes.add(Settled(seen.id, seen.number, now_ms(), is_dead=is_dead))
-                        end = max(end, time.monotonic() + min(quiet, LOCK_MS / 1000 + 1))
 
-
-@contextmanager
-def working(actors: list[Actor]) -> Iterator[None]:
-    """Have actors at work; at the end each has stopped."""
+def main() -> None:
+    """Work until standard input ends, then stop in good order."""
+    actors = actors_of(*sys.argv[1:])
     for actor in actors:
         actor.start()
-    try:
-        yield
-    finally:
-        for actor in actors:
-            actor.ending.set()
-        for actor in actors:
-            actor.join(timeout=60)
-        still = [actor.name for actor in actors if actor.is_alive()]
-        assert not still, f"{still} did not stop"
+    sys.stdin.read()
+    for actor in actors:
+        actor.ending.set()
+    for actor in actors:
+        actor.join(timeout=60)
+    still = [actor.name for actor in actors if actor.is_alive()]
+    sys.exit(f"{still} did not stop" if still else 0)
 
 
-def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
-        time.sleep(0.02)
+if __name__ == "__main__":
+    main()

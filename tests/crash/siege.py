@@ -1,0 +1,189 @@
+"""A bridge under load that is killed again and again, and the judgement at the end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from azure.servicebus import ServiceBusClient
+
+from tests.crash.events import Accepted, Event, Killed, Settled, from_line
+from tests.crash.history import Fault, check
+from tests.crash.load import LOCK_MS, delivery, now_ms
+from tests.fixtures.bridge import Bridge
+
+AHEAD_MS = 20_000
+"""The farthest that the load schedules ahead."""
+
+
+class Notes:
+    """What has been seen of one queue."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._lock = threading.Lock()
+
+    def add(self, event: Event) -> None:
+        """Note an event."""
+        with self._lock:
+            self._events.append(event)
+
+    def events(self) -> list[Event]:
+        """Return what has been noted so far."""
+        with self._lock:
+            return list(self._events)
+
+    def count(self, kind: type[Event]) -> int:
+        """Return how many events of a kind there are."""
+        return sum(isinstance(event, kind) for event in self.events())
+
+
+@contextmanager
+def clients(role: str, bridge: Bridge, notes: Notes) -> Iterator[None]:
+    """The clients of a role in a process of their own; afterwards each has stopped."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-W", "ignore", "-m", "tests.crash.load"),
+            *(role, bridge.connection_string, bridge.amqp_url),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    lines = process.stdout
+
+    def read() -> None:
+        for line in lines:
+            notes.add(from_line(line))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        reader.join()
+        lines.close()
+        assert process.wait(timeout=90) == 0, f"the clients of role {role} did not stop"
+
+
+class Siege:
+    """A bridge with clients at work on it.
+
+    Attributes:
+        load: what happens on the queue of four senders, four receivers and a schedule.
+        side: what happens where little is completed, and natively.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self.load = Notes()
+        self.side = Notes()
+        self.kills = 0
+
+    @contextmanager
+    def under_load(self) -> Iterator[None]:
+        """Have all clients at work meanwhile; afterwards nothing is on its way."""
+        with ExitStack() as at_work:
+            for role, notes in (("send", self.load), ("receive", self.load), ("side", self.side)):
+                at_work.enter_context(clients(role, self.bridge, notes))
+            self.progress()
+            yield
+            self.progress()
+
+    def progress(self, *, within_s: float = 60) -> None:
+        """Wait until messages are accepted and settled again."""
+        for kind in (Accepted, Settled):
+            before = self.load.count(kind)
+            wait_for(
+                f"another {kind.__name__}",
+                lambda kind=kind, before=before: self.load.count(kind) > before,  # type: ignore[misc]
+                within_s=within_s,
+            )
+
+    def note_kill(self) -> None:
+        """Note that a process has died."""
+        self.kills += 1
+        for notes in (self.load, self.side):
+            notes.add(Killed(now_ms()))
+
+    def kill(self) -> None:
+        """Kill the bridge now."""
+        self.bridge.kill()
+        self.note_kill()
+
+    def start_armed(self, failpoint: str, *, within_s: float) -> bool:
+        """Start the bridge with a failpoint; return whether it was reached and killed it."""
+        begun = time.monotonic()
+        try:
+            self.bridge.start(BUSBRIDGE_FAILPOINT=failpoint)
+        except AssertionError:
+            # Points of the start-up are reached before the bridge says that it is ready.
+            pass
+        else:
+            while self.bridge.is_running and time.monotonic() - begun < within_s:
+                time.sleep(0.02)
+        is_reached = not self.bridge.is_running
+        if is_reached:
+            assert self.bridge.wait(within_s=5) == -signal.SIGKILL, "\n".join(
+                self.bridge.lines[-30:]
+            )
+        else:
+            self.bridge.kill()
+        self.note_kill()
+        return is_reached
+
+    def drain(self, queue: str, notes: Notes, *, quiet_s: float) -> None:
+        """Receive all that is left, from the queue and then its dead letters.
+
+        Args:
+            quiet_s: how long nothing must come: longer than a lock, and than the schedule reaches.
+        """
+        text = self.bridge.connection_string
+        with ServiceBusClient.from_connection_string(text) as client:
+            for part, quiet in ((None, quiet_s), ("deadletter", 2.0)):
+                with client.get_queue_receiver(queue, sub_queue=part) as receiver:
+                    end = time.monotonic() + quiet
+                    while (left_s := end - time.monotonic()) > 0:
+                        for message in receiver.receive_messages(50, max_wait_time=left_s):
+                            seen = delivery(message, is_dead=part is not None)
+                            notes.add(seen)
+                            receiver.complete_message(message)
+                            notes.add(
+                                Settled(seen.id, seen.number, now_ms(), is_dead=part is not None)
+                            )
+                            end = max(end, time.monotonic() + min(quiet, LOCK_MS / 1000 + 1))
+
+    def judge(self) -> str:
+        """Drain both queues; fail with every fault; return what happened in numbers."""
+        faults: list[Fault] = []
+        summary = []
+        for queue, notes in (("load", self.load), ("side", self.side)):
+            if not notes.events():
+                continue
+            quiet_s = LOCK_MS / 1000 + 1
+            if queue == "load":
+                quiet_s = max(quiet_s, AHEAD_MS / 1000 + 3)
+            self.drain(queue, notes, quiet_s=quiet_s)
+            faults += check(notes.events())
+            counts = Counter(type(event).__name__ for event in notes.events())
+            summary.append(f"{queue}: {dict(counts)}")
+        shown = "\n".join(str(fault) for fault in faults[:40])
+        assert not faults, f"{len(faults)} faults:\n{shown}\n" + "\n".join(summary)
+        return "\n".join(summary)
+
+
+def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end, f"not within {within_s} s: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,108 @@
+"""The bridge is killed at every hand-over point and at random, under load; nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from bridge.broker.failpoint import HAND_OVERS, POINTS, STEPS
+from tests.crash.siege import Siege
+from tests.fixtures.bridge import StartBridge
+
+ELSEWHERE = {
+    "bench.hop": "not a part of the bridge",
+    "test.hop": "not a part of the bridge",
+    "scheduler.move": "needs a schedule of minutes: the sidecar's own tests",
+}
+"""Sites that this load cannot reach."""
+
+ONLY_AFTER = {
+    "sequencer.again": "sequencer.number.published",
+    "engine.drop": "engine.again.confirmed",
+}
+"""Sites that only a start after another kill reaches: site -> the point to die at before."""
+
+SITES = [site for site in HAND_OVERS if site not in ELSEWHERE]
+
+
+def armed(point: str, chance: random.Random) -> str:
+    """Return the point at one of its first passes."""
+    hot = point.startswith(("sequencer.number", "engine.send.", "engine.complete"))
+    return f"{point}:{chance.randint(1, 40 if hot else 3)}"
+
+
+def besiege(siege: Siege, points: list[str], *, within_s: float) -> list[str]:
+    """Kill the bridge at each point under load; return the points that were not reached."""
+    chance = random.Random(1)
+    unreached = []
+    with siege.under_load():
+        siege.kill()
+        for point in points:
+            site = point.rpartition(".")[0]
+            if before := ONLY_AFTER.get(site):
+                siege.start_armed(armed(before, chance), within_s=within_s)
+            if not siege.start_armed(armed(point, chance), within_s=within_s):
+                unreached.append(point)
+        siege.bridge.start()
+        siege.progress()
+    return unreached
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_hand_over(start_bridge: StartBridge, step: str) -> None:
+    """A kill at each hand-over site, at this step, costs nobody anything."""
+    siege = Siege(start_bridge())
+    unreached = besiege(siege, [f"{site}.{step}" for site in SITES], within_s=12)
+    siege.judge()
+    assert unreached == []
+
+
+def test_every_other_point(start_bridge: StartBridge) -> None:
+    """A kill right after each ack and reject costs nobody anything."""
+    siege = Siege(start_bridge())
+    unreached = besiege(siege, list(POINTS), within_s=12)
+    siege.judge()
+    assert unreached == []
+
+
+def random_kills(siege: Siege, count: int) -> None:
+    """Kill the bridge so many times, each time after some work."""
+    chance = random.Random(count)
+    with siege.under_load():
+        for _ in range(count):
+            time.sleep(chance.uniform(0.2, 4))
+            siege.kill()
+            siege.bridge.start()
+            siege.progress()
+
+
+def test_random_kills(start_bridge: StartBridge) -> None:
+    """Kills at random, under load."""
+    siege = Siege(start_bridge())
+    random_kills(siege, 3)
+    siege.judge()
+
+
+@pytest.mark.soak
+def test_twenty_random_kills(start_bridge: StartBridge) -> None:
+    """Twenty kills at random, under load."""
+    siege = Siege(start_bridge())
+    random_kills(siege, 20)
+    siege.judge()
+
+
+def test_graceful_stop(start_bridge: StartBridge) -> None:
+    """SIGTERM under load: an end within 5 s, and nothing lost, doubled or early."""
+    siege = Siege(start_bridge())
+    with siege.under_load():
+        for _ in range(2):
+            time.sleep(2)
+            begun = time.monotonic()
+            assert siege.bridge.stop() == 0
+            assert time.monotonic() - begun < 5
+            siege.note_kill()
+            siege.bridge.start()
+            siege.progress()
+    siege.judge()
