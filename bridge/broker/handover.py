@@ -55,10 +55,12 @@ class _Move:
     def finish(self) -> None:
         """Ack, when all is confirmed, and tell."""
         error = self.error
+        if error is None and failpoints.IS_ARMED:
+            failpoints.reach(f"{self.site}.confirmed")
         if error is None and self.acks:
             try:
                 if failpoints.IS_ARMED:
-                    self._finish_armed()
+                    self._ack_armed()
                 else:
                     for channel, tag in self.acks:
                         channel.ack(tag)
@@ -68,8 +70,7 @@ class _Move:
         if self.done is not None:
             self.done(error)
 
-    def _finish_armed(self) -> None:
-        failpoints.reach(f"{self.site}.confirmed")
+    def _ack_armed(self) -> None:
         for channel, tag in self.acks:
             channel.ack(tag)
             channel.flush()
