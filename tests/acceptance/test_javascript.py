@@ -8,9 +8,15 @@ import pytest
 
 from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, run_scenarios, tool
 
-SCENARIOS = (*COMMON_SCENARIOS, "array_send", "subscribe", "schedule_past")
+SCENARIOS = (*COMMON_SCENARIOS, "array_send", "subscribe", "schedule_past", "long_time_to_live")
 
-ENTITIES = {"javascript": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}
+ENTITIES = {
+    "javascript": {
+        "LockDuration": "PT5S",
+        "MaxDeliveryCount": 10,
+        "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
+    }
+}
 
 
 @pytest.fixture(scope="module")
