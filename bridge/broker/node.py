@@ -32,6 +32,9 @@ START_TIMEOUT_S = 120.0
 
 STOP_TIMEOUT_S = 20.0
 
+CTL_TIMEOUT_S = 90.0
+"""rabbitmqctl gives up by itself after 60 s, mostly."""
+
 PLUGINS = ("rabbitmq_management",)
 
 CONFIGURATION: dict[str, str] = {
@@ -51,6 +54,8 @@ CONFIGURATION: dict[str, str] = {
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
 _LOG_LINES = 20
+_LOG_LINES_READ = 400
+_LOG_LINE_MAX = 300
 
 
 class Node:
@@ -180,7 +185,14 @@ class Node:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        output = (await process.communicate())[0].decode(errors="replace")
+        try:
+            async with asyncio.timeout(CTL_TIMEOUT_S):
+                output = (await process.communicate())[0].decode(errors="replace")
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            text = f"rabbitmqctl {' '.join(arguments)} took more than {CTL_TIMEOUT_S:g} s"
+            raise NodeFailed(text=text) from None
         if process.returncode:
             raise NodeFailed(text=f"rabbitmqctl {' '.join(arguments)}: {output.strip()}")
         return output
@@ -190,7 +202,12 @@ class Node:
         await self.ctl("stop_app")
         await self.ctl("join_cluster", other.name)
         await self.ctl("start_app")
-        await self._until_it_answers()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._until_it_answers()
+        except TimeoutError:
+            text = self._failure(f"did not answer in {START_TIMEOUT_S:g} s after it joined")
+            raise NodeFailed(text=text) from None
 
     def _take_folder(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -318,8 +335,11 @@ class Node:
         lines: list[str] = []
         for path in (self.folder / "log" / "console", self.folder / "log" / f"{self.name}.log"):
             with contextlib.suppress(OSError):
-                lines += path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return f"the private RabbitMQ in {self.folder} {what}:\n" + "\n".join(lines)
+                lines += path.read_text(errors="replace").splitlines()[-_LOG_LINES_READ:]
+        # The cause is told first; a report of every process that it ended follows.
+        told = [line for line in lines if "[error]" in line and not line.endswith("> ")] or lines
+        told = list(dict.fromkeys(line[:_LOG_LINE_MAX] for line in told))[:_LOG_LINES]
+        return f"the private RabbitMQ in {self.folder} {what}:\n" + "\n".join(told)
 
     async def _kill_server(self) -> None:
         self.signal(signal.SIGKILL)

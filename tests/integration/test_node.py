@@ -1,0 +1,271 @@
+"""The bridge's private RabbitMQ: kept data, clean ends, clusters, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, NodeFailed
+from bridge.broker.installation import Installation
+from bridge.broker.management import Management
+from bridge.broker.node import Node
+from bridge.wire.basic import Properties
+from tests.integration.inbox import QUORUM, WITHIN_S, Inbox, eventually
+
+PLAIN = Properties(delivery_mode=2).encode()
+ROOT = Path(__file__).parents[2]
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def installation(request: pytest.FixtureRequest) -> Installation:
+    """The RabbitMQ that the run is about."""
+    tree = request.config.getoption("--rabbitmq")
+    found = Installation.of_tree(Path(tree)) if tree else Installation.find()
+    assert found is not None, "RabbitMQ is not installed here (make setup)"
+    return found
+
+
+@pytest_asyncio.fixture
+async def make_node(installation: Installation, tmp_path: Path) -> AsyncIterator[MakeNode]:
+    """Make nodes that are gone at the end."""
+    made: list[Node] = []
+
+    def make(folder: str = "node", **options: object) -> Node:
+        made.append(Node(tmp_path / folder, installation, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for node in made:
+        await node.stop(timeout_s=0)
+
+
+def pids_in(folder: Path) -> list[int]:
+    """Return the processes that were started for a node's folder."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if str(folder).encode() in path.read_bytes():
+                pids.append(int(path.parent.name))
+    return pids
+
+
+async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
+    """A message and a global parameter are there after a stop and a start, on other ports."""
+    node = make_node()
+    await node.start()
+    connection = await Connection.open(node.endpoint, name="test")
+    channel = await connection.channel()
+    await channel.confirm_select()
+    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.publish_confirmed("", "q", PLAIN, b"kept")
+    await connection.close()
+    async with Management(node.endpoint, node.management_url) as management:
+        await management.put_global_parameter("kept", [1])
+    await node.stop()
+    assert pids_in(node.folder) == []
+    again = make_node()
+    await again.start()
+    connection = await Connection.open(again.endpoint, name="test")
+    inbox = Inbox()
+    await (await connection.channel()).consume("q", inbox)
+    await inbox.until(1)
+    await connection.close()
+    async with Management(again.endpoint, again.management_url) as management:
+        assert await management.global_parameter("kept") == [1]
+
+    assert inbox.bodies == [b"kept"]
+
+
+async def test_it_listens_on_loopback_only(make_node: MakeNode) -> None:
+    """No port of the node, of its distribution or of its epmd is open to other machines."""
+    node = make_node()
+    await node.start()
+    process = await asyncio.create_subprocess_exec("ss", "-ltnpH", stdout=asyncio.subprocess.PIPE)
+    lines = (await process.communicate())[0].decode().splitlines()
+    ours = {f"pid={pid}," for pid in pids_in(node.folder)}
+    places = [line.split()[3] for line in lines if any(pid in line for pid in ours)]
+
+    assert len(places) >= 4
+    assert [each for each in places if not each.startswith(("127.0.0.1:", "[::1]:"))] == []
+
+
+async def test_a_folder_has_one_node(make_node: MakeNode) -> None:
+    """A second start in the same folder is refused, and does not hurt the first."""
+    node = make_node()
+    await node.start()
+    with pytest.raises(NodeFailed, match="another process"):
+        await make_node().start()
+
+    await (await Connection.open(node.endpoint, name="test")).close()
+
+
+async def test_what_is_wrong_is_told(make_node: MakeNode) -> None:
+    """A node that does not start fails with the words of its log, and leaves nothing."""
+    node = make_node(configuration={"no.such.key": "1"})
+    with pytest.raises(NodeFailed, match=r"no\.such\.key"):
+        await node.start()
+
+    assert pids_in(node.folder) == []
+
+
+async def test_it_tells_when_it_ends_by_itself(make_node: MakeNode) -> None:
+    """`has_ended` is set when the process is gone."""
+    node = make_node()
+    await node.start()
+    assert not node.has_ended.is_set()
+    node.signal(signal.SIGKILL)
+    await asyncio.wait_for(node.has_ended.wait(), WITHIN_S)
+
+    assert not node.is_running
+
+
+STARTER = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from bridge.broker.installation import Installation
+from bridge.broker.node import Node
+
+async def main():
+    installation = Installation(scripts=Path(sys.argv[2]), path=sys.argv[3])
+    node = Node(Path(sys.argv[1]), installation)
+    await node.start()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_it_ends_with_the_bridge(
+    make_node: MakeNode, installation: Installation, tmp_path: Path
+) -> None:
+    """After a kill of the bridge nothing stays behind, and the next one starts over its data."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STARTER, str(tmp_path / "node"), str(installation.scripts),
+        installation.path, cwd=ROOT,
+    )  # fmt: skip
+    assert await asyncio.wait_for(process.wait(), 120) == -signal.SIGKILL
+    node = make_node()
+    await node.start()
+    await node.stop()
+
+    async def is_nothing_left() -> bool:
+        return pids_in(node.folder) == []
+
+    await eventually(is_nothing_left)
+
+
+async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
+    """Three nodes share a quorum queue; with one of them killed, nothing confirmed is lost."""
+    first = make_node("a", name="a")
+    await first.start()
+    shared = {"epmd_port": first.epmd_port, "cookie": first.cookie}
+    others = [make_node(name, name=name, **shared) for name in ("b", "c")]
+    for node in others:
+        await node.start()
+        await node.join(first)
+    hosts = tuple(node.endpoint.hosts[0] for node in (*others, first))
+    endpoint = Endpoint(hosts=hosts)
+    connection = await Connection.open(endpoint, name="test")
+    channel = await connection.channel()
+    await channel.confirm_select()
+    await channel.declare_queue("q", arguments=QUORUM)
+    bodies = [b"%d" % number for number in range(200)]
+    for body in bodies:
+        await channel.publish_confirmed("", "q", PLAIN, body)
+    await others[0].kill()
+    await asyncio.wait_for(connection.closed.wait(), WITHIN_S)
+    connection = await Connection.open(endpoint, name="test")
+    inbox = Inbox()
+    await (await connection.channel()).consume("q", inbox)
+    await inbox.until(len(bodies))
+    await connection.close()
+
+    assert inbox.bodies == bodies
+
+
+async def _openssl(folder: Path, *arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "openssl",
+        *arguments,
+        cwd=folder,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0
+
+
+async def _certificates(folder: Path) -> None:
+    """Make a CA, a server's certificate for localhost, and a client's for the user `client`."""
+    await _openssl(
+        folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key",
+        "-out", "ca.pem", "-subj", "/CN=Test CA", "-days", "2",
+    )  # fmt: skip
+    for name, extension in (
+        ("server", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ("client", "extendedKeyUsage=clientAuth"),
+    ):
+        (folder / f"{name}.ext").write_text(extension)
+        await _openssl(
+            folder, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key",
+            "-out", f"{name}.csr", "-subj", f"/CN={name}",
+        )  # fmt: skip
+        await _openssl(
+            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+            "-CAcreateserial", "-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext",
+        )  # fmt: skip
+
+
+async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> None:
+    """The server's certificate is checked; the client's is a login when there is no password."""
+    await _certificates(tmp_path)
+    port = 0
+    with contextlib.closing(await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)) as free:
+        port = free.sockets[0].getsockname()[1]
+    node = make_node(
+        plugins=("rabbitmq_management", "rabbitmq_auth_mechanism_ssl"),
+        configuration={
+            "listeners.ssl.1": f"127.0.0.1:{port}",
+            "ssl_options.cacertfile": str(tmp_path / "ca.pem"),
+            "ssl_options.certfile": str(tmp_path / "server.pem"),
+            "ssl_options.keyfile": str(tmp_path / "server.key"),
+            "ssl_options.verify": "verify_peer",
+            "ssl_options.fail_if_no_peer_cert": "false",
+            "ssl_cert_login_from": "common_name",
+            "auth_mechanisms.1": "PLAIN",
+            "auth_mechanisms.2": "EXTERNAL",
+        },
+    )
+    await node.start()
+    await node.ctl("add_user", "client", "unused")
+    await node.ctl("set_permissions", "client", ".*", ".*", ".*")
+    files = {"ca": str(tmp_path / "ca.pem")}
+    certificate = {"cert": str(tmp_path / "client.pem"), "key": str(tmp_path / "client.key")}
+    for endpoint in (
+        parse_url(f"amqps://guest:guest@127.0.0.1:{port}", **files),
+        parse_url(f"amqps://127.0.0.1:{port}", **files, **certificate),
+    ):
+        connection = await Connection.open(endpoint, name="test")
+        channel = await connection.channel()
+        await channel.confirm_select()
+        queue = (await channel.declare_queue(exclusive=True)).name
+        await channel.publish_confirmed("", queue, PLAIN, bytes(1 << 20))
+        delivery = await channel.get(queue)
+        assert delivery is not None
+        assert len(delivery.body) == 1 << 20
+        await connection.close()
+    with pytest.raises(ConnectionLost, match="TLS"):
+        await Connection.open(parse_url(f"amqps://127.0.0.1:{port}"), name="no CA")
+    with pytest.raises(BrokerError) as refused:
+        await Connection.open(parse_url(f"amqps://a:b@127.0.0.1:{port}", **files), name="no user")
+    assert isinstance(refused.value, LoginRefused)
