@@ -306,23 +306,19 @@ const scenarios = {
   },
 
   // Beyond an AMQP uint of milliseconds (49.7 days) and beyond RabbitMQ (3,650 days) the TTL stands
-  // in the difference of two properties; this client's own `timeToLive` cannot say it.
+  // in the difference of two properties, which this client writes and reads for annotated messages.
   async long_time_to_live(client) {
     const sender = client.createSender(queue);
     const receiver = client.createReceiver(queue);
-    for (const days of [50, 3651, 10000]) {
-      const creationTime = Date.now();
-      const lifetime = days * 86400000;
+    for (const days of [49, 50, 3651, 10000]) {
+      const timeToLive = days * 86400000;
       await sender.sendMessages({
         body: Buffer.from("x"),
         bodyType: "data",
-        header: { timeToLive: 2 ** 32 - 1 },
-        properties: { creationTime, absoluteExpiryTime: creationTime + lifetime },
+        header: { timeToLive },
       });
       const [message] = await receive(receiver);
-      const { properties, header } = message._rawAmqpMessage;
-      assert.equal(properties.absoluteExpiryTime - properties.creationTime, lifetime, `${days}`);
-      assert.equal(header.timeToLive, 2 ** 32 - 1);
+      assert.equal(message._rawAmqpMessage.header.timeToLive, timeToLive);
       await receiver.completeMessage(message);
     }
   },
