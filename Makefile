@@ -22,8 +22,10 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
 
+# Most of the time the tests wait for an SDK or a clock: more workers than cores, each with a RabbitMQ.
+WORKERS ?= 4
 check-tests:
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: ## Format check, lint, types, imports by floors
 	@docker/setup/python dev
