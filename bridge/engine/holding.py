@@ -61,6 +61,15 @@ class Holding(Fetched):
     generation: int
     failures: int
 
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether it may not be delivered any more.
+
+        A message of TTL 0 may, when RabbitMQ has found somebody who waits for it.
+        """
+        return (
+            bool(self.time_to_live_ms) and self.expires_ms is not None and self.expires_ms <= now_ms
+        )
+
     @property
     def is_numbered(self) -> bool:
         """Whether it has gone through the sequencer."""

@@ -347,7 +347,7 @@ class Source:
             return self._departure.send_back
         if self._copies.is_second(holding, now_ms()):
             return self._departure.drop
-        if holding.expires_ms is not None and holding.expires_ms <= now_ms():
+        if holding.has_expired(now_ms()):
             return self._departure.expire
         if not self.is_dead_letter and holding.failures >= self.queue.max_delivery_count:
             return self._departure.exhaust
