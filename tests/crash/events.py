@@ -13,10 +13,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A send was begun: one message, or several that stand or fall together."""
+    """A send was begun: one message, or several that stand or fall together.
+
+    Attributes:
+        may_double: no door has stamped its own identity on it (a native publisher's message), so a
+            kill may leave it numbered twice.
+    """
 
     ids: tuple[str, ...]
     at_ms: int
+    may_double: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class _Story:
     """All that concerns one identity."""
 
     batch: tuple[str, ...] = ()
+    may_double: bool = False
     is_accepted: bool = False
     due_ms: int | None = None
     takes_number: bool = False
@@ -93,6 +94,7 @@ def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[int]]
             case Sent(ids):
                 for identity in ids:
                     stories[identity].batch = ids
+                    stories[identity].may_double = event.may_double
             case Accepted(ids):
                 for identity in ids:
                     stories[identity].is_accepted = True
@@ -133,7 +135,7 @@ def _check_story(identity: str, story: _Story, kills_ms: Sequence[int]) -> list[
     if story.is_accepted and not story.deliveries and not story.cancelling:
         faults.append(Fault("lost", f"{identity} was accepted and is nowhere"))
     numbers = sorted({delivery.number for delivery in story.deliveries})
-    if len(numbers) > 1:
+    if len(numbers) > 1 and not story.may_double:
         faults.append(Fault("doubled", f"{identity} has the numbers {numbers}"))
     if story.cancelled_ms is not None and story.deliveries:
         faults.append(Fault("after cancel", f"{identity} was cancelled and is number {numbers}"))
@@ -155,7 +157,7 @@ def _check_settlement(identity: str, story: _Story) -> list[Fault]:
             if story.is_dead_lettering and delivery.is_dead != settled.is_dead:
                 # Dead-lettering is publish, confirm, ack: a kill in between leaves it in both.
                 continue
-            if delivery.locked_ms > settled.at_ms:
+            if delivery.number == settled.number and delivery.locked_ms > settled.at_ms:
                 later_ms = delivery.locked_ms - settled.at_ms
                 faults.append(
                     Fault(
@@ -174,9 +176,11 @@ def _check_locks(identity: str, story: _Story, kills_ms: Sequence[int]) -> list[
     faults = []
     alive = sorted(
         (delivery for delivery in story.deliveries if not delivery.is_dead),
-        key=lambda delivery: delivery.locked_ms,
+        key=lambda delivery: (delivery.number, delivery.locked_ms),
     )
     for earlier, later in pairwise(alive):
+        if earlier.number != later.number:
+            continue
         if later.count < earlier.count:
             text = f"{identity}: {earlier.count}, then {later.count}"
             faults.append(Fault("count falls", text))

@@ -182,7 +182,7 @@ class NativePublisher(Actor):
                     ]
                 )
                 properties = pika.BasicProperties(delivery_mode=2, expiration=expiration)
-                self.notes.add(Sent(ids, now_ms()))
+                self.notes.add(Sent(ids, now_ms(), may_double=True))
                 channel.basic_publish(*where, identity.encode(), properties, mandatory=True)
                 self.notes.add(Accepted(ids, now_ms()))
         finally:

@@ -43,8 +43,10 @@ def besiege(siege: Siege, points: list[str], *, within_s: float) -> list[str]:
             site = point.rpartition(".")[0]
             if before := ONLY_AFTER.get(site):
                 siege.start_armed(armed(before, chance), within_s=within_s)
+            begun = time.monotonic()
             if not siege.start_armed(armed(point, chance), within_s=within_s):
                 unreached.append(point)
+            print(point, f"{time.monotonic() - begun:.1f} s")
         siege.bridge.start()
         siege.progress()
     return unreached

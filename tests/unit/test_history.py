@@ -241,6 +241,10 @@ def test_a_number_of_an_earlier_history() -> None:
     [
         pytest.param([Sent(("x",), 1)], id="an unanswered send that is not there"),
         pytest.param([Sent(("x",), 1), delivered("x", 1, 50)], id="an unanswered send that is"),
+        pytest.param(
+            [Sent(("x",), 1, may_double=True), delivered("x", 1, 50), delivered("x", 2, 60)],
+            id="a native message that a kill has doubled",
+        ),
         pytest.param([Sent(("x", "y"), 1)], id="an unanswered batch that is not there"),
         pytest.param(
             [Scheduled(("x",), 9, 1), Sent(("y",), 2), delivered("y", 2, 50)],
