@@ -30,7 +30,7 @@ from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.arrival import BATON_KIND, Baton, Command, Send, read
 from bridge.machine.replay import Replay
 from bridge.machine.sequencer import Answer, Publication, Sequencer, marker
-from bridge.machine.wheel import Place
+from bridge.machine.wheel import Place, place
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.clock import now_ms
 from bridge.sidecar.office import Flight, Office
@@ -349,9 +349,26 @@ class Life:
                 self._returning[native.properties, native.body] -= 1
                 self.submit((), acks=acks, site="sequencer.number")
                 return True
+        late = self._buckets.safe_at(place(due, now) for due in dues_ms) if dues_ms else 0.0
         publications, answer = sequencer.apply(command, now)
+        if late > self._loop.time() and publications:
+            self._late_acks[delivery.tag] = sequencer.entries - len(publications)
+            self._loop.call_at(late, self._ack_late, delivery.tag)
+            acks = ()
         self.submit(publications, acks=acks, answer=answer, native=native, site="sequencer.number")
         return True
+
+    def _ack_late(self, tag: int) -> None:
+        """Ack what went into a bucket that was very young, and is confirmed."""
+        if self._ended.done():
+            return
+        first_entry = self._late_acks[tag]
+        if any(each.first_entry == first_entry for each in self._flights.values()):
+            self._loop.call_later(1.0, self._ack_late, tag)
+            return
+        del self._late_acks[tag]
+        acks = ((self._channel, tag),)
+        self._handover.submit((), acks=acks, done=self._acked, failpoint="sequencer.number")
 
     async def _make(self, missing: Sequence[Place]) -> None:
         try:
