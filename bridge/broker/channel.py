@@ -59,6 +59,7 @@ class Channel(Publishing, Consuming, Declaring):
         self._chunks: list[bytes] = []
         self._missing = 0
         self._closing: asyncio.Future[None] | None = None
+        self._barrier: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         state = "open" if self.close_reason is None else f"closed: {self.close_reason}"
@@ -74,6 +75,29 @@ class Channel(Publishing, Consuming, Declaring):
     async def barrier(self) -> None:
         """Wait until RabbitMQ's channel has handled everything that was written on it before."""
         await self._call(wire.CHANNEL_FLOW_OK, wire.CHANNEL_FLOW, True)
+
+    def barrier_soon(self) -> asyncio.Future[None]:
+        """Return what is done when all that was written until the end of this turn is handled.
+
+        It leaves in the same packet as the acks of this turn, and all who ask share it.
+        """
+        if self._barrier is None:
+            if self.close_reason is not None:
+                raise self.close_reason.again()
+            self._barrier = self._transport.loop.create_future()
+            self._transport.due.append(self._write_barrier)
+            self._transport.flush_soon()
+        return self._barrier
+
+    def _write_barrier(self) -> None:
+        barrier, self._barrier = self._barrier, None
+        if barrier is None:
+            return
+        if self.close_reason is not None:
+            barrier.set_exception(self.close_reason.again())
+            barrier.exception()
+        else:
+            self._ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
 
     async def drain(self) -> None:
         """Wait until little of what was written is unsent."""
@@ -229,6 +253,8 @@ class Channel(Publishing, Consuming, Declaring):
         self._content = None
         self._chunks.clear()
         self._drop_deliveries()
+        if self._barrier is not None:
+            self._write_barrier()
         self._fail_questions(error.again)
         self._fail_publishes(error.again)
         self.closed.set()

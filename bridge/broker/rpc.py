@@ -63,13 +63,19 @@ class Rpc:
         self._timeout_s = timeout_s
         self._questions: deque[Question] = deque()
 
-    def _ask(self, answers: tuple[int, ...], method: int, *arguments: object) -> Question:
+    def _ask(
+        self,
+        answers: tuple[int, ...],
+        method: int,
+        *arguments: object,
+        future: asyncio.Future[Any] | None = None,
+    ) -> Question:
         """Write a method and return what waits for one of these answers to it."""
         frame = method_frame(self.number, method, *arguments)
         if self.close_reason is not None:
             raise self.close_reason.again()
         loop = self._transport.loop
-        question = Question(answers, loop.create_future())
+        question = Question(answers, future or loop.create_future())
         question.timer = loop.call_later(self._timeout_s, self._expire, question)
         self._questions.append(question)
         self._before_write()

@@ -69,7 +69,7 @@ class Settling:
         match disposition:
             case Complete():
                 source.ack(holding, "engine.complete.acked")
-                await source.barrier(holding.channel)
+                await holding.channel.barrier_soon()
                 source.remember(holding)
                 counters.completed += 1
             case Abandon(properties=properties) if not properties:
@@ -78,12 +78,12 @@ class Settling:
             case Abandon(properties=properties):
                 source.departing(holding)
                 await self._departure.again(source, holding, properties)
-                await source.barrier(holding.channel)
+                await holding.channel.barrier_soon()
                 counters.abandoned += 1
             case DeadLetter(reason=reason, description=description, properties=properties):
                 source.departing(holding)
                 await self._departure.dead_letter(source, holding, reason, description, properties)
-                await source.barrier(holding.channel)
+                await holding.channel.barrier_soon()
                 counters.dead_lettered += 1
             case Release():
                 source.release(holding)

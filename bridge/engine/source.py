@@ -81,7 +81,6 @@ class Source:
         self._opening: asyncio.Task[None] | None = None
         self._starting: dict[int, asyncio.Future[Any]] = {}
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
-        self._barrier: asyncio.Future[None] | None = None
         self._is_turn_due = False
         self._linger: asyncio.TimerHandle | None = None
         self._last_arrival_s = 0.0
@@ -165,17 +164,6 @@ class Source:
     def remember(self, holding: Holding) -> None:
         """A message is settled: what comes under its number from now on is a second copy."""
         self._copies.settle(holding, now_ms())
-
-    def barrier(self, channel: Channel) -> asyncio.Future[None]:
-        """Return what is done when RabbitMQ has handled all that was written so far.
-
-        All who ask in one turn of the loop share one round trip.
-        """
-        if self._barrier is None:
-            loop = asyncio.get_running_loop()
-            self._barrier = loop.create_future()
-            loop.call_soon(self._send_barrier, channel)
-        return self._barrier
 
     async def close(self) -> None:
         """Close the channel; what is locked or kept goes back to its queue."""
@@ -389,18 +377,3 @@ class Source:
                 self.departing(holding)
                 self._departure.expire(self, holding)
             self._watch_kept()
-
-    def _send_barrier(self, channel: Channel) -> None:
-        future, self._barrier = self._barrier, None
-        assert future is not None
-        asyncio.get_running_loop().create_task(_resolve(channel, future))
-
-
-async def _resolve(channel: Channel, future: asyncio.Future[None]) -> None:
-    try:
-        await channel.barrier()
-    except BrokerError as error:
-        future.set_exception(error)
-        future.exception()
-    else:
-        future.set_result(None)
