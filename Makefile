@@ -40,7 +40,7 @@ format: ## Put the code into the project's format
 	$(BIN)/ruff format .
 
 bench: setup ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
-	@$(BIN)/python -m pytest -m bench -s $(ARGS)
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 soak: setup ## The long kill runs
 	@$(BIN)/python -m pytest -m soak $(ARGS)

@@ -1,0 +1,39 @@
+"""All benchmarks, one after another: `make bench`, or `python -m tests.bench [NAME...]`.
+
+Exits with 1 when a figure is below its floor or a benchmark fails. Raw samples are in `build/bench`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+BENCHMARKS = {
+    "hop": "inbox to active queue, beside RabbitMQ's shovel",
+    "sdk": "the real SDK through the bridge, beside an in-memory server",
+    "schedule": "scheduled messages, beside kombu's TTL ladder",
+    "policies": "how few policies, and what a change costs the broker",
+}
+
+
+def main(wanted: list[str]) -> int:
+    """Run the named benchmarks, or all; return the exit code."""
+    unknown = [name for name in wanted if name not in BENCHMARKS]
+    if unknown:
+        print(f"bench: there is no {unknown[0]!r}; there are {', '.join(BENCHMARKS)}.")
+        return 2
+    failed = []
+    for name in wanted or BENCHMARKS:
+        begin = time.monotonic()
+        print(f"== {name}: {BENCHMARKS[name]}", flush=True)
+        if subprocess.run([sys.executable, "-m", f"tests.bench.{name}"], check=False).returncode:
+            failed.append(name)
+        print(f"== {name}: {time.monotonic() - begin:.0f} s", flush=True)
+    if failed:
+        print(f"bench: below a floor, or failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
