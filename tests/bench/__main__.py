@@ -1,6 +1,6 @@
 """All benchmarks, one after another: `make bench`, or `python -m tests.bench [NAME...]`.
 
-Exits with 1 when a figure is below its floor or a benchmark fails. Raw samples are in `build/bench`.
+Exits with 1 when a figure is below its floor or a benchmark fails. Raw samples: `build/bench`.
 """
 
 from __future__ import annotations
