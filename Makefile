@@ -1,6 +1,9 @@
 # The commands of the project; `make help` lists them.
 
 BIN := .venv/bin
+# Most tests wait for RabbitMQ or for a lock's end: more of them than cores run at a time, by file, each
+# worker with a RabbitMQ of its own. WORKERS=0 runs them one by one in one process.
+WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
