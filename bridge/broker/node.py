@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import fcntl
 import os
 import secrets
 import signal
-import socket
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -26,6 +23,7 @@ from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import ConnectionLost, ManagementRefused, NodeFailed
 from bridge.broker.installation import Installation
 from bridge.broker.management import Management
+from bridge.broker.processes import die_with_parent, end_leftovers, free_ports
 
 START_TIMEOUT_S = 120.0
 """3.10 takes up to 13 s on an idle machine; a recovery of much data takes longer."""
@@ -51,7 +49,6 @@ CONFIGURATION: dict[str, str] = {
 }
 """What differs from RabbitMQ's defaults."""
 
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
 _LOG_LINES = 20
 _LOG_LINES_READ = 400
@@ -136,7 +133,7 @@ class Node:
         assert not self.is_running, "the node is running"
         self._take_folder()
         try:
-            await _end_leftovers(self.folder)
+            await end_leftovers(self.folder)
             self._write_files()
             await self._start_epmd()
             await self._start_server()
@@ -226,7 +223,7 @@ class Node:
 
     def _write_files(self) -> None:
         count = 3 if self._epmd is not None or self._shares_epmd else 4
-        amqp, management, distribution, *rest = _free_ports(count)
+        amqp, management, distribution, *rest = free_ports(count)
         amqp = self._port or amqp
         management = self._management_port or management
         self.epmd_port = rest[0] if rest else self.epmd_port
@@ -291,7 +288,7 @@ class Node:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
 
     async def _start_server(self) -> None:
@@ -304,7 +301,7 @@ class Node:
                 stdout=console,
                 stderr=console,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self.has_ended = asyncio.Event()
         self._waiter = asyncio.create_task(self._watch(self._process, self.has_ended))
@@ -359,43 +356,3 @@ class Node:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-def _die_with_parent() -> None:
-    """Have Linux end this process (in order, by SIGTERM) when its parent is gone."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-async def _end_leftovers(folder: Path) -> None:
-    """End a node that an earlier process left behind in this folder (Linux only)."""
-    mark = f"RABBITMQ_MNESIA_BASE={folder / 'data'}".encode()
-    for attempt in range(100):
-        pids = _pids_with(mark)
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGTERM if attempt < 50 else signal.SIGKILL)
-        await asyncio.sleep(_POLL_S)
-    raise NodeFailed(text=f"an earlier RabbitMQ in {folder} does not end: processes {pids}")
-
-
-def _pids_with(mark: bytes) -> list[int]:
-    pids = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in path.read_bytes().split(b"\0"):
-                pids.append(int(path.parent.name))
-    return pids

@@ -1,268 +1,63 @@
-"""AMQP 0-9-1 message properties and field tables, as bytes and as values.
-
-A field keeps its type letter, so that what was read is written back byte for byte. The letters
-are RabbitMQ's reading of them (https://www.rabbitmq.com/amqp-0-9-1-errata#section_3), which
-differs from the specification's in `s` (16 bits signed) and `l` (64 bits signed).
-"""
+"""AMQP 0-9-1 message properties, as bytes and as values; and all of `bridge.wire.table`."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
-FieldValue = tuple[str, object]
-"""(type letter, value). `F` holds a Table, `A` a list of fields, `S` and `x` bytes, `T` seconds,
-`D` (scale, unscaled value), `V` None."""
+from bridge.wire.table import (
+    FieldValue,
+    Table,
+    array,
+    binary,
+    boolean,
+    decode_table,
+    encode_fields,
+    encode_table,
+    field,
+    long,
+    python_value,
+    read_short_string,
+    short_string,
+    table_field,
+    table_of,
+    text,
+)
 
-Table = dict[str, FieldValue]
-"""A field table; the order of insertion is the order on the wire."""
+__all__ = [
+    "FieldValue",
+    "Properties",
+    "Table",
+    "array",
+    "binary",
+    "boolean",
+    "decode_table",
+    "encode_fields",
+    "encode_table",
+    "field",
+    "long",
+    "python_value",
+    "read_short_string",
+    "short_string",
+    "table_field",
+    "table_of",
+    "text",
+    "with_fields",
+]
 
-DEPTH_MAX = 64
-"""How deep tables may nest: far above any use, far below Python's recursion limit."""
-
-SHORT_STRING_BYTES_MAX = 255
-"""A short string's length is one octet (AMQP 0-9-1, 4.2.5.3)."""
-
-_NUMBERS: dict[str, struct.Struct] = {
-    "b": struct.Struct(">b"),
-    "B": struct.Struct(">B"),
-    "s": struct.Struct(">h"),
-    "u": struct.Struct(">H"),
-    "I": struct.Struct(">i"),
-    "i": struct.Struct(">I"),
-    "l": struct.Struct(">q"),
-    "L": struct.Struct(">q"),
-    "f": struct.Struct(">f"),
-    "d": struct.Struct(">d"),
-    "T": struct.Struct(">Q"),
-}
-_LENGTH = struct.Struct(">I")
-_DECIMAL = struct.Struct(">BI")
 _FLAGS = struct.Struct(">H")
-
-_INT32_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
-
-
-def short_string(value: str) -> bytes:
-    """Encode a short string; ValueError when it is longer than 255 bytes."""
-    raw = value.encode("utf-8", "surrogateescape")
-    if len(raw) > SHORT_STRING_BYTES_MAX:
-        raise ValueError(f"a short string of {len(raw)} bytes; 255 is the most: {value[:40]!r}...")
-    return bytes((len(raw),)) + raw
-
-
-def read_short_string(raw: bytes, at: int) -> tuple[str, int]:
-    """Read a short string; return it and the place behind it.
-
-    Bytes that are not UTF-8 become surrogate escapes, which `short_string` turns back.
-    """
-    start = at + 1
-    end = start + raw[at]
-    if end > len(raw):
-        raise ValueError("a short string runs past the end")
-    return raw[start:end].decode("utf-8", "surrogateescape"), end
-
-
-def _read_block(raw: bytes, at: int) -> tuple[int, int]:
-    start = at + 4
-    end = start + cast(int, _LENGTH.unpack_from(raw, at)[0])
-    if end > len(raw):
-        raise ValueError("a long string, table or array runs past the end")
-    return start, end
-
-
-def _write_field(field: FieldValue, depth: int) -> bytes:
-    letter, value = field
-    number = _NUMBERS.get(letter)
-    kind = letter.encode()
-    if number is not None:
-        return kind + number.pack(value)
-    match letter:
-        case "S" | "x":
-            return kind + _LENGTH.pack(len(cast(bytes, value))) + cast(bytes, value)
-        case "t":
-            return b"t\x01" if value else b"t\x00"
-        case "V":
-            return b"V"
-        case "F":
-            return kind + _write_table(cast(Table, value), depth + 1)
-        case "A":
-            if depth >= DEPTH_MAX:
-                raise ValueError(f"a field table nests deeper than {DEPTH_MAX}")
-            items = cast("list[FieldValue]", value)
-            inner = b"".join([_write_field(item, depth + 1) for item in items])
-            return kind + _LENGTH.pack(len(inner)) + inner
-        case "D":
-            return kind + _DECIMAL.pack(*cast("tuple[int, int]", value))
-    raise ValueError(f"no AMQP 0-9-1 field has the type letter {letter!r}")
-
-
-def _write_table(table: Table, depth: int) -> bytes:
-    if depth > DEPTH_MAX:
-        raise ValueError(f"a field table nests deeper than {DEPTH_MAX}")
-    parts: list[bytes] = []
-    for key, field in table.items():
-        parts += (short_string(key), _write_field(field, depth))
-    inner = b"".join(parts)
-    return _LENGTH.pack(len(inner)) + inner
-
-
-def encode_table(table: Table) -> bytes:
-    """Encode a table with its length in front; ValueError for a value that does not fit."""
-    try:
-        return _write_table(table, 0)
-    except (struct.error, TypeError) as error:
-        raise ValueError(f"a value does not fit its field type: {error}") from error
-
-
-def encode_fields(table: Table) -> bytes:
-    """Encode a table's fields without the length in front, to be put into another table."""
-    return encode_table(table)[4:]
-
-
-def _read_field(raw: bytes, at: int, depth: int) -> tuple[FieldValue, int]:
-    letter = chr(raw[at])
-    at += 1
-    number = _NUMBERS.get(letter)
-    if number is not None:
-        return (letter, number.unpack_from(raw, at)[0]), at + number.size
-    match letter:
-        case "S" | "x":
-            start, end = _read_block(raw, at)
-            return (letter, raw[start:end]), end
-        case "t":
-            return (letter, raw[at] != 0), at + 1
-        case "V":
-            return (letter, None), at
-        case "F":
-            start, end = _read_block(raw, at)
-            return (letter, _read_table(raw, start, end, depth + 1)), end
-        case "A":
-            start, end = _read_block(raw, at)
-            return (letter, _read_array(raw, start, end, depth + 1)), end
-        case "D":
-            return (letter, _DECIMAL.unpack_from(raw, at)), at + _DECIMAL.size
-    raise ValueError(f"unknown field type letter {letter!r}")
-
-
-def _read_array(raw: bytes, at: int, end: int, depth: int) -> list[FieldValue]:
-    if depth > DEPTH_MAX:
-        raise ValueError(f"a field table nests deeper than {DEPTH_MAX}")
-    items = []
-    while at < end:
-        item, at = _read_field(raw, at, depth)
-        items.append(item)
-    if at != end:
-        raise ValueError("an array's last value runs past its end")
-    return items
-
-
-def _read_table(raw: bytes, at: int, end: int, depth: int) -> Table:
-    if depth > DEPTH_MAX:
-        raise ValueError(f"a field table nests deeper than {DEPTH_MAX}")
-    table: Table = {}
-    while at < end:
-        key, at = read_short_string(raw, at)
-        field, at = _read_field(raw, at, depth)
-        # RabbitMQ looks a key up with lists:keyfind, so of two equal keys the first counts.
-        table.setdefault(key, field)
-    if at != end:
-        raise ValueError("a table's last field runs past its end")
-    return table
-
-
-def decode_table(raw: bytes, at: int = 0) -> tuple[Table, int]:
-    """Read a table with its length in front; return it and the place behind it."""
-    try:
-        start, end = _read_block(raw, at)
-        return _read_table(raw, start, end, 0), end
-    except (struct.error, IndexError) as error:
-        raise ValueError("a field table ends too early") from error
-
-
-def text(value: str) -> FieldValue:
-    """Make a long string."""
-    return "S", value.encode("utf-8", "surrogateescape")
-
-
-def long(value: int) -> FieldValue:
-    """Make a signed 64-bit integer."""
-    return "l", value
-
-
-def boolean(value: bool) -> FieldValue:
-    """Make a boolean."""
-    return "t", value
-
-
-def binary(value: bytes) -> FieldValue:
-    """Make a byte array."""
-    return "x", value
-
-
-def array(items: list[FieldValue]) -> FieldValue:
-    """Make an array of fields."""
-    return "A", items
-
-
-def table_field(table: Table) -> FieldValue:
-    """Make a nested table."""
-    return "F", table
-
-
-def field(value: object) -> FieldValue:
-    """Make the field that a plain Python value usually stands for (arguments, bindings)."""
-    if isinstance(value, tuple):
-        return value
-    match value:
-        case None:
-            return "V", None
-        case bool():
-            return "t", value
-        case int():
-            if not -_LONG_MAX - 1 <= value <= _LONG_MAX:
-                raise ValueError(f"{value} does not fit a signed 64-bit integer")
-            return ("I" if -_INT32_MAX - 1 <= value <= _INT32_MAX else "l"), value
-        case float():
-            return "d", value
-        case str():
-            return text(value)
-        case bytes():
-            return "x", value
-        case Mapping():
-            return "F", table_of(value)
-        case list():
-            return "A", [field(item) for item in value]
-    raise ValueError(f"no field type for a {type(value).__name__}")
-
-
-def table_of(plain: Mapping[str, object]) -> Table:
-    """Make a table of plain Python values; fields among them stay as they are."""
-    return {key: field(value) for key, value in plain.items()}
-
-
-def python_value(value: FieldValue) -> object:
-    """Return a field as plain Python, for logs and for people."""
-    letter, inner = value
-    match letter:
-        case "S":
-            return cast(bytes, inner).decode("utf-8", "surrogateescape")
-        case "F":
-            return {key: python_value(item) for key, item in cast(Table, inner).items()}
-        case "A":
-            return [python_value(item) for item in cast("list[FieldValue]", inner)]
-    return inner
+_LENGTH = struct.Struct(">I")
+_OCTET_VALUE = struct.Struct(">B")
+_TIMESTAMP = struct.Struct(">Q")
 
 
 def _write_octet(value: object) -> bytes:
-    return _NUMBERS["B"].pack(value)
+    return _OCTET_VALUE.pack(value)
 
 
 def _write_timestamp(value: object) -> bytes:
-    return _NUMBERS["T"].pack(value)
+    return _TIMESTAMP.pack(value)
 
 
 def _read_octet(raw: bytes, at: int) -> tuple[int, int]:
@@ -270,7 +65,7 @@ def _read_octet(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_timestamp(raw: bytes, at: int) -> tuple[int, int]:
-    return _NUMBERS["T"].unpack_from(raw, at)[0], at + 8
+    return _TIMESTAMP.unpack_from(raw, at)[0], at + 8
 
 
 _Writer = Callable[..., bytes]

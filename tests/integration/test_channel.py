@@ -382,6 +382,17 @@ async def test_channel_numbers_are_used_again(connection: Connection) -> None:
     assert "0 channels" in repr(connection)
 
 
+async def test_open_channels_never_share_a_number(connection: Connection) -> None:
+    """A number that is free in the middle is taken before one that is not."""
+    channels = [await connection.channel() for _ in range(3)]
+    await channels.pop(0).close()
+    channels += [await connection.channel() for _ in range(2)]
+    for channel in channels:
+        await channel.barrier()
+
+    assert sorted(channel.number for channel in channels) == [1, 2, 3, 4]
+
+
 async def test_unacked_messages_of_a_closed_channel_come_back_in_order(
     connection: Connection,
 ) -> None:

@@ -52,15 +52,15 @@ async def filled(channel: Channel, *bodies: bytes) -> Inbox:
     return inbox
 
 
-async def contents(connection: Connection, queue: str) -> list[bytes]:
-    """Take all that is ready in a queue."""
+async def contents(connection: Connection, queue: str, count: int) -> list[bytes]:
+    """Take so many messages out of a queue, and what else is ready there."""
     channel = await connection.channel()
-    bodies = []
-    while (delivery := await channel.get(queue)) is not None:
-        channel.ack(delivery.tag)
-        bodies.append(delivery.body)
-    await channel.close()
-    return bodies
+    inbox = Inbox()
+    tag = await channel.consume(queue, inbox)
+    await inbox.until(count)
+    await channel.cancel(tag)
+    left = await channel.get(queue)
+    return inbox.bodies + ([] if left is None else [left.body])
 
 
 def to(queue: str, body: bytes) -> Publish:
@@ -84,8 +84,8 @@ async def test_what_is_handed_over_is_in_the_target_only(
     assert handover.in_flight == 0
     await confirming.close()
 
-    assert await contents(connection, "in") == []
-    assert await contents(connection, "out") == bodies
+    assert await contents(connection, "in", 0) == []
+    assert await contents(connection, "out", len(bodies)) == bodies
 
 
 async def test_all_publishes_come_before_the_ack(
@@ -105,8 +105,8 @@ async def test_all_publishes_come_before_the_ack(
     )
     await confirming.close()
 
-    assert await contents(connection, "in") == []
-    assert await contents(connection, "out") == [b"0", b"1", b"2", b"bc"]
+    assert await contents(connection, "in", 0) == []
+    assert await contents(connection, "out", 4) == [b"0", b"1", b"2", b"bc"]
 
 
 @pytest.mark.parametrize(("bad", "kind"), [("missing", Unroutable), ("full", PublishRefused)])
@@ -128,7 +128,7 @@ async def test_nothing_is_acked_when_one_publish_fails(
     assert handover.in_flight == 0
     assert confirming.outstanding == 1
     await confirming.close()
-    assert await contents(connection, "in") == [b"a"]
+    assert await contents(connection, "in", 1) == [b"a"]
 
 
 async def test_acks_may_be_another_connections(
@@ -144,8 +144,8 @@ async def test_acks_may_be_another_connections(
     )
     await other.close()
 
-    assert await contents(connection, "in") == []
-    assert await contents(connection, "out") == [b"a"]
+    assert await contents(connection, "in", 0) == []
+    assert await contents(connection, "out", 1) == [b"a"]
 
 
 async def test_an_ack_that_cannot_be_sent_is_told(
@@ -161,8 +161,8 @@ async def test_an_ack_that_cannot_be_sent_is_told(
             [to("out", b"a")], acks=[(confirming, inbox.deliveries[0].tag)], failpoint=SITE
         )
 
-    assert await contents(connection, "in") == [b"a"]
-    assert await contents(connection, "out") == [b"a"]
+    assert await contents(connection, "in", 1) == [b"a"]
+    assert await contents(connection, "out", 1) == [b"a"]
 
 
 async def test_a_hand_over_without_publishes_acks(
@@ -175,7 +175,7 @@ async def test_a_hand_over_without_publishes_acks(
     )
     await confirming.close()
 
-    assert await contents(connection, "in") == []
+    assert await contents(connection, "in", 0) == []
 
 
 async def test_a_closed_channel_refuses_at_once(confirming: Channel) -> None:
@@ -322,4 +322,4 @@ async def test_a_process_dies_at_each_point(
 
     assert code == -signal.SIGKILL
     assert sorted(inbox.bodies) == left
-    assert await contents(connection, "out") == moved
+    assert await contents(connection, "out", len(moved)) == moved

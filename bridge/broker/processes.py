@@ -1,0 +1,61 @@
+"""Child processes that must not outlive the bridge, and the ports that they listen on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from bridge.broker.errors import NodeFailed
+
+_PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that a process gets when its parent dies."""
+
+_POLL_S = 0.1
+_TRIES_MAX = 100
+
+
+def free_ports(count: int) -> list[int]:
+    """Find TCP ports on loopback that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def die_with_parent() -> None:
+    """Have Linux end this process (in order, by SIGTERM) when its parent is gone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def end_leftovers(folder: Path) -> None:
+    """End a node that an earlier process left behind in this folder (Linux only)."""
+    mark = f"RABBITMQ_MNESIA_BASE={folder / 'data'}".encode()
+    for attempt in range(_TRIES_MAX):
+        pids = _pids_with(mark)
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM if attempt < _TRIES_MAX // 2 else signal.SIGKILL)
+        await asyncio.sleep(_POLL_S)
+    raise NodeFailed(text=f"an earlier RabbitMQ in {folder} does not end: processes {pids}")
+
+
+def _pids_with(mark: bytes) -> list[int]:
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                pids.append(int(path.parent.name))
+    return pids
