@@ -229,18 +229,7 @@ class Receiver(Actor):
         if way == "abandon":
             receiver.abandon_message(message)
         else:
-            # Only the wire knows it: this client has no parameter for it.
-            receiver._handler.settle_messages(
-                message._delivery_id,
-                message._delivery_tag,
-                "modified",
-                delivery_failed=True,
-                undeliverable_here=False,
-                message_annotations={"changed": at_ms},
-                await_outcome=True,
-                outcome_timeout=10,
-            )
-            message._settled = True
+            abandon_changed(receiver, message)
 
 
 class PoorReceiver(Receiver):
@@ -249,11 +238,41 @@ class PoorReceiver(Receiver):
     completes = 0.3
 
 
-class Deleter(Actor):
-    """Receives and deletes."""
+class Latecomer(Actor):
+    """Abandons messages with changes when their time is over, now and then one that has failed."""
 
     def work(self, client: ServiceBusClient) -> None:
-        """Receive until something fails; a kill may lose what was on its way."""
+        """Send and be late until something fails."""
+        with (
+            client.get_queue_sender(self.queue) as sender,
+            client.get_queue_receiver(self.queue) as receiver,
+        ):
+            while not self.ending.is_set():
+                seconds = self.chance.choice([1, 3600])
+                ids = self.identities(2)
+                messages = [ServiceBusMessage(identity) for identity in ids]
+                for message in messages:
+                    message.time_to_live = timedelta(seconds=seconds)
+                self.notes.add(Sent(ids, now_ms()))
+                sender.send_messages(messages)
+                self.notes.add(Accepted(ids, now_ms()))
+                for message in receiver.receive_messages(2, max_wait_time=1):
+                    delivered = delivery(message)
+                    self.notes.add(delivered)
+                    if seconds == 1:
+                        self.ending.wait(1.1)
+                    self.notes.add(Returned(delivered.id, now_ms()))
+                    if delivered.count == 0:
+                        abandon_changed(receiver, message)
+                    else:
+                        receiver.abandon_message(message)
+
+
+class Deleter(Actor):
+    """Receives and deletes; what a kill loses on its way is lost."""
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Receive until something fails."""
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         with (
             client.get_queue_sender(self.queue) as sender,
@@ -262,6 +281,37 @@ class Deleter(Actor):
             while not self.ending.is_set():
                 sender.send_messages(ServiceBusMessage("x"))
                 receiver.receive_messages(5, max_wait_time=1)
+
+
+class Releaser(Actor):
+    """Gives back what it gets, uncounted."""
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Receive and release until something fails."""
+        with client.get_queue_receiver(self.queue) as receiver:
+            while not self.ending.wait(0.2):
+                for message in receiver.receive_messages(2, max_wait_time=1):
+                    delivered = delivery(message)
+                    self.notes.add(delivered)
+                    self.notes.add(Returned(delivered.id, now_ms()))
+                    receiver._handler.settle_messages(
+                        message._delivery_id, message._delivery_tag, "released"
+                    )
+
+
+def abandon_changed(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    """Abandon with a changed property, for which this client has no parameter of its own."""
+    receiver._handler.settle_messages(
+        message._delivery_id,
+        message._delivery_tag,
+        "modified",
+        delivery_failed=True,
+        undeliverable_here=False,
+        message_annotations={"changed": str(now_ms())},
+        await_outcome=True,
+        outcome_timeout=10,
+    )
+    message._settled = True
 
 
 def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> Delivered:
@@ -281,7 +331,7 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
 
 
 def actors_of(role: str, text: str, amqp_url: str) -> list[Actor]:
-    """Return the actors of a role: `send`, `receive` or `side`."""
+    """Return the actors of a role: `send`, `receive`, `side` or `unwatched`."""
     notes = Printer()
     match role:
         case "send":
@@ -295,8 +345,14 @@ def actors_of(role: str, text: str, amqp_url: str) -> list[Actor]:
             return [
                 Sender("side-sender", text, "side", notes, pause_s=0.2),
                 PoorReceiver("side-receiver", text, "side", notes),
+                Latecomer("latecomer", text, "side", notes),
+                Releaser("releaser", text, "side", notes),
                 NativePublisher("native", text, "side", notes, amqp_url),
-                Deleter("deleter", text, "gone", notes),
+            ]
+        case "unwatched":
+            return [
+                Deleter("deleter", text, "deleted", notes),
+                Latecomer("latecomer", text, "dropped", notes),
             ]
         case _:
             raise ValueError(role)

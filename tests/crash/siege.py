@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -93,7 +94,12 @@ class Siege:
     def under_load(self) -> Iterator[None]:
         """Have all clients at work meanwhile; afterwards nothing is on its way."""
         with ExitStack() as at_work:
-            for role, notes in (("send", self.load), ("receive", self.load), ("side", self.side)):
+            for role, notes in (
+                ("send", self.load),
+                ("receive", self.load),
+                ("side", self.side),
+                ("unwatched", Notes()),
+            ):
                 at_work.enter_context(clients(role, self.bridge, notes))
             self.progress()
             yield
@@ -165,6 +171,7 @@ class Siege:
     def judge(self) -> str:
         """Drain both queues; fail with every fault; return what happened in numbers."""
         faults: list[Fault] = []
+        stories: list[str] = []
         summary = []
         for queue, notes in (("load", self.load), ("side", self.side)):
             if not notes.events():
@@ -173,12 +180,32 @@ class Siege:
             if queue == "load":
                 quiet_s = max(quiet_s, AHEAD_MS / 1000 + 3)
             self.drain(queue, notes, quiet_s=quiet_s)
-            faults += check(notes.events())
+            found = check(notes.events())
+            faults += found
+            stories += [f"{fault}\n{story(fault, notes.events())}" for fault in found[:10]]
             counts = Counter(type(event).__name__ for event in notes.events())
             summary.append(f"{queue}: {dict(counts)}")
-        shown = "\n".join(str(fault) for fault in faults[:40])
-        assert not faults, f"{len(faults)} faults:\n{shown}\n" + "\n".join(summary)
+        shown = "\n".join([*stories, *summary])
+        assert not faults, f"{len(faults)} faults:\n{shown}"
         return "\n".join(summary)
+
+
+def story(fault: Fault, events: list[Event]) -> str:
+    """Return the events that concern a fault, and the kills between them."""
+    words = set(re.findall(r"[\w.-]+", fault.text))
+    concerned = [
+        event
+        for event in events
+        if words.intersection(getattr(event, "ids", (getattr(event, "id", ""),)))
+    ]
+    times = [event.at_ms for event in concerned]
+    kills = [
+        event
+        for event in events
+        if isinstance(event, Killed) and times and min(times) <= event.at_ms <= max(times)
+    ]
+    ordered = sorted([*concerned, *kills], key=lambda event: event.at_ms)
+    return "\n".join(f"    {event}" for event in ordered)
 
 
 def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:
