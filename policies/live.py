@@ -53,7 +53,7 @@ def topology_of(export: Export, vhost: str) -> Topology:
             ),
         ),
         parameters=tuple(
-            Parameter(name=row["name"], value=row["value"])
+            Parameter(name=row["name"], value=dict(definitions.as_object(row["value"])))
             for row in export.get("global_parameters", ())
             if row["name"] == namespace or row["name"].startswith(prefix)
         ),
@@ -73,7 +73,6 @@ def namespace_of(live: Topology, vhost: str) -> tuple[model.Namespace | None, tu
     findings: list[Finding] = []
     for parameter in live.parameters:
         form = parameter.value
-        assert isinstance(form, dict), parameter.name
         if parameter.name == own:
             base = definitions.namespace_from_json(form)
         else:

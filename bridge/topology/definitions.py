@@ -108,20 +108,42 @@ def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Name
 
 
 def to_json(entity: model.Entity) -> Json:
-    """Return the JSON form of an entity, every field included; a topic without subscriptions."""
+    """Return the JSON form of an entity; a topic without subscriptions.
+
+    Every field is there but those without a value: `rabbitmqctl import_definitions` of 3.10 makes
+    the text "nil" of a null.
+    """
     kind = next(kind for kind, each in _KINDS.items() if isinstance(entity, each))
     form: Json = {"schema": SCHEMA, "kind": kind}
     for field in _fields(type(entity)):
-        form[_key(field)] = written(field, getattr(entity, field))
+        value = getattr(entity, field)
+        if value is not None:
+            form[_key(field)] = written(field, value)
     return form
 
 
-def from_json(form: Mapping[str, Value]) -> model.Entity:
+def as_object(form: Value | Mapping[str, Value]) -> Mapping[str, Value]:
+    """Return a JSON form as an object: 3.10's `rabbitmqctl` exports it as a list of pairs.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    if isinstance(form, Mapping):
+        return form
+    if isinstance(form, list):
+        pairs = [pair for pair in form if isinstance(pair, list) and len(pair) == 2]
+        if len(pairs) == len(form):
+            return {str(key): value for key, value in pairs}
+    raise ArgumentError(f"A definition is an object, not {form!r}.")
+
+
+def from_json(form: Value | Mapping[str, Value]) -> model.Entity:
     """Return the entity of a JSON form; a topic has no subscriptions yet.
 
     Raises:
         ServiceBusError: a field is missing, malformed, or outside Service Bus's range.
     """
+    form = as_object(form)
     made = _KINDS.get(str(form.get("kind")))
     if made is None:
         raise ArgumentError(f"{form.get('kind')!r} is no kind of entity.")
@@ -131,8 +153,9 @@ def from_json(form: Mapping[str, Value]) -> model.Entity:
         raise ArgumentError(f"A definition of a {form['kind']} lacks a field: {missing}.") from None
 
 
-def unknown_fields(form: Mapping[str, Value]) -> tuple[Finding, ...]:
+def unknown_fields(form: Value | Mapping[str, Value]) -> tuple[Finding, ...]:
     """Return a finding for each field of an entity's JSON form that this version does not know."""
+    form = as_object(form)
     made = _KINDS.get(str(form.get("kind")))
     known = {_key(field) for field in _fields(made)} if made else set()
     return tuple(
@@ -158,12 +181,13 @@ def namespace_to_json(namespace: model.Namespace) -> Json:
     }
 
 
-def namespace_from_json(form: Mapping[str, Value]) -> model.Namespace:
+def namespace_from_json(form: Value | Mapping[str, Value]) -> model.Namespace:
     """Return the namespace of a JSON form, without entities.
 
     Raises:
         ServiceBusError: a field is malformed.
     """
+    form = as_object(form)
     if form.get("kind") != "namespace":
         raise ArgumentError(f"{form.get('kind')!r} is not a namespace.")
     return model.Namespace(**_arguments(model.Namespace, form))

@@ -11,6 +11,7 @@ import base64
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import Enum
+from types import NoneType
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from bridge.model.errors import ArgumentError
 from bridge.topology.resources import Value
 
 _TYPED: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = {
+    "null": (NoneType, lambda value: "", lambda text: None),
     "double": (float, repr, float),
     "dateTime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "duration": (
@@ -147,7 +149,7 @@ def _pairs_written(pairs: tuple[tuple[str, object], ...]) -> Value:
 
 
 def _typed_written(value: object) -> Value:
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, bool | int | str):
         return value
     for name, (kind, write, _) in _TYPED.items():
         if isinstance(value, kind):

@@ -6,6 +6,7 @@ Its ports stay the same over a kill and a new start, so that what is connected t
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
 import threading
 from collections.abc import Coroutine
@@ -75,6 +76,16 @@ class Node:
     def rabbitmqctl(self, *arguments: str) -> str:
         """Run `rabbitmqctl` against the node; return what it prints."""
         return self._run(self._node.ctl(*arguments))
+
+    def write_rabbitmqctl(self, folder: Path) -> Path:
+        """Write a `rabbitmqctl` for PATH that speaks to this node; return it."""
+        environment = self._node._environment
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+        program = self._node._installation.scripts / "rabbitmqctl"
+        shim = folder / "rabbitmqctl"
+        shim.write_text("\n".join(["#!/bin/bash", *lines, f'exec {program} "$@"', ""]))
+        shim.chmod(0o755)
+        return shim
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DEADLINE_S)

@@ -47,6 +47,7 @@ TYPED_VALUES = st.one_of(
     st.datetimes(timezones=st.just(UTC)),
     st.timedeltas(min_value=timedelta(days=-1000), max_value=timedelta(days=1000)),
     st.uuids(),
+    st.none(),
     st.binary(max_size=8),
 )
 PAIRS = st.lists(st.tuples(TEXTS, TYPED_VALUES), max_size=3).map(tuple)

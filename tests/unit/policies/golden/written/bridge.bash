@@ -40,7 +40,6 @@ rabbitmqctl import_definitions <<'DEFINITIONS'
     "autoDeleteOnIdle": "P10675199DT2H48M5.4775807S",
     "enablePartitioning": false,
     "enableExpress": false,
-    "maxMessageSizeInKilobytes": null,
     "authorizationRules": []
    }
   },
@@ -66,7 +65,6 @@ rabbitmqctl import_definitions <<'DEFINITIONS'
     "autoDeleteOnIdle": "P10675199DT2H48M5.4775807S",
     "enablePartitioning": false,
     "enableExpress": false,
-    "maxMessageSizeInKilobytes": null,
     "authorizationRules": []
    }
   },
@@ -87,7 +85,6 @@ rabbitmqctl import_definitions <<'DEFINITIONS'
     "autoDeleteOnIdle": "P10675199DT2H48M5.4775807S",
     "enablePartitioning": false,
     "enableExpress": false,
-    "maxMessageSizeInKilobytes": null,
     "filteringMessagesBeforePublishing": false,
     "authorizationRules": []
    }
