@@ -1,0 +1,191 @@
+"""`busbridge policies` against a RabbitMQ that runs, by both of its ways in."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pika
+import pytest
+
+from bridge.cli.main import main
+from bridge.model import entity as model
+from bridge.topology import definitions
+from bridge.topology.resources import Topology
+from policies.writers.definitions import document
+from tests.fixtures.broker import Broker
+from tests.integration.declared import count, eventually
+
+ORDERS = model.Queue(name="orders", default_message_time_to_live_ms=60_000)
+INVOICES = model.Queue(name="invoices", max_delivery_count=3)
+EVENTS = model.Topic(
+    name="events", subscriptions=(model.Subscription(topic="events", name="audit"),)
+)
+
+
+class Command:
+    """The command line, on one virtual host."""
+
+    def __init__(
+        self, broker: Broker, vhost: str, folder: Path, way: str, output: pytest.CaptureFixture[str]
+    ) -> None:
+        self.vhost = vhost
+        self._folder = folder
+        self._output = output
+        if way == "rabbitmqctl" and broker.node is not None:
+            self._where = ["--rabbitmqctl", str(broker.node.write_rabbitmqctl(folder))]
+        else:
+            self._where = ["--management-url", broker.management_url]
+
+    def file(self, *queues: model.Queue, topics: tuple[model.Topic, ...] = ()) -> str:
+        """An input with these entities."""
+        namespace = model.Namespace(queues=queues, topics=topics)
+        topology = Topology(parameters=definitions.parameters(namespace, "any"))
+        path = self._folder / "namespace.json"
+        path.write_text(json.dumps({"rabbitmq_version": "4.0.5", **document(topology, "any")}))
+        return str(path)
+
+    def __call__(self, action: str, *words: str) -> tuple[int, str]:
+        """Run an action; return its exit code and what it printed."""
+        code = main(["policies", action, *words, *self._where, "--vhost", self.vhost])
+        return code, self._output.readouterr().out
+
+
+@pytest.fixture(params=["management", "rabbitmqctl"])
+def busbridge(
+    broker: Broker,
+    vhost: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Command]:
+    """The command by one of its ways."""
+    yield Command(broker, vhost, tmp_path, request.param, capsys)
+    for row in broker.management("GET", "/api/global-parameters"):
+        if vhost in row["name"]:
+            with suppress(HTTPError):
+                name = urllib.parse.quote(row["name"], safe="")
+                broker.management("DELETE", f"/api/global-parameters/{name}")
+
+
+def test_a_namespace_from_nothing_to_nothing(busbridge: Command) -> None:
+    """Apply, apply again, check, change, adopt, remove: each says what it does, and does it."""
+    file = busbridge.file(ORDERS, INVOICES, topics=(EVENTS,))
+    assert busbridge("check", file)[0] == 4
+    code, said = busbridge("apply", file)
+    assert (code, said.splitlines()[-1][:8]) == (0, "Applied:")
+    assert busbridge("apply", file) == (0, "Nothing to change.\nApplied: 0 steps.\n")
+    assert busbridge("check", file) == (0, "Nothing to change.\n")
+
+    changed = model.Queue(
+        name="orders",
+        default_message_time_to_live_ms=30_000,
+        dead_lettering_on_message_expiration=True,
+    )
+    code, said = busbridge("plan", busbridge.file(changed))
+    assert code == 0
+    assert "messages that are queued already keep the TTL with which they came" in said
+    assert "+ binding orders/$dlx -> orders/$deadletterqueue" in said
+    assert "- binding orders/$dlx -> $sb/sink" in said
+    assert "invoices" not in said
+    assert busbridge("apply", busbridge.file(changed))[0] == 0
+    assert busbridge("check", busbridge.file(changed, INVOICES, topics=(EVENTS,)))[0] == 0
+
+    _, adopted = busbridge("adopt")
+    path = Path(busbridge.file()).with_name("adopted.json")
+    path.write_text(adopted)
+    assert busbridge("check", str(path), "--prune") == (0, "Nothing to change.\n")
+
+    code, said = busbridge("remove")
+    assert (code, "destructive" in said) == (5, True)
+    assert busbridge("remove", "--allow")[0] == 0
+    assert busbridge("remove") == (0, "Nothing to change.\nRemoved: 0 objects.\n")
+
+
+def test_messages_are_safe_without_a_word_of_the_user(
+    busbridge: Command, pika_connection: pika.BlockingConnection
+) -> None:
+    """What would delete a queue is refused as a whole until `--allow` is said."""
+    assert busbridge("apply", busbridge.file(ORDERS, INVOICES))[0] == 0
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    channel.basic_publish("invoices/$active", "", b"kept", mandatory=True)
+    slower = model.Queue(name="orders", max_delivery_count=2)
+    code, said = busbridge("apply", busbridge.file(slower), "--prune")
+    assert code == 5
+    assert "- queue invoices (quorum) (destructive): its messages go with it" in said
+    assert count(channel, "invoices") == 1
+    assert busbridge("check", busbridge.file(ORDERS, INVOICES))[0] == 0
+    assert busbridge("apply", busbridge.file(slower), "--prune", "--allow")[0] == 0
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        count(channel, "invoices")
+
+
+def test_somebody_elses_objects_are_named_and_left_alone(
+    broker: Broker, busbridge: Command, pika_connection: pika.BlockingConnection
+) -> None:
+    """A policy that overrides ours, and a queue that cannot be changed, are said by name."""
+    channel = pika_connection.channel()
+    channel.queue_declare("orders", durable=True)
+    code, said = busbridge("apply", busbridge.file(ORDERS))
+    assert code == 5
+    assert "! queue orders (quorum): " in said
+    assert "x-queue-type is 'classic', not 'quorum'" in said
+    channel.queue_delete("orders")
+
+    theirs = {"pattern": "ord", "definition": {"max-length": 5}, "priority": 50, "apply-to": "all"}
+    broker.management("PUT", f"/api/policies/{busbridge.vhost}/theirs", theirs)
+    assert busbridge("apply", busbridge.file(ORDERS))[0] == 0
+    code, said = busbridge("plan", busbridge.file(ORDERS), "--queues")
+    assert "orders: busbridge.limit-9.size-1073741824.ttl-60000 (priority 51)" in said
+
+    broker.management("PUT", f"/api/policies/{busbridge.vhost}/theirs", {**theirs, "priority": 99})
+    code, said = busbridge("check", busbridge.file(ORDERS))
+    assert code == 4
+    assert "orders: theirs (priority 99) instead of busbridge." in said
+    assert busbridge("remove", "--allow")[0] == 0
+    policies = broker.management("GET", f"/api/policies/{busbridge.vhost}")
+    assert [row["name"] for row in policies] == ["theirs"]
+
+
+def test_plain_rabbitmq_is_planned_applied_and_checked(
+    busbridge: Command, pika_connection: pika.BlockingConnection
+) -> None:
+    """The plain flavour goes the same ways, and dead-letters by itself."""
+    file = busbridge.file(INVOICES)
+    assert busbridge("apply", file, "--flavour", "plain")[0] == 0
+    assert busbridge("check", file, "--flavour", "plain") == (0, "Nothing to change.\n")
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    channel.basic_publish("invoices", "", b"wrong", mandatory=True)
+    method, _, _ = channel.basic_get("invoices")
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    assert eventually(lambda: count(channel, "invoices/$deadletterqueue") == 1)
+    idle = model.Queue(name="invoices", max_delivery_count=3, auto_delete_on_idle_ms=300_000)
+    code, said = busbridge("apply", busbridge.file(idle), "--flavour", "plain")
+    assert code == 5
+    assert "expires deletes queues together with their messages" in said
+
+
+def test_errors_are_said_in_a_sentence(
+    busbridge: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 for the input, 1 for the broker, 3 for what is lost."""
+    missing = str(tmp_path / "missing.json")
+    assert main(["policies", "generate", missing, "--to", "bash"]) == 2
+    assert "missing.json" in capsys.readouterr().err
+    file = busbridge.file(model.Queue(name="orders", requires_session=True))
+    nowhere = ["--management-url", "http://guest:guest@127.0.0.1:9"]
+    assert main(["policies", "plan", file, *nowhere]) == 1
+    assert "busbridge: " in capsys.readouterr().err
+    assert main(["policies", "plan", file, "--rabbitmqctl", "/no/such/program"]) == 1
+    assert "/no/such/program cannot be run" in capsys.readouterr().err
+    words = ["generate", file, "--to", "bash", "--flavour", "plain", "--strict"]
+    assert main(["policies", *words]) == 3
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "RequiresSession" in output.err
