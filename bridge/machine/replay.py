@@ -21,6 +21,7 @@ from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties, Table
+from bridge.wire.journal import BucketState
 from bridge.wire.stamp import NO_IDENTITY, read_waiting
 
 
@@ -103,7 +104,10 @@ class Replay:
         memory.enqueued_ms = snapshot.enqueued_ms
         memory.average_bytes = snapshot.average_bytes
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
-        memory.wheel = Wheel(Place(*each) for each in snapshot.buckets)
+        memory.wheel = Wheel()
+        for level, slot, is_safe in snapshot.buckets:
+            young_in = None if is_safe else snapshot.fingerprint
+            memory.wheel.add(Place(level, slot), young_in=young_in)
         self._needed = snapshot.span - (self.entries - self._parts.count + 1)
 
     def _numbered(self, table: Table) -> None:
@@ -140,11 +144,12 @@ class Replay:
             self._memory.cancelled.add(identity[:-4])
 
     def _bucket(self, body: bytes) -> None:
-        level, slot, is_live = journal.decode_bucket(body)
-        if is_live:
-            self._memory.wheel.add(Place(level, slot))
-        else:
+        level, slot, state = journal.decode_bucket(body)
+        if state is BucketState.GONE:
             self._memory.wheel.remove(Place(level, slot))
+        else:
+            young_in = (self._boot or "") if state is BucketState.YOUNG else None
+            self._memory.wheel.add(Place(level, slot), young_in=young_in)
 
     def _count(self, number: int) -> None:
         partition = numbering.partition_of(number) if self._is_partitioned else 0

@@ -37,6 +37,7 @@ from bridge.topology import names
 from bridge.wire import headers, journal, reply, stamp
 from bridge.wire.basic import encode_fields, text
 from bridge.wire.envelope import Item, item_identity
+from bridge.wire.journal import BucketState
 
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
@@ -197,9 +198,9 @@ class Sequencer:
         known = self.memory.activated.get(waiting.number)
         return known is not None and not known.is_trusted
 
-    def note_bucket(self, where: Place, *, is_live: bool) -> Publication:
-        """Return the entry that says that a bucket is about to be made, or is gone."""
-        body = journal.encode_bucket(where.level, where.slot, is_live=is_live)
+    def note_bucket(self, where: Place, state: BucketState) -> Publication:
+        """Return the entry that says what becomes of a bucket."""
+        body = journal.encode_bucket(where.level, where.slot, state)
         return self._entry(journal.entry_properties(journal.BUCKET), body)
 
     def snapshot(self, life: bytes, fingerprint: str, span: int) -> list[Publication]:
@@ -218,7 +219,9 @@ class Sequencer:
             span=span + memory.entries,
             average_bytes=memory.average_bytes,
             counters=list(memory.counters),
-            buckets=list(memory.wheel.buckets),
+            buckets=[
+                (*where, bucket.young_in is None) for where, bucket in memory.wheel.buckets.items()
+            ],
             pending=memory.pending.encode(),
         )
         properties = journal.entry_properties(journal.SNAPSHOT)

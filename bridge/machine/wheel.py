@@ -73,11 +73,14 @@ class Bucket:
         place: which one.
         count: messages in it, about.
         is_open: it is being consumed.
+        young_in: the boot of the broker in which it was made, while a kill of that broker may make
+            it forget the queue; `None` when it is safe.
     """
 
     place: Place
     count: int = 0
     is_open: bool = False
+    young_in: str | None = None
 
     @property
     def opens_ms(self) -> int:
@@ -90,18 +93,18 @@ class Bucket:
 class Wheel:
     """The live buckets of one entity."""
 
-    def __init__(self, places: Iterable[Place] = ()) -> None:
-        self.buckets = {each: Bucket(each) for each in places}
+    def __init__(self) -> None:
+        self.buckets: dict[Place, Bucket] = {}
 
     def missing(self, dues_ms: Iterable[int], now_ms: int) -> list[Place]:
         """Return the buckets that must be made before messages with these times can be stored."""
         places = {place(due_ms, now_ms): None for due_ms in dues_ms}
         return [each for each in places if each not in self.buckets]
 
-    def add(self, made: Place, count: int = 0) -> Bucket:
-        """Take in a bucket that was made, with what is in it already."""
+    def add(self, made: Place, *, young_in: str | None = None) -> Bucket:
+        """Take in a bucket that is being made, or has become safe."""
         bucket = self.buckets.setdefault(made, Bucket(made))
-        bucket.count = max(bucket.count, count)
+        bucket.young_in = young_in
         return bucket
 
     def remove(self, gone: Place) -> None:

@@ -23,6 +23,7 @@ from bridge.machine.wheel import Bucket, Place, place
 from bridge.topology import names
 from bridge.topology.parts import bucket_queue
 from bridge.wire import stamp
+from bridge.wire.journal import BucketState
 
 if TYPE_CHECKING:
     from bridge.sidecar.life import Life
@@ -42,8 +43,13 @@ SOON_MS = 1_000
 """What is due sooner is held, and not moved to a finer bucket any more."""
 
 YOUNG_S = 2.0
-"""A kill of RabbitMQ may make it forget a quorum queue that is younger than about a second, with
-what it confirmed. So long nothing is acked because of a message in a new bucket."""
+"""A kill of RabbitMQ may make it forget a quorum queue that is younger than half a second, with
+what it confirmed; on 3.10 a queue stays that takes messages and never confirms them. So long
+nothing is acked because of a message in a new bucket, and a bucket that was so young when RabbitMQ
+failed is made anew."""
+
+HOUSE_S = 0.2
+"""How often it is looked whether the buckets that messages wait for are safe by now."""
 
 RETRY_S = 1.0
 IDLE_S = 60.0
@@ -54,8 +60,11 @@ _ORDER = itertools.count()
 class Buckets:
     """The buckets that one life of a sequencer looks after."""
 
-    def __init__(self, life: Life, connection: Connection, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, life: Life, connection: Connection, boot: str, clock: Callable[[], int]
+    ) -> None:
         self._life = life
+        self._boot = boot
         self._connection = connection
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -67,6 +76,8 @@ class Buckets:
         self._places: dict[str, Place] = {}
         self._homeless: list[Delivery] = []
         self._safe_at: dict[Place, float] = {}
+        self._late: dict[Place, list[Callable[[], None]]] = {}
+        self._grown = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._has_homeless = asyncio.Event()
@@ -76,12 +87,20 @@ class Buckets:
     async def start(self) -> None:
         """Declare the buckets that are known and begin to look after them."""
         wheel = self._life.sequencer.memory.wheel
-        for bucket in wheel.buckets.values():
-            bucket.is_open = False
-        for each in sorted(wheel.buckets, key=lambda each: each.start_ms):
-            await self._declare(each)
+        for bucket in sorted(wheel.buckets.values(), key=lambda each: each.place.start_ms):
+            bucket.is_open, bucket.count = False, 0
+            if bucket.young_in is None:
+                await self._declare(bucket.place)
+            elif bucket.young_in == self._boot:
+                await self._declare(bucket.place)
+                self._be_young(bucket.place)
+            else:
+                channel = await self._opened_channel()
+                await channel.delete_queue(self._queue(bucket.place))
+                await self._make(bucket.place)
         self._tasks = [
-            asyncio.create_task(self._guarded(each)) for each in (self._keep, self._house)
+            asyncio.create_task(self._guarded(each))
+            for each in (self._keep, self._house, self._grow)
         ]
 
     async def close(self) -> None:
@@ -101,14 +120,45 @@ class Buckets:
             wheel = self._life.sequencer.memory.wheel
             for each in places:
                 if each not in wheel.buckets:
-                    await self._life.write(self._life.sequencer.note_bucket(each, is_live=True))
-                    self._safe_at[each] = self._loop.time() + YOUNG_S
-                    await self._declare(each)
+                    await self._make(each)
         self._wake.set()
 
-    def safe_at(self, places: Iterable[Place]) -> float:
-        """Return the loop's time from which on these buckets survive a kill of RabbitMQ."""
-        return max(self._safe_at.get(each, 0.0) for each in places)
+    async def _make(self, where: Place) -> None:
+        await self._life.write(self._life.sequencer.note_bucket(where, BucketState.YOUNG))
+        await self._declare(where)
+        bucket = self._life.sequencer.memory.wheel.buckets[where]
+        bucket.young_in = self._boot
+        self._be_young(where)
+
+    def _be_young(self, where: Place) -> None:
+        self._safe_at[where] = self._loop.time() + YOUNG_S
+        self._grown.set()
+
+    async def _grow(self) -> None:
+        """Write down which buckets have become safe, then do what waited for that."""
+        while True:
+            await self._grown.wait()
+            self._grown.clear()
+            while self._safe_at:
+                where = min(self._safe_at, key=lambda each: self._safe_at[each])
+                await asyncio.sleep(max(self._safe_at[where] - self._loop.time(), 0))
+                await self._life.write(self._life.sequencer.note_bucket(where, BucketState.SAFE))
+                self._life.sequencer.memory.wheel.add(where)
+                del self._safe_at[where]
+                for action in self._late.pop(where, ()):
+                    action()
+
+    def youngest(self, places: Iterable[Place]) -> Place | None:
+        """Return the youngest of those that a kill of RabbitMQ may still make it forget."""
+        young = [each for each in places if each in self._safe_at]
+        return max(young, key=lambda each: self._safe_at[each], default=None)
+
+    def when_safe(self, where: Place, action: Callable[[], None]) -> None:
+        """Do something when a bucket is known to be safe."""
+        if where in self._safe_at:
+            self._late.setdefault(where, []).append(action)
+        else:
+            action()
 
     def fire(self) -> None:
         """Activate what is due, as far as there is room; then wait for the next."""
@@ -153,7 +203,12 @@ class Buckets:
         channel = await self._opened_channel()
         queue = bucket_queue(self._life.name, where.level, where.slot)
         state = await channel.declare_queue(queue)
-        self._life.sequencer.memory.wheel.add(where, state.messages)
+        wheel = self._life.sequencer.memory.wheel
+        bucket = wheel.buckets.get(where) or wheel.add(where, young_in=self._boot)
+        bucket.count = max(bucket.count, state.messages)
+
+    def _queue(self, where: Place) -> str:
+        return names.bucket(self._life.name, where.level, where.slot)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -187,15 +242,14 @@ class Buckets:
         self._places[tag] = bucket.place
         self._tags[bucket.place] = tag
         bucket.is_open = True
-        queue = names.bucket(self._life.name, bucket.place.level, bucket.place.slot)
-        await channel.consume(queue, self._on_delivery, tag=tag)
+        await channel.consume(self._queue(bucket.place), self._on_delivery, tag=tag)
 
     async def _end(self, bucket: Bucket) -> bool:
         """Remove a bucket that is over; False when something is left in it."""
         channel = await self._opened_channel()
         where = bucket.place
-        queue = names.bucket(self._life.name, where.level, where.slot)
-        if self._outstanding[where]:
+        queue = self._queue(where)
+        if self._outstanding[where] or where in self._safe_at:
             return False
         state = await channel.declare_queue(queue, passive=True)
         if state.messages or self._outstanding[where]:
@@ -206,9 +260,8 @@ class Buckets:
             return False
         self._life.sequencer.memory.wheel.remove(where)
         await channel.delete_queue(queue)
-        await self._life.write(self._life.sequencer.note_bucket(where, is_live=False))
+        await self._life.write(self._life.sequencer.note_bucket(where, BucketState.GONE))
         del self._outstanding[where]
-        self._safe_at.pop(where, None)
         return True
 
     def _on_delivery(self, delivery: Delivery) -> None:
@@ -242,18 +295,14 @@ class Buckets:
         source = self._places[delivery.consumer_tag]
         target = place(waiting.due_ms, self._clock(), below=source.level)
         wheel = self._life.sequencer.memory.wheel
-        if target not in wheel.buckets or self.safe_at((target,)) > self._loop.time():
+        if target not in wheel.buckets or target in self._safe_at:
             self._homeless.append(delivery)
             self._has_homeless.set()
             return
         wheel.stored(target)
         fields = stamp.waiting(waiting.number, waiting.identity, waiting.due_ms, waiting.ttl_ms)
-        publish = Publish(
-            "",
-            names.bucket(self._life.name, target.level, target.slot),
-            stamp.put(waiting.properties, fields),
-            delivery.body,
-        )
+        properties = stamp.put(waiting.properties, fields)
+        publish = Publish("", self._queue(target), properties, delivery.body)
 
         def done(error: BrokerError | None) -> None:
             if error is not None:
@@ -281,7 +330,7 @@ class Buckets:
                 for waiting, each in moves
             }
             await self.make(places)
-            await asyncio.sleep(max(self.safe_at(places) - self._loop.time(), 0))
+            await asyncio.sleep(HOUSE_S)
             for waiting, delivery in moves:
                 self._sort(waiting, delivery)
 

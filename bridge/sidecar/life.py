@@ -19,6 +19,7 @@ import itertools
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from bridge.broker import failpoint
@@ -67,6 +68,7 @@ class Life:
         life: this life's identity.
         sequencer: who gives the numbers; there once office was taken.
         meters: the entity's counters.
+        is_ready: it is in office and carries out arrivals.
         has_room: whether more may be published now.
     """
 
@@ -98,11 +100,11 @@ class Life:
         self._returning: Counter[tuple[bytes, bytes]] = Counter()
         self._late_acks: dict[int, int] = {}
         self._ages: deque[tuple[float, int]] = deque()
-        self._buckets = Buckets(self, connection, clock)
+        self._buckets = Buckets(self, connection, boot, clock)
         self._baton: Delivery | None = None
         self._arrivals_since_baton = 0
         self._has_own_baton = False
-        self._is_ready = False
+        self.is_ready = False
         self._is_pump_due = False
         self._making: asyncio.Task[None] | None = None
         self._snapshot_entries = 0
@@ -123,7 +125,7 @@ class Life:
                 await main
             await self._ended
         finally:
-            self._is_ready = False
+            self.is_ready = False
             for task in (main, self._making):
                 if task is not None:
                     task.cancel()
@@ -138,7 +140,7 @@ class Life:
 
     async def stop(self, timeout_s: float = 2.0) -> None:
         """Carry out nothing more, let what was published be confirmed, and end."""
-        self._is_ready = False
+        self.is_ready = False
         try:
             async with asyncio.timeout(timeout_s):
                 await self._all_landed()
@@ -149,7 +151,7 @@ class Life:
 
     def fail(self, error: Exception) -> None:
         """End this life."""
-        self._is_ready = False
+        self.is_ready = False
         if not self._ended.done():
             self._ended.set_exception(error)
             # Whoever runs this life may be gone already.
@@ -169,6 +171,7 @@ class Life:
         answer: Answer | None = None,
         site: str,
         native: Item | None = None,
+        then: Callable[[], None] | None = None,
         confirmed: asyncio.Future[None] | None = None,
     ) -> None:
         """Publish; when all is confirmed, ack, then answer."""
@@ -190,11 +193,13 @@ class Life:
             del self._flights[serial]
             if answer is not None:
                 self._tell(answer)
+            if then is not None:
+                then()
             if confirmed is not None and not confirmed.done():
                 confirmed.set_result(None)
             if not self._flights:
                 self._landed.set()
-            if not self._is_pump_due and self._is_ready:
+            if not self._is_pump_due and self.is_ready:
                 self._is_pump_due = True
                 self._loop.call_soon(self._pump)
 
@@ -219,7 +224,7 @@ class Life:
         await self._take_office()
         self.meters.is_active = True
         self.meters.lives += 1
-        self._is_ready = True
+        self.is_ready = True
         self._pump()
 
     async def _take_office(self) -> None:
@@ -288,7 +293,7 @@ class Life:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._arrived.append(delivery)
-        if self._is_ready:
+        if self.is_ready:
             if not self._is_pump_due:
                 self._is_pump_due = True
                 self._loop.call_soon(self._pump)
@@ -310,7 +315,7 @@ class Life:
         if self._buckets.has_due:
             self._buckets.fire()
         arrived = self._arrived
-        while arrived and self._is_ready and self._making is None and self.has_room:
+        while arrived and self.is_ready and self._making is None and self.has_room:
             delivery = arrived.popleft()
             command = read(
                 delivery.properties,
@@ -349,26 +354,29 @@ class Life:
                 self._returning[native.properties, native.body] -= 1
                 self.submit((), acks=acks, site="sequencer.number")
                 return True
-        late = self._buckets.safe_at(place(due, now) for due in dues_ms) if dues_ms else 0.0
+        young = self._buckets.youngest(place(due, now) for due in dues_ms)
         publications, answer = sequencer.apply(command, now)
-        if late > self._loop.time() and publications:
+        then = None
+        if young is not None and publications:
             self._late_acks[delivery.tag] = sequencer.entries - len(publications)
-            self._loop.call_at(late, self._ack_late, delivery.tag)
+            then = partial(self._buckets.when_safe, young, partial(self._ack_late, delivery.tag))
             acks = ()
-        self.submit(publications, acks=acks, answer=answer, native=native, site="sequencer.number")
+        self.submit(
+            publications,
+            acks=acks,
+            answer=answer,
+            native=native,
+            then=then,
+            site="sequencer.number",
+        )
         return True
 
     def _ack_late(self, tag: int) -> None:
-        """Ack what went into a bucket that was very young, and is confirmed."""
-        if self._ended.done():
-            return
-        first_entry = self._late_acks[tag]
-        if any(each.first_entry == first_entry for each in self._flights.values()):
-            self._loop.call_later(1.0, self._ack_late, tag)
-            return
-        del self._late_acks[tag]
-        acks = ((self._channel, tag),)
-        self._handover.submit((), acks=acks, done=self._acked, failpoint="sequencer.number")
+        """Ack what went into a bucket that was very young, and is safe now."""
+        if self.is_ready:
+            del self._late_acks[tag]
+            acks = ((self._channel, tag),)
+            self._handover.submit((), acks=acks, done=self._acked, failpoint="sequencer.number")
 
     async def _make(self, missing: Sequence[Place]) -> None:
         try:
@@ -408,7 +416,7 @@ class Life:
         ):
             return
         grown = self.sequencer.bytes - self._snapshot_bytes
-        if self._is_ready and (grown >= 2 * self._snapshot_size or entries >= SNAPSHOT_ENTRIES_MAX):
+        if self.is_ready and (grown >= 2 * self._snapshot_size or entries >= SNAPSHOT_ENTRIES_MAX):
             self._write_snapshot()
 
     def _write_snapshot(self) -> None:
@@ -433,7 +441,7 @@ class Life:
         return ages[0][1]
 
     def _forget_tail(self) -> None:
-        if not self._is_ready:
+        if not self.is_ready:
             return
         if not self._has_own_baton:
             self._loop.call_later(RETURNING_S, self._forget_tail)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from bridge.wire import headers
 from bridge.wire.basic import Properties
@@ -27,7 +28,7 @@ PART_BYTES_MAX = 1 << 20
 LIFE_BYTES = 16
 
 _MARKER = struct.Struct(f">B{LIFE_BYTES}s")
-_BUCKET = struct.Struct(">BBq?")
+_BUCKET = struct.Struct(">BBqB")
 _PART = struct.Struct(">BQHH")
 _HEAD = struct.Struct(f">{LIFE_BYTES}sHqQQHHQ")
 
@@ -85,20 +86,29 @@ def decode_cancel(body: bytes) -> tuple[int, ...]:
         raise MalformedEntry(str(error)) from error
 
 
-def encode_bucket(level: int, slot: int, *, is_live: bool) -> bytes:
-    """Return the body of an entry that says that a bucket is about to be made, or is gone."""
-    return _BUCKET.pack(VERSION, level, slot, is_live)
+class BucketState(IntEnum):
+    """What an entry says about a bucket."""
+
+    GONE = 0
+    YOUNG = 1
+    """About to be made: a kill of RabbitMQ may make it forget the queue, with what is in it."""
+    SAFE = 2
 
 
-def decode_bucket(body: bytes) -> tuple[int, int, bool]:
-    """Return level, slot, and whether the bucket is there."""
+def encode_bucket(level: int, slot: int, state: BucketState) -> bytes:
+    """Return the body of an entry about a bucket."""
+    return _BUCKET.pack(VERSION, level, slot, state)
+
+
+def decode_bucket(body: bytes) -> tuple[int, int, BucketState]:
+    """Return level, slot, and what is said about the bucket."""
     try:
-        version, level, slot, is_live = _BUCKET.unpack(body)
-    except struct.error as error:
+        version, level, slot, state = _BUCKET.unpack(body)
+        if version != VERSION:
+            raise MalformedEntry(f"a bucket of version {version}")
+        return level, slot, BucketState(state)
+    except (struct.error, ValueError) as error:
         raise MalformedEntry(str(error)) from error
-    if version != VERSION:
-        raise MalformedEntry(f"a bucket of version {version}")
-    return level, slot, is_live
 
 
 @dataclass(slots=True)
@@ -112,7 +122,7 @@ class Snapshot:
         span: how many entries before this one may still belong to unacked messages.
         average_bytes: of a scheduled message.
         counters: the last number of each partition (one for an unpartitioned entity).
-        buckets: (level, slot) of every bucket.
+        buckets: (level, slot, whether it is safe) of every bucket.
         pending: encoded index of what is scheduled (`machine.pending`).
     """
 
@@ -122,7 +132,7 @@ class Snapshot:
     span: int
     average_bytes: int
     counters: list[int] = field(default_factory=list)
-    buckets: list[tuple[int, int]] = field(default_factory=list)
+    buckets: list[tuple[int, int, bool]] = field(default_factory=list)
     pending: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
@@ -142,7 +152,7 @@ class Snapshot:
                 ),
                 fingerprint,
                 struct.pack(f">{len(self.counters)}q", *self.counters),
-                *(struct.pack(">Bq", level, slot) for level, slot in self.buckets),
+                *(struct.pack(">Bq?", *each) for each in self.buckets),
                 self.pending,
             )
         )
@@ -164,8 +174,8 @@ class Snapshot:
             at += size
             numbers = list(struct.unpack_from(f">{counters}q", whole, at))
             at += 8 * counters
-            places = [struct.unpack_from(">Bq", whole, at + 9 * i) for i in range(buckets)]
-            at += 9 * buckets
+            places = [struct.unpack_from(">Bq?", whole, at + 10 * i) for i in range(buckets)]
+            at += 10 * buckets
         except (struct.error, UnicodeDecodeError) as error:
             raise MalformedEntry(str(error)) from error
         if len(whole) != at + pending:
@@ -177,7 +187,7 @@ class Snapshot:
             span,
             average,
             numbers,
-            [(level, slot) for level, slot in places],
+            [(level, slot, is_safe) for level, slot, is_safe in places],
             whole[at:],
         )
 

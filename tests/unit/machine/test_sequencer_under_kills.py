@@ -24,6 +24,7 @@ from bridge.topology import names
 from bridge.wire import envelope, headers, stamp
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item, Operation
+from bridge.wire.journal import BucketState
 
 QUEUE = Queue(name="orders")
 JOURNAL = names.journal("orders")
@@ -154,7 +155,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         assert isinstance(command, Send | Cancel)
         wheel = self.sequencer.memory.wheel
         for where in wheel.missing(self.sequencer.dues_ms(command, self.now_ms), self.now_ms):
-            self._publish([self.sequencer.note_bucket(where, is_live=True)], None)
+            self._publish([self.sequencer.note_bucket(where, BucketState.SAFE)], None)
             wheel.add(where)
         outcome = self.sequencer.apply(command, self.now_ms)
         self._publish(list(outcome.publications), self.next)

@@ -1,0 +1,214 @@
+"""The sidecar killed at each of its failpoints, and RabbitMQ killed under it.
+
+A history is judged by stamped identity: nothing that was accepted is lost, no message has two
+numbers, no number names two messages, no number is missing.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pika.exceptions
+import pytest
+
+from bridge.broker.failpoint import STEPS
+from bridge.model.entity import Queue
+from bridge.topology import names
+from tests.fixtures.broker import Broker
+from tests.fixtures.sidecar import Rig, Seen
+from tests.integration.declared import eventually
+
+MakeRig = Callable[..., Rig]
+
+SITES = ("sequencer.number", "sequencer.baton", "scheduler.activate")
+POINTS = [f"{site}.{step}" for site in SITES for step in STEPS]
+# What is written into the journal only has nothing to ack.
+POINTS += ["sequencer.journal.published", "sequencer.journal.confirmed"]
+PASSES = (1, 2, 5)
+
+
+def now_ms() -> int:
+    """Return the wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class History:
+    """What was accepted, and what came out.
+
+    Attributes:
+        sent: bodies that RabbitMQ confirmed.
+        unsure: bodies that may have been taken.
+        native: bodies of native messages, which a kill may double.
+    """
+
+    sent: set[bytes] = field(default_factory=set)
+    unsure: set[bytes] = field(default_factory=set)
+    native: set[bytes] = field(default_factory=set)
+
+    def judge(self, seen: Iterable[Seen], *, can_repeat: bool = False) -> None:
+        """Check everything; with `can_repeat` a number may come twice, with its own message."""
+        by_number: dict[int, bytes] = {}
+        by_body: dict[bytes, set[int]] = {}
+        copies = 0
+        for each in seen:
+            copies += each.number in by_number
+            assert by_number.setdefault(each.number, each.body) == each.body, "two messages"
+            by_body.setdefault(each.body, set()).add(each.number)
+            if "x-busbridge-scheduled" in each.headers:
+                waited_as = int(each.headers["x-busbridge-scheduled"])
+                key = b"waiting " + each.body
+                assert by_number.setdefault(waited_as, key) == key, "two messages"
+                by_body.setdefault(key, set()).add(waited_as)
+        assert can_repeat or copies == 0
+        assert self.sent <= by_body.keys(), f"lost: {self.sent - by_body.keys()}"
+        for body, numbers in by_body.items():
+            bare = body.removeprefix(b"waiting ")
+            assert bare in self.sent | self.unsure
+            assert len(numbers) == 1 or bare in self.native, f"{body!r} has {numbers}"
+        missing = set(range(1, max(by_number) + 1)) - by_number.keys()
+        assert not missing, f"a gap: {sorted(missing)[:10]}"
+
+
+def drain(rig: Rig, wanted: set[bytes]) -> list[Seen]:
+    """Consume until everything wanted has come and nothing more does."""
+    seen: list[Seen] = []
+    channel = rig.connection.channel()
+    channel.basic_qos(prefetch_count=500)
+
+    def on_message(_channel: object, method: object, properties: object, body: bytes) -> None:
+        assert isinstance(properties, pika.BasicProperties)
+        seen.append(Seen(body, properties.headers or {}, properties, time.time() * 1000))
+        channel.basic_ack(method.delivery_tag)  # type: ignore[attr-defined]
+
+    channel.basic_consume(names.active_queue(rig.queue.name), on_message)
+    end = time.monotonic() + 30
+    quiet_from = time.monotonic()
+    count = 0
+    while time.monotonic() < end:
+        rig.connection.process_data_events(0.05)
+        if len(seen) != count or not wanted <= {each.body for each in seen}:
+            count, quiet_from = len(seen), time.monotonic()
+        elif time.monotonic() - quiet_from > 0.5:
+            break
+    channel.close()
+    return seen
+
+
+def load(rig: Rig, history: History, *, due_ms: int) -> None:
+    """Publish batches, native messages and schedules."""
+    for index in range(12):
+        bodies = [b"batch %d %d" % (index, place) for place in range(3)]
+        rig.send(*bodies)
+        scheduled = [b"scheduled %d %d" % (index, place) for place in range(2)]
+        rig.send(*scheduled, due_ms=due_ms + 20 * index)
+        native = b"native %d" % index
+        rig.publish(native, message_id=str(index))
+        history.sent |= {*bodies, *scheduled, native}
+        history.native.add(native)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("nth", PASSES)
+def test_a_kill_at_any_point_loses_and_doubles_nothing(rig: MakeRig, point: str, nth: int) -> None:
+    """The successor goes on where the journal ends."""
+    orders = rig()
+    history = History()
+    load(orders, history, due_ms=now_ms() + 700)
+    doomed = orders.start(failpoint=f"{point}:{nth}")
+    end = time.monotonic() + 10
+    while doomed.process.poll() is None and time.monotonic() < end:
+        # Snapshots, batons and the rest are passed again and again only under load.
+        orders.send(body := b"more %d" % now_ms())
+        history.sent.add(body)
+        orders.connection.sleep(0.002)
+    assert doomed.process.wait(1) == -signal.SIGKILL
+    orders.start()
+
+    history.judge(drain(orders, history.sent))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_while_a_message_moves_to_a_finer_bucket(rig: MakeRig, step: str) -> None:
+    """It is in the coarse bucket, in the finer one or in both, and becomes active once."""
+    orders = rig()
+    history = History()
+    doomed = orders.start(failpoint=f"scheduler.move.{step}:3", finest_ms=60)
+    load(orders, history, due_ms=now_ms() + 9_000)
+    assert doomed.process.wait(20) == -signal.SIGKILL
+    orders.start(finest_ms=60)
+
+    history.judge(drain(orders, history.sent))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_while_a_lapsed_message_goes_back(rig: MakeRig, step: str) -> None:
+    """It reaches the dead-letter queue; as a native message it may do so twice."""
+    orders = rig(dead_lettering_on_message_expiration=True)
+    orders.publish(b"late", expiration="1")
+    assert eventually(lambda: not orders.is_empty(names.LAPSED))
+    doomed = orders.start(failpoint=f"lapsed.return.{step}")
+    assert doomed.process.wait(10) == -signal.SIGKILL
+    orders.start()
+
+    (dead,) = orders.take(1, queue=names.dead_letter_queue(orders.queue.name))
+
+    assert (dead.body, dead.headers["DeadLetterReason"]) == (b"late", "TTLExpiredException")
+
+
+def test_a_kill_after_the_answer_keeps_what_was_answered(rig: MakeRig) -> None:
+    """Whoever was told the number of a schedule can cancel it at the successor."""
+    orders = rig()
+    doomed = orders.start(failpoint="sequencer.answered")
+    (number,) = orders.schedule(b"a", due_ms=now_ms() + 60_000)
+    assert doomed.process.wait(10) == -signal.SIGKILL
+    orders.start()
+
+    orders.cancel(number)
+    assert orders.schedule(b"b", due_ms=now_ms() + 60_000) == [number + 1]
+
+
+@pytest.mark.parametrize("dies_again", [False, True])
+def test_rabbitmq_killed_under_load(
+    start_broker: Callable[[], Broker], request: pytest.FixtureRequest, dies_again: bool
+) -> None:
+    """Nothing confirmed is lost and no number names two messages; copies have their own number.
+
+    With `dies_again` the sidecar is killed too, while it publishes again what was not confirmed.
+    """
+    broker = start_broker()
+    assert broker.node is not None
+    with broker.fresh_vhost() as vhost:
+        orders = Rig(broker, vhost, Queue(name="orders"))
+        request.addfinalizer(orders.close)
+        failpoint = "sequencer.again.published" if dies_again else ""
+        sidecar = orders.start(failpoint=failpoint)
+        history = History()
+        # A quorum queue that is younger than a second may be forgotten by a kill.
+        orders.connection.sleep(2)
+        for round_ in range(3):
+            _send_until_killed(orders, history, broker, round_)
+            broker.node.start()
+            orders.connect()
+            if sidecar.process.poll() is not None or (dies_again and round_ == 1):
+                sidecar = orders.start()
+        seen = drain(orders, history.sent)
+        history.judge(seen, can_repeat=True)
+
+
+def _send_until_killed(orders: Rig, history: History, broker: Broker, round_: int) -> None:
+    assert broker.node is not None
+    for index in range(1_000_000):
+        bodies = {b"%d %d %d" % (round_, index, place) for place in range(20)}
+        history.unsure |= bodies
+        try:
+            due_ms = now_ms() + 500 if index % 10 == 0 else None
+            orders.send(*bodies, due_ms=due_ms)
+            history.sent |= bodies
+            if index == 300:
+                broker.node.kill()
+        except pika.exceptions.AMQPError:
+            return
