@@ -58,8 +58,15 @@ class Copies:
         if holding.is_numbered:
             self._settled[holding.number] = holding.generation, now_ms
             self._settled.move_to_end(holding.number)
-            if len(self._settled) > SETTLED_MAX:
-                self._settled.popitem(last=False)
+            self._forget_old(now_ms)
+
+    def _forget_old(self, now_ms: int) -> None:
+        while self._settled:
+            oldest = next(iter(self._settled))
+            is_old = now_ms - self._settled[oldest][1] >= SETTLED_MS
+            if not is_old and len(self._settled) <= SETTLED_MAX:
+                break
+            del self._settled[oldest]
 
     def lose_all(self) -> None:
         """RabbitMQ has taken back what was held; what was settled stays so."""

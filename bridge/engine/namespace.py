@@ -281,10 +281,9 @@ class RabbitNamespace:
     def _on_definitions(self, namespace: model.Namespace) -> None:
         if self._sending is not None:
             self._sending.tier = namespace.tier
+        queues = {queue.name.lower(): queue for queue in namespace.queues}
         for source in self._sources.values():
-            for queue in namespace.queues:
-                if queue.name.lower() == source.path.key:
-                    source.queue = queue
+            source.queue = queues.get(source.path.key, source.queue)
 
     async def _on_up(self, connection: Connection) -> None:
         """A new consuming connection: this bridge's own queue, and news of definitions."""

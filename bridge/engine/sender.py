@@ -92,9 +92,7 @@ class Sender:
 
         try:
             self._channel.publish(exchange, key, properties, body, settled=settled)
-            if failpoint.IS_ARMED:
-                self._channel.flush()
-                failpoint.reach("engine.send.published")
+            self._pass("engine.send.published")
             self._unconfirmed.add(confirmed)
             async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
                 await confirmed
@@ -145,12 +143,14 @@ class Sender:
         self._check()
         assert self._channel is not None
         self._channel.publish(exchange, "", properties, body, mandatory=False)
+        self._pass("engine.tell.published")
 
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> None:
         """Answer another process; it asks again when this is lost."""
         if self._channel is not None and self.blocked is None:
             properties = Properties(correlation_id=correlation_id).encode()
             self._channel.publish("", reply_to, properties, body, mandatory=False)
+            self._pass("engine.answer.published")
 
     async def with_channel(self, connection: Connection) -> None:
         """Serve on one channel until it closes."""
@@ -176,6 +176,11 @@ class Sender:
         while connection.close_reason is None:
             await self.with_channel(connection)
         raise connection.close_reason.again()
+
+    def _pass(self, point: str) -> None:
+        if failpoint.IS_ARMED and self._channel is not None:
+            self._channel.flush()
+            failpoint.reach(point)
 
     def _check(self) -> None:
         if self.blocked is not None:
