@@ -1,8 +1,8 @@
 # The commands of the project; `make help` lists them.
 
 BIN := .venv/bin
-# Most tests wait for RabbitMQ or for a lock's end: more of them than cores run at a time, by file, each
-# worker with a RabbitMQ of its own. WORKERS=0 runs them one by one in one process.
+# Most of the time the tests wait for an SDK or a clock: more workers than cores, each with a RabbitMQ
+# of its own, a file at a time. WORKERS=0 runs them one by one in one process.
 WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := 1
@@ -25,10 +25,8 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
 
-# Most of the time the tests wait for an SDK or a clock: more workers than cores, each with a RabbitMQ.
-WORKERS ?= 4
 check-tests:
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
 
 lint: ## Format check, lint, types, imports by floors
 	@docker/setup/python dev
