@@ -191,19 +191,14 @@ class Siege:
 
 
 def story(fault: Fault, events: list[Event]) -> str:
-    """Return the events that concern a fault, and the kills between them."""
+    """Return the events that concern a fault, and all kills."""
     words = set(re.findall(r"[\w.-]+", fault.text))
     concerned = [
         event
         for event in events
         if words.intersection(getattr(event, "ids", (getattr(event, "id", ""),)))
     ]
-    times = [event.at_ms for event in concerned]
-    kills = [
-        event
-        for event in events
-        if isinstance(event, Killed) and times and min(times) <= event.at_ms <= max(times)
-    ]
+    kills = [event for event in events if isinstance(event, Killed)]
     ordered = sorted([*concerned, *kills], key=lambda event: event.at_ms)
     return "\n".join(f"    {event}" for event in ordered)
 
