@@ -125,9 +125,10 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """The bridge or RabbitMQ died; locks of that time may have ended with it."""
+    """The bridge, or RabbitMQ, died; locks of that time may have ended with it."""
 
     at_ms: int
+    is_broker: bool = False
 
 
 Event = (

@@ -88,7 +88,6 @@ class Siege:
         self.bridge = bridge
         self.load = Notes()
         self.side = Notes()
-        self.kills = 0
 
     @contextmanager
     def under_load(self) -> Iterator[None]:
@@ -115,11 +114,10 @@ class Siege:
                 within_s=within_s,
             )
 
-    def note_kill(self) -> None:
+    def note_kill(self, *, is_broker: bool = False) -> None:
         """Note that a process has died."""
-        self.kills += 1
         for notes in (self.load, self.side):
-            notes.add(Killed(now_ms()))
+            notes.add(Killed(now_ms(), is_broker=is_broker))
 
     def kill(self) -> None:
         """Kill the bridge now."""

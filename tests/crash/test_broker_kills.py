@@ -20,9 +20,8 @@ def kill_broker(siege: Siege, broker: Broker) -> None:
     """Kill the node after some work, and start it again."""
     assert broker.node is not None
     broker.node.kill()
-    siege.note_kill()
+    siege.note_kill(is_broker=True)
     broker.node.start()
-    siege.note_kill()
     siege.progress(within_s=BACK_S)
 
 
@@ -66,7 +65,7 @@ def test_both_die(start_broker: Callable[[], Broker], start_bridge: StartBridge)
             siege.bridge.start(BUSBRIDGE_FAILPOINT=f"sequencer.again.{step}")
             siege.progress()
             broker.node.kill()
-            siege.note_kill()
+            siege.note_kill(is_broker=True)
             broker.node.start()
             time.sleep(3)
             siege.kill()

@@ -43,10 +43,8 @@ def besiege(siege: Siege, points: list[str], *, within_s: float) -> list[str]:
             site = point.rpartition(".")[0]
             if before := ONLY_AFTER.get(site):
                 siege.start_armed(armed(before, chance), within_s=within_s)
-            begun = time.monotonic()
             if not siege.start_armed(armed(point, chance), within_s=within_s):
                 unreached.append(point)
-            print(point, f"{time.monotonic() - begun:.1f} s")
         siege.bridge.start()
         siege.progress()
     return unreached
@@ -56,7 +54,7 @@ def besiege(siege: Siege, points: list[str], *, within_s: float) -> list[str]:
 def test_every_hand_over(start_bridge: StartBridge, step: str) -> None:
     """A kill at each hand-over site, at this step, costs nobody anything."""
     siege = Siege(start_bridge())
-    unreached = besiege(siege, [f"{site}.{step}" for site in SITES], within_s=12)
+    unreached = besiege(siege, [f"{site}.{step}" for site in SITES], within_s=20)
     siege.judge()
     assert unreached == []
 
@@ -64,7 +62,7 @@ def test_every_hand_over(start_bridge: StartBridge, step: str) -> None:
 def test_every_other_point(start_bridge: StartBridge) -> None:
     """A kill right after each ack and reject costs nobody anything."""
     siege = Siege(start_bridge())
-    unreached = besiege(siege, list(POINTS), within_s=12)
+    unreached = besiege(siege, list(POINTS), within_s=20)
     siege.judge()
     assert unreached == []
 

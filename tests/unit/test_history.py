@@ -179,6 +179,32 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
         "after completion",
         lambda: [*BASE, delivered("a", 1, 1031, count=1)],
     ),
+    "delivered after completion, only the bridge died": (
+        "after completion",
+        lambda: [*BASE, Killed(1031), delivered("a", 1, 1040, count=1)],
+    ),
+    "delivered after completion, only RabbitMQ died": (
+        "after completion",
+        lambda: [*BASE, Killed(1031, is_broker=True), delivered("a", 1, 1040, count=1)],
+    ),
+    "delivered after completion, both died, but later": (
+        "after completion",
+        lambda: [
+            *BASE,
+            Killed(2000, is_broker=True),
+            Killed(2001),
+            delivered("a", 1, 2040, count=1),
+        ],
+    ),
+    "delivered after completion, both died, but in the other order": (
+        "after completion",
+        lambda: [
+            *BASE,
+            Killed(1029),
+            Killed(1031, is_broker=True),
+            delivered("a", 1, 2040, count=1),
+        ],
+    ),
     "delivered after dead-lettering": (
         "after completion",
         lambda: [
@@ -240,6 +266,17 @@ def test_a_number_of_an_earlier_history() -> None:
     "history",
     [
         pytest.param([Sent(("x",), 1)], id="an unanswered send that is not there"),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                delivered("x", 1, 50),
+                Settled("x", 1, 80),
+                Killed(90, is_broker=True),
+                Killed(200),
+                delivered("x", 1, 300, count=1),
+            ],
+            id="a completion that both forgot",
+        ),
         pytest.param([Sent(("x",), 1), delivered("x", 1, 50)], id="an unanswered send that is"),
         pytest.param(
             [Sent(("x",), 1, may_double=True), delivered("x", 1, 50), delivered("x", 2, 60)],
