@@ -35,7 +35,7 @@ from bridge.machine.wheel import Place, place
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.clock import now_ms
 from bridge.sidecar.office import Flight, Office
-from bridge.sidecar.tail import FIRST_STEP, STEP_FACTOR, Tail
+from bridge.sidecar.tail import Tail, steps
 from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties
@@ -46,7 +46,7 @@ WINDOW = 2_000
 
 SNAPSHOT_ENTRIES = 2_000
 SNAPSHOT_BYTES = 16 << 20
-SNAPSHOT_ENTRIES_MAX = 50_000
+SNAPSHOT_ENTRIES_MAX = 20_000
 """A snapshot is written after so many entries or bytes; a large one not before the journal has
 grown by twice its size, but after the maximum of entries at the latest."""
 
@@ -280,8 +280,7 @@ class Life:
         await tail.mark(
             lambda: self._handover.move((entry,), failpoint="sequencer.journal"), self.life
         )
-        step = FIRST_STEP
-        while True:
+        for step in steps():
             replay = Replay(
                 is_partitioned=queue.enable_partitioning, life=self.life, fingerprint=self._boot
             )
@@ -289,7 +288,7 @@ class Life:
             first = await tail.read(start, replay.feed)
             if start <= 0 or first > start or replay.is_sufficient():
                 return replay
-            step *= STEP_FACTOR
+        raise AssertionError("the steps never end")
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._arrived.append(delivery)

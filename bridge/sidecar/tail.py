@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
@@ -19,13 +19,23 @@ SILENCE_S = 10.0
 """So long nothing comes from a stream before it is given up: after a restart a stream was seen that
 never confirmed and never delivered, with no error."""
 
-FIRST_STEP = 64
-STEP_FACTOR = 8
+STEPS = (64, 512, 4_096)
+"""How far back the first ranges go; each one after these is twice as long as the one before."""
+
 _PREFETCH = 2_000
 _ACK_EVERY = 256
 
 Feed = Callable[[Properties, bytes], None]
 """Takes one entry of the journal."""
+
+
+def steps() -> Iterator[int]:
+    """Yield the lengths of the ranges that are tried, one after another."""
+    yield from STEPS
+    longest = STEPS[-1]
+    while True:
+        longest *= 2
+        yield longest
 
 
 class Tail:
