@@ -37,7 +37,6 @@ HAND_OVERS: dict[str, str] = {
 
 POINTS: dict[str, str] = {
     "engine.abandon.rejected": "a message was abandoned: rejected, to be delivered again",
-    "engine.answer.published": "another bridge was told what became of its settlement",
     "engine.complete.acked": "a message was completed: acked",
     "engine.drop.acked": "a second copy was acked",
     "engine.expire.acked": "a message that expired was acked, without a dead letter",
@@ -46,7 +45,7 @@ POINTS: dict[str, str] = {
     "engine.release.returned": "a message was released: returned without counting (4.3)",
     "engine.send.confirmed": "an envelope was confirmed, its sender not answered",
     "engine.send.published": "an envelope was published, not confirmed",
-    "engine.tell.published": "the other bridges were told some news",
+    "engine.tell.published": "other bridges were told some news, or one was answered",
     "sequencer.answered": "whoever scheduled or cancelled was told",
 }
 """Point -> what has just been done there; for acks and rejects that belong to no hand-over."""

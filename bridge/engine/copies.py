@@ -3,7 +3,8 @@
 After a failure of the broker a message can stand in a queue twice, under one number: the sequencer
 publishes again what it does not know to be stored, and RabbitMQ may forget an ack. A message that
 the engine itself put back (abandoned with changed properties) has the same number too, and a higher
-generation: it is no copy of what was there before.
+generation. It is no copy while this engine is doing so; when an engine died in between, both are
+there, and whichever comes second is the copy.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Copies:
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}
-        self._settled: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._expected: dict[int, int] = {}
+        self._settled: OrderedDict[int, tuple[int | None, int]] = OrderedDict()
         self._carried: OrderedDict[int, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -34,13 +36,26 @@ class Copies:
         if not holding.is_numbered:
             return False
         held = self._held.get(holding.number)
-        if held is not None and holding.generation <= held:
+        if held is not None and not self._replaces(holding, held):
             return True
         settled = self._settled.get(holding.number)
         if settled is None:
             return False
         generation, at_ms = settled
-        return holding.generation <= generation and now_ms - at_ms < SETTLED_MS
+        is_newer = generation is not None and holding.generation > generation
+        return not is_newer and now_ms - at_ms < SETTLED_MS
+
+    def expect(self, holding: Holding, generation: int) -> None:
+        """A message is being put back as this generation."""
+        self._expected[holding.number] = generation
+
+    def expect_no_more(self, holding: Holding) -> None:
+        """That has ended, one way or the other."""
+        self._expected.pop(holding.number, None)
+
+    def _replaces(self, holding: Holding, held: int) -> bool:
+        is_expected = self._expected.get(holding.number) == holding.generation
+        return is_expected and holding.generation > held
 
     def hold(self, holding: Holding) -> None:
         """A message has come and is held from now on."""
@@ -52,11 +67,12 @@ class Copies:
         if self._held.get(holding.number) == holding.generation:
             del self._held[holding.number]
 
-    def settle(self, holding: Holding, now_ms: int) -> None:
-        """A message is gone for good, as far as this queue is concerned."""
+    def settle(self, holding: Holding, now_ms: int, *, is_put_back: bool = False) -> None:
+        """A message is gone from its queue, for good or as its next generation."""
         self.let_go(holding)
         if holding.is_numbered:
-            self._settled[holding.number] = holding.generation, now_ms
+            generation = holding.generation if is_put_back else None
+            self._settled[holding.number] = generation, now_ms
             self._settled.move_to_end(holding.number)
             self._forget_old(now_ms)
 
@@ -71,6 +87,7 @@ class Copies:
     def lose_all(self) -> None:
         """RabbitMQ has taken back what was held; what was settled stays so."""
         self._held.clear()
+        self._expected.clear()
 
     def failures_here(self, holding: Holding) -> int:
         """Return a dead letter's failures in the dead-letter queue itself.

@@ -54,7 +54,10 @@ class Origin(Protocol):
     def is_dead_letter(self) -> bool:
         """Whether that is a dead-letter queue."""
 
-    def remember(self, holding: Holding) -> None:
+    def putting_back(self, holding: Holding, generation: int) -> None:
+        """The message is about to be published into its queue again."""
+
+    def remember(self, holding: Holding, *, is_put_back: bool = False) -> None:
         """The message is settled."""
 
 
@@ -136,14 +139,21 @@ class Departure:
             left_ms = holding.expires_ms - now_ms()
             properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
         publish = Publish("", origin.resource, properties.encode(), holding.record.body)
-        await self._move(origin, holding, publish, "engine.again")
+        origin.putting_back(holding, failures)
+        await self._move(origin, holding, publish, "engine.again", is_put_back=True)
 
     async def _move(
-        self, origin: Origin, holding: Holding, publish: Publish, failpoint: str
+        self,
+        origin: Origin,
+        holding: Holding,
+        publish: Publish,
+        failpoint: str,
+        *,
+        is_put_back: bool = False,
     ) -> None:
         acks = ((holding.channel, holding.tag),)
         await self._sender.handover.move([publish], acks=acks, failpoint=failpoint)
-        origin.remember(holding)
+        origin.remember(holding, is_put_back=is_put_back)
 
     def _surely(self, origin: Origin, holding: Holding, publish: Publish, failpoint: str) -> None:
         """Hand over, and try again until it is done or RabbitMQ has taken the message back."""

@@ -150,7 +150,7 @@ class Sender:
         if self._channel is not None and self.blocked is None:
             properties = Properties(correlation_id=correlation_id).encode()
             self._channel.publish("", reply_to, properties, body, mandatory=False)
-            self._pass("engine.answer.published")
+            self._pass("engine.tell.published")
 
     async def with_channel(self, connection: Connection) -> None:
         """Serve on one channel until it closes."""

@@ -158,12 +158,18 @@ class Source:
 
     def stayed(self, holding: Holding) -> None:
         """A message that was about to be handed over was not."""
+        self._copies.expect_no_more(holding)
         if self.holds(holding):
             self._demand.stayed(holding.fetch)
 
-    def remember(self, holding: Holding) -> None:
+    def putting_back(self, holding: Holding, generation: int) -> None:
+        """A message is about to be published into its queue again."""
+        self._copies.expect(holding, generation)
+
+    def remember(self, holding: Holding, *, is_put_back: bool = False) -> None:
         """A message is settled: what comes under its number from now on is a second copy."""
-        self._copies.settle(holding, now_ms())
+        self._copies.expect_no_more(holding)
+        self._copies.settle(holding, now_ms(), is_put_back=is_put_back)
 
     async def close(self) -> None:
         """Close the channel; what is locked or kept goes back to its queue."""

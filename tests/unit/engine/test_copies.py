@@ -41,15 +41,29 @@ def test_what_is_settled_is_remembered_for_a_while() -> None:
 
 
 def test_a_message_put_back_with_changed_properties_is_no_copy() -> None:
-    """Its generation is higher; the one before it is a copy from then on."""
+    """Not even when it comes before the old one is acked; the old one is a copy from then on."""
     copies = Copies()
     copies.hold(message(1))
+    copies.expect(message(1), 1)
     assert not copies.is_second(message(1, generation=1), 0)
     copies.hold(message(1, generation=1))
-    copies.settle(message(1), 0)
+    copies.expect_no_more(message(1))
+    copies.settle(message(1), 0, is_put_back=True)
     assert len(copies) == 1
     assert copies.is_second(message(1, generation=1), 0)
+    copies.let_go(message(1, generation=1))
     assert copies.is_second(message(1), 0)
+    assert not copies.is_second(message(1, generation=1), 0)
+
+
+def test_of_what_a_dead_bridge_has_put_back_and_not_acked_the_second_is_the_copy() -> None:
+    """Whichever comes first is delivered, and when it is settled the other is dropped."""
+    for first, second in ((0, 1), (1, 0)):
+        copies = Copies()
+        copies.hold(message(1, generation=first))
+        assert copies.is_second(message(1, generation=second), 0)
+        copies.settle(message(1, generation=first), 0)
+        assert copies.is_second(message(1, generation=second), 0)
 
 
 def test_a_lost_channel_forgets_what_was_held_and_not_what_was_settled() -> None:
