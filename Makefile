@@ -51,7 +51,7 @@ test-matrix: setup ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 
 
 test-sdks: setup ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
 	@docker/setup/sdks
-	@$(BIN)/python -m pytest -m sdks $(ARGS)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(BIN)/python -m pytest -m sdks $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
 	rm -rf .venv .venv-* tests/acceptance/node/node_modules .mypy_cache .ruff_cache .hypothesis build dist
