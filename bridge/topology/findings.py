@@ -50,16 +50,6 @@ def queue_findings(
 ) -> tuple[Finding, ...]:
     """Return what differs for a queue or a subscription."""
     found = [*_time_to_live(path, entity.default_message_time_to_live_ms)]
-    if not is_forever(entity.auto_delete_on_idle_ms):
-        found.append(
-            Finding(
-                entity=path,
-                property="AutoDeleteOnIdle",
-                grade=BY_THE_BRIDGE,
-                message="RabbitMQ's expires is not used: sends and peeks do not renew it, and it "
-                "deletes messages.",
-            )
-        )
     if isinstance(entity, model.Subscription):
         found.append(
             Finding(

@@ -1,0 +1,133 @@
+$ErrorActionPreference = 'Stop'
+$PSNativeCommandUseErrorActionPreference = $false
+$PSNativeCommandArgumentPassing = 'Legacy'
+
+rabbitmqctl --vhost / set_policy busbridge.orders '"^orders$"' '"{""dead-letter-exchange"":""orders/$dlx"",""dead-letter-routing-key"":""orders/$deadletterqueue"",""dead-letter-strategy"":""at-least-once"",""delivery-limit"":4,""max-length-bytes"":1073741824,""message-ttl"":3600000,""overflow"":""reject-publish""}"' --priority 50 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
+$definitions = [System.IO.Path]::GetTempFileName()
+Set-Content -LiteralPath $definitions -Encoding ascii -Value @'
+{
+ "queues": [
+  {
+   "name": "$sb/sink",
+   "vhost": "/",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "classic",
+    "x-max-length": 0,
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "orders/$deadletterqueue",
+   "vhost": "/",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "orders",
+   "vhost": "/",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "busbridge-schema": 1
+   }
+  }
+ ],
+ "exchanges": [
+  {
+   "name": "$sb/other-deaths",
+   "vhost": "/",
+   "type": "direct",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "orders/$dlx",
+   "vhost": "/",
+   "type": "headers",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "alternate-exchange": "$sb/other-deaths",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "orders",
+   "vhost": "/",
+   "type": "fanout",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "busbridge-schema": 1
+   }
+  }
+ ],
+ "bindings": [
+  {
+   "source": "$sb/other-deaths",
+   "vhost": "/",
+   "destination": "orders/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "orders/$deadletterqueue",
+   "arguments": {}
+  },
+  {
+   "source": "orders/$dlx",
+   "vhost": "/",
+   "destination": "orders/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "orders/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit"
+   }
+  },
+  {
+   "source": "orders/$dlx",
+   "vhost": "/",
+   "destination": "orders/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "orders/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired"
+   }
+  },
+  {
+   "source": "orders/$dlx",
+   "vhost": "/",
+   "destination": "orders/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "orders/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected"
+   }
+  },
+  {
+   "source": "orders",
+   "vhost": "/",
+   "destination": "orders",
+   "destination_type": "queue",
+   "routing_key": "",
+   "arguments": {}
+  }
+ ]
+}
+'@
+rabbitmqctl import_definitions $definitions; if ($LASTEXITCODE) { exit $LASTEXITCODE }
+Remove-Item -LiteralPath $definitions
