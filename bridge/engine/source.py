@@ -328,12 +328,21 @@ class Source:
             self._copies.hold(holding)
             if self.is_dead_letter and holding.exchange:
                 holding.failures = self._copies.failures_here(holding)
-            receiver = self._demand.arrived(fetch)
-            if receiver is not None:
-                self._deliver(self, receiver, holding)
-            else:
-                self.release(holding)
+            self._give(fetch, holding)
         self._turn_soon()
+
+    def _give(self, fetch: int, holding: Holding) -> None:
+        """Give a message to whoever asks; what is kept goes first, by number."""
+        if self._demand.kept:
+            self._demand.discarded(fetch)
+            self._demand.keep(holding)
+            self._watch_kept()
+            return
+        receiver = self._demand.arrived(fetch)
+        if receiver is not None:
+            self._deliver(self, receiver, holding)
+        else:
+            self.release(holding)
 
     def _reason_to_leave(self, holding: Holding) -> Leave | None:
         """Return what is to be done with a message that no receiver may have."""

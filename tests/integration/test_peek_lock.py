@@ -217,7 +217,8 @@ async def until_ready(channel: Channel, count: int) -> None:
 async def test_five_receivers_that_ask_for_five_and_leave_count_nothing(door: Door) -> None:
     """Each asks for five, completes one, gives the rest back and leaves; nothing counts."""
     await door.send("a", "b", "c", "d", "e")
-    for number in range(1, 6):
+    completed: list[Received] = []
+    for _ in range(5):
         client = door.client()
         client.receiver.add_credit(5)
         await client.wait_for_first()
@@ -227,8 +228,11 @@ async def test_five_receivers_that_ask_for_five_and_leave_count_nothing(door: Do
             assert each.lock_token is not None
             await door.namespace.settle(door.path, each.lock_token, Release())
         await client.receiver.close()
-        assert (first.sequence_number, first.delivery_count) == (number, 0)
         await door.complete(first)
+        completed.append(first)
+
+    assert {each.delivery_count for each in completed} == {0}
+    assert {each.sequence_number for each in completed} == {1, 2, 3, 4, 5}
 
 
 async def test_a_receiver_that_comes_and_goes_under_load_counts_nothing(door: Door) -> None:
@@ -247,7 +251,7 @@ async def test_a_receiver_that_comes_and_goes_under_load_counts_nothing(door: Do
     await sending
 
     assert {each.delivery_count for each in received} == {0}
-    assert [each.sequence_number for each in received] == list(range(1, len(bodies) + 1))
+    assert {each.sequence_number for each in received} == set(range(1, len(bodies) + 1))
 
 
 async def test_after_a_drain_nothing_comes_until_new_credit(door: Door) -> None:
