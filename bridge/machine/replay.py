@@ -75,7 +75,10 @@ class Replay:
             self._bucket(body)
         elif kind == journal.MARKER.encode():
             marker = journal.Marker.decode(body)
-            self._begin(marker.life, marker.fingerprint, has_written_before=False)
+            if marker.fingerprint == journal.REFUSED:
+                self._distrust()
+            else:
+                self._begin(marker.life, marker.fingerprint, has_written_before=False)
         elif kind == journal.SNAPSHOT.encode():
             snapshot = self._parts.add(body)
             if snapshot is not None:
@@ -96,6 +99,16 @@ class Replay:
         self._boot = fingerprint
         if life != self._life:
             self.lives.append(life)
+
+    def _distrust(self) -> None:
+        memory = self._memory
+        memory.known = {
+            key: known._replace(is_trusted=False) for key, known in memory.known.items()
+        }
+        memory.activated = {
+            key: known._replace(is_trusted=False) for key, known in memory.activated.items()
+        }
+        self._before_boot = []
 
     def _restore(self, snapshot: journal.Snapshot) -> None:
         self._begin(snapshot.life, snapshot.fingerprint, has_written_before=True)

@@ -227,6 +227,12 @@ class Sequencer:
         properties = journal.entry_properties(journal.SNAPSHOT)
         return [self._entry(properties, part) for part in whole.encode(self.entries)]
 
+    def take_over(self, tail: Memory) -> None:
+        """Learn from the journal's tail which arrivals may come again, and keep all else."""
+        memory = self.memory
+        memory.known, memory.activated = tail.known, tail.activated
+        memory.cancelled, memory.entries = tail.cancelled, tail.entries
+
     def forget_tail(self) -> None:
         """Forget what only matters while arrivals of an earlier life may come again."""
         self.memory.known = {}

@@ -6,58 +6,47 @@ journal's tail, and only then begins to carry out arrivals. Arrivals, publicatio
 one channel, and office is given up by closing it: RabbitMQ then gives back what was not acked, in
 order, before anything newer, to the next one. A publication that fails ends the life.
 
-An idle inbox would elect somebody without telling. Therefore there is a **baton**: a message that
-is always in the inbox, held unacked by whoever owns it. When the owner dies, its successor gets it.
-Under load the baton is passed on (published anew, then acked), so that the queue can forget what
-lies before it.
+    intake -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
+                            ^                 ^
+                          buckets (what is due)
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.consuming import Delivery
-from bridge.broker.errors import BrokerError, ChannelClosed
-from bridge.broker.handover import Acks, HandOver, Publish
-from bridge.machine.arrival import BATON_KIND, Baton, Command, Send, read
-from bridge.machine.replay import Replay
+from bridge.broker.errors import BrokerError, ChannelClosed, PublishRefused
+from bridge.broker.handover import Acks, Publish
+from bridge.machine import arrival
+from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, marker
 from bridge.machine.wheel import Place, place
+from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.clock import now_ms
+from bridge.sidecar.flights import Flights
+from bridge.sidecar.intake import Intake, PrefetchChanged
 from bridge.sidecar.office import Flight, Office
-from bridge.sidecar.tail import Tail, steps
+from bridge.sidecar.snapshots import Snapshots
+from bridge.sidecar.succession import read_tail, succeed
 from bridge.topology import names
-from bridge.wire import headers
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item
-
-WINDOW = 2_000
-"""Publications that may be unconfirmed; an arrival that holds more goes alone."""
-
-SNAPSHOT_ENTRIES = 2_000
-SNAPSHOT_BYTES = 16 << 20
-SNAPSHOT_ENTRIES_MAX = 20_000
-"""A snapshot is written after so many entries or bytes; a large one not before the journal has
-grown by twice its size, but after the maximum of entries at the latest."""
-
-BATON_ARRIVALS = 50
-"""So many arrivals make it worth while to pass the baton on."""
+from bridge.wire.journal import REFUSED
 
 RETURNING_S = 3.0
 """So long arrivals of an earlier life may still come again: RabbitMQ gives them back at once."""
 
-MARGIN_S = 2.0
-"""An ack that was sent within this time may not have reached the inbox when RabbitMQ failed."""
+STOP_S = 2.0
 
 
 class Life:
@@ -65,14 +54,14 @@ class Life:
 
     Attributes:
         name: the entity.
-        life: this life's identity.
         sequencer: who gives the numbers; there once office was taken.
+        flights: what was published; there once the channel is open.
         meters: the entity's counters.
         is_ready: it is in office and carries out arrivals.
-        has_room: whether more may be published now.
     """
 
     sequencer: Sequencer
+    flights: Flights
 
     def __init__(
         self,
@@ -83,8 +72,9 @@ class Life:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.name = office.queue.name
-        self.life = os.urandom(16)
         self.meters = office.meters
+        self.is_ready = False
+        self._life = os.urandom(16)
         self._office = office
         self._connection = connection
         self._replies = replies
@@ -93,28 +83,19 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
-        self._landed = asyncio.Event()
-        self._arrived: deque[Delivery] = deque()
-        self._flights: dict[int, Flight] = {}
-        self._serials = itertools.count()
-        self._returning: Counter[tuple[bytes, bytes]] = Counter()
-        self._late_acks: dict[int, int] = {}
-        self._ages: deque[tuple[float, int]] = deque()
+        self._intake = Intake(office.prefetch)
+        self._baton = Baton(self.name, self._life)
         self._buckets = Buckets(self, connection, boot, clock)
-        self._baton: Delivery | None = None
-        self._arrivals_since_baton = 0
-        self._has_own_baton = False
-        self.is_ready = False
-        self._is_pump_due = False
+        self._returning: Counter[tuple[bytes, bytes]] = Counter()
+        self._channel: Channel | None = None
+        self._snapshots: Snapshots | None = None
         self._making: asyncio.Task[None] | None = None
-        self._snapshot_entries = 0
-        self._snapshot_bytes = 0
-        self._snapshot_size = 0
+        self._is_pump_due = False
+        self._is_retiring = False
 
-    @property
-    def has_room(self) -> bool:
-        """Whether more may be published now."""
-        return self._handover.in_flight < WINDOW
+    def __repr__(self) -> str:
+        state = "in office" if self.is_ready else "ended" if self._ended.done() else "waiting"
+        return f"<Life of {self.name!r} [{state}, {len(self._intake)} arrived]>"
 
     async def run(self) -> None:
         """Live until `stop`; raises what ended it otherwise."""
@@ -125,27 +106,24 @@ class Life:
                 await main
             await self._ended
         finally:
-            self.is_ready = False
+            self.is_ready = self.meters.is_active = False
             for task in (main, self._making):
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
             await self._buckets.close()
-            if hasattr(self, "_channel"):
+            if self._channel is not None:
                 self._channel.on_closed = None
                 await self._channel.close()
-            if not self._ended.done():
-                self._ended.cancel()
-            self.meters.is_active = False
+            self._ended.cancel()
 
-    async def stop(self, timeout_s: float = 2.0) -> None:
+    async def stop(self) -> None:
         """Carry out nothing more, let what was published be confirmed, and end."""
-        self.is_ready = False
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._all_landed()
-        except TimeoutError:
-            pass
+        was_ready, self.is_ready = self.is_ready, False
+        if was_ready:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await self.flights.land()
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -157,210 +135,147 @@ class Life:
             # Whoever runs this life may be gone already.
             self._ended.exception()
 
+    def submit(self, publications: Sequence[Publication], *, acks: Acks = (), site: str) -> None:
+        """Publish what the sequencer made; when it is confirmed, ack."""
+        self.flights.submit(self.sequencer, publications, acks=acks, site=site)
+
     async def write(self, publication: Publication) -> None:
         """Publish an entry of the journal's and wait until it is confirmed."""
-        confirmed: asyncio.Future[None] = self._loop.create_future()
-        self.submit((publication,), site="sequencer.journal", confirmed=confirmed)
-        await confirmed
-
-    def submit(
-        self,
-        publications: Sequence[Publication],
-        *,
-        acks: Acks = (),
-        answer: Answer | None = None,
-        site: str,
-        native: Item | None = None,
-        then: Callable[[], None] | None = None,
-        confirmed: asyncio.Future[None] | None = None,
-    ) -> None:
-        """Publish; when all is confirmed, ack, then answer."""
-        if not publications:
-            self._handover.submit((), acks=acks, done=self._acked, failpoint=site)
-            if answer is not None:
-                self._tell(answer)
-            return
-        serial = next(self._serials)
-        first_entry = self.sequencer.entries - len(publications)
-        self._flights[serial] = Flight(first_entry, publications, answer, native)
-
-        def done(error: BrokerError | None) -> None:
-            if error is not None:
-                self.fail(error)
-                if confirmed is not None and not confirmed.done():
-                    confirmed.set_exception(error)
-                return
-            del self._flights[serial]
-            if answer is not None:
-                self._tell(answer)
-            if then is not None:
-                then()
-            if confirmed is not None and not confirmed.done():
-                confirmed.set_result(None)
-            if not self._flights:
-                self._landed.set()
-            if not self._is_pump_due and self.is_ready:
-                self._is_pump_due = True
-                self._loop.call_soon(self._pump)
-
-        publishes = cast("Sequence[Publish]", publications)
-        self._handover.submit(publishes, acks=acks, done=done, failpoint=site)
-
-    def _acked(self, error: BrokerError | None) -> None:
-        if error is not None:
-            self.fail(error)
+        confirmed = asyncio.Event()
+        self.flights.submit(
+            self.sequencer, (publication,), then=confirmed.set, site="sequencer.journal"
+        )
+        # When it fails the life ends, and with it whoever waits here.
+        await confirmed.wait()
 
     async def _main(self) -> None:
-        office = self._office
         self._channel = channel = await self._connection.channel()
         channel.on_closed = self.fail
         await channel.confirm_select()
-        self._handover = HandOver(channel)
+        self.flights = Flights(
+            channel, on_failed=self._on_failed, on_landed=self._on_landed, on_answer=self._tell
+        )
+        await self.flights.move(self._baton.publish(), site=SITE)
+        await channel.qos(self._intake.prefetch)
         inbox = names.inbox(self.name)
-        await self._handover.move((self._new_baton(),), failpoint="sequencer.baton")
-        await channel.qos(office.prefetch)
         await channel.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
         await self._elected.wait()
         await self._take_office()
-        self.meters.is_active = True
         self.meters.lives += 1
-        self.is_ready = True
+        self.is_ready = self.meters.is_active = True
         self._pump()
 
     async def _take_office(self) -> None:
         """Learn what the last sequencer knew, and finish what it left."""
         office = self._office
-        replay = await self._read_tail()
-        flights: list[Flight] = []
-        if office.sequencer is not None and office.is_successor(replay.lives):
-            # Nobody else was the sequencer in between: what this process knew is still true.
-            flights = list(office.flights.values())
-            for flight in flights:
-                for each in flight.publications:
-                    replay.feed(Properties.decode(each.properties), each.body)
-            learnt = replay.result()
-            memory = office.sequencer.memory
-            memory.known, memory.activated = learnt.known, learnt.activated
-            memory.cancelled, memory.entries = learnt.cancelled, learnt.entries
-            self.sequencer = office.sequencer
-            self.sequencer.update(office.queue, office.tier)
-        else:
-            self.sequencer = Sequencer(office.queue, office.tier, replay.result())
-        office.sequencer, office.life, office.flights = self.sequencer, self.life, self._flights
-        office.attempts.clear()
-        self._snapshot_entries = self.sequencer.entries
-        self._snapshot_bytes = self.sequencer.bytes
-        self._flights.update((next(self._serials), flight) for flight in flights)
+        replay = await read_tail(
+            office, self._connection, self.flights, life=self._life, boot=self._boot
+        )
+        self.sequencer, left = succeed(office, replay)
+        self.flights.keep(left)
+        office.begin(self.sequencer, self._life, self.flights.open)
         await self._buckets.start()
-        await self._publish_again()
-        self._write_snapshot()
-        await self._all_landed()
+        self._publish_again(self.flights.release())
+        self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
+        self._write_snapshot(self._snapshots)
+        await self.flights.land()
         self._loop.call_later(RETURNING_S, self._forget_tail)
 
-    async def _publish_again(self) -> None:
+    def _publish_again(self, flights: Sequence[Flight]) -> None:
         """Publish what an earlier life here published and did not see confirmed."""
-        flights = list(self._flights.values())
-        self._flights.clear()
         for flight in flights:
             if flight.native is not None:
                 self._returning[flight.native.properties, flight.native.body] += 1
             self.sequencer.entries += len(flight.publications)
-            self.submit(
+            self.flights.submit(
+                self.sequencer,
                 flight.publications,
                 answer=flight.answer,
                 native=flight.native,
                 site="sequencer.again",
             )
 
-    async def _read_tail(self) -> Replay:
-        queue = self._office.queue
-        tail = Tail(self._connection, names.journal(self.name))
-        entry = cast("Publish", marker(queue, self.life, self._boot))
-        self._office.attempts.add(self.life)
-        await tail.mark(
-            lambda: self._handover.move((entry,), failpoint="sequencer.journal"), self.life
-        )
-        for step in steps():
-            replay = Replay(
-                is_partitioned=queue.enable_partitioning, life=self.life, fingerprint=self._boot
-            )
-            start = tail.end - step
-            first = await tail.read(start, replay.feed)
-            if start <= 0 or first > start or replay.is_sufficient():
-                return replay
-        raise AssertionError("the steps never end")
-
     def _on_delivery(self, delivery: Delivery) -> None:
-        self._arrived.append(delivery)
-        if self.is_ready:
-            if not self._is_pump_due:
-                self._is_pump_due = True
-                self._loop.call_soon(self._pump)
-        elif not self._elected.is_set():
-            self._elected.set()
+        self._intake.add(delivery)
+        self._elected.set()
+        if self._intake.is_overfull and not self.is_ready:
+            # Not in office yet: nothing was published.
+            self._retire()
+        self._on_landed()
+
+    def _on_landed(self) -> None:
+        if self.is_ready and not self._is_pump_due:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
 
     def _on_cancel(self, tag: str) -> None:
         self.fail(ChannelClosed(404, f"the inbox of {self.name!r} was deleted"))
 
+    def _on_failed(self, error: BrokerError) -> None:
+        if isinstance(error, PublishRefused) and self.is_ready:
+            # The journal may have what the full queue refused: its word must not be trusted.
+            entry = Publish(*marker(self._office.queue, self._life, REFUSED))
+            with contextlib.suppress(BrokerError):
+                assert self._channel is not None
+                self._channel.publish(*entry)
+        self.fail(error)
+
     def _pump(self) -> None:
         """Carry out arrivals as far as there is room."""
+        self._is_pump_due = False
         try:
-            self._pump_all()
+            if self._buckets.has_due:
+                self._buckets.fire()
+            self._carry_out_all()
+            self._baton.pass_on(self.flights)
+            if self.is_ready and self._snapshots is not None and self._snapshots.is_due:
+                self._write_snapshot(self._snapshots)
+            self._mind_prefetch()
         except Exception as error:
             self.fail(error)
+        self._measure()
 
-    def _pump_all(self) -> None:
-        self._is_pump_due = False
-        if self._buckets.has_due:
-            self._buckets.fire()
-        arrived = self._arrived
-        while arrived and self.is_ready and self._making is None and self.has_room:
-            delivery = arrived.popleft()
-            command = read(
-                delivery.properties,
-                delivery.body,
-                detects_duplicates=self._office.queue.requires_duplicate_detection,
-            )
-            if type(command) is Baton:
-                self._take_baton(delivery, command.life)
-            elif not self._carry_out(delivery, command):
-                arrived.appendleft(delivery)
+    def _carry_out_all(self) -> None:
+        intake = self._intake
+        detects_duplicates = self._office.queue.requires_duplicate_detection
+        while intake and self.is_ready and self.flights.has_room:
+            if self._making is not None or self._is_retiring:
                 break
-        self._pass_baton()
-        self._snapshot_when_due()
-        meters, sequencer = self.meters, self.sequencer
-        meters.backlog, meters.in_flight = len(arrived), self._handover.in_flight
-        meters.published, meters.pending = sequencer.entries, len(sequencer.memory.pending)
-        meters.buckets = len(sequencer.memory.wheel.buckets)
+            delivery = intake.next()
+            command = arrival.read(
+                delivery.properties, delivery.body, detects_duplicates=detects_duplicates
+            )
+            if type(command) is arrival.Baton:
+                self._baton.take(delivery, command.life, self.flights)
+            elif not self._carry_out(delivery, command):
+                break
+            intake.done()
 
     def _carry_out(self, delivery: Delivery, command: Command) -> bool:
         """Carry out one arrival; False when a bucket must be made first."""
         now = self._clock()
-        sequencer = self.sequencer
+        sequencer, tag = self.sequencer, delivery.tag
         dues_ms = sequencer.dues_ms(command, now)
-        if dues_ms:
-            missing = sequencer.memory.wheel.missing(dues_ms, now)
-            if missing:
-                self._making = self._loop.create_task(self._make(missing))
-                return False
-        self._arrivals_since_baton += 1
+        missing = sequencer.memory.wheel.missing(dues_ms, now) if dues_ms else []
+        if missing:
+            self._making = self._loop.create_task(self._make(missing))
+            return False
+        self._baton.arrivals += 1
         self.meters.arrivals += 1
-        acks: Acks = ((self._channel, delivery.tag),)
-        native = None
-        if isinstance(command, Send) and command.identity is None:
-            native = command.items[0]
-            if self._returning and self._returning[native.properties, native.body] > 0:
-                self._returning[native.properties, native.body] -= 1
-                self.submit((), acks=acks, site="sequencer.number")
-                return True
+        native = command.items[0] if type(command) is Send and command.identity is None else None
+        if native is not None and self._has_returned(native):
+            self.flights.ack(tag, site="sequencer.number")
+            return True
         young = self._buckets.youngest(place(due, now) for due in dues_ms)
         publications, answer = sequencer.apply(command, now)
+        acks: Acks = ((delivery.channel, tag),)
         then = None
         if young is not None and publications:
-            self._late_acks[delivery.tag] = sequencer.entries - len(publications)
-            then = partial(self._buckets.when_safe, young, partial(self._ack_late, delivery.tag))
+            self.flights.delay_ack(tag, sequencer.entries - len(publications))
+            then = partial(self._buckets.when_safe, young, partial(self.flights.ack_late, tag))
             acks = ()
-        self.submit(
+        self.flights.submit(
+            sequencer,
             publications,
             acks=acks,
             answer=answer,
@@ -370,12 +285,12 @@ class Life:
         )
         return True
 
-    def _ack_late(self, tag: int) -> None:
-        """Ack what went into a bucket that was very young, and is safe now."""
-        if self.is_ready:
-            del self._late_acks[tag]
-            acks = ((self._channel, tag),)
-            self._handover.submit((), acks=acks, done=self._acked, failpoint="sequencer.number")
+    def _has_returned(self, native: Item) -> bool:
+        """Whether this native message is one that was just published again."""
+        if not self._returning or self._returning[native.properties, native.body] <= 0:
+            return False
+        self._returning[native.properties, native.body] -= 1
+        return True
 
     async def _make(self, missing: Sequence[Place]) -> None:
         try:
@@ -386,67 +301,35 @@ class Life:
             self._making = None
         self._pump()
 
-    def _new_baton(self) -> Publish:
-        properties = Properties(
-            headers={headers.KIND: ("S", BATON_KIND.encode())}, delivery_mode=2
-        ).encode()
-        return Publish("", names.inbox(self.name), properties, self.life)
-
-    def _take_baton(self, delivery: Delivery, life: bytes) -> None:
-        self._has_own_baton |= life == self.life
-        if self._baton is not None:
-            acks = ((self._channel, self._baton.tag),)
-            self._handover.submit((), acks=acks, done=self._acked, failpoint="sequencer.baton")
-        self._baton = delivery
-
-    def _pass_baton(self) -> None:
-        if self._baton is None or self._arrivals_since_baton < BATON_ARRIVALS:
-            return
-        acks = ((self._channel, self._baton.tag),)
-        self._baton, self._arrivals_since_baton = None, 0
-        self._handover.submit(
-            (self._new_baton(),), acks=acks, done=self._acked, failpoint="sequencer.baton"
-        )
-
-    def _snapshot_when_due(self) -> None:
-        entries = self.sequencer.entries - self._snapshot_entries
-        if entries < SNAPSHOT_ENTRIES and (
-            self.sequencer.bytes - self._snapshot_bytes < SNAPSHOT_BYTES
-        ):
-            return
-        grown = self.sequencer.bytes - self._snapshot_bytes
-        if self.is_ready and (grown >= 2 * self._snapshot_size or entries >= SNAPSHOT_ENTRIES_MAX):
-            self._write_snapshot()
-
-    def _write_snapshot(self) -> None:
-        entries = self.sequencer.entries
-        oldest = next(iter(self._flights.values()), None)
-        first = entries if oldest is None else oldest.first_entry
-        late = next(iter(self._late_acks.values()), entries)
-        span = entries - min(first, late, self._entries_before_margin())
-        parts = self.sequencer.snapshot(self.life, self._boot, span)
-        self.submit(parts, site="sequencer.journal")
-        self._snapshot_entries, self._snapshot_bytes = self.sequencer.entries, self.sequencer.bytes
-        self._snapshot_size = sum(len(part.body) for part in parts)
-
-    def _entries_before_margin(self) -> int:
-        """Return how many entries there were when acks of that time have surely arrived."""
-        now = self._loop.time()
-        ages = self._ages
-        if not ages or now - ages[-1][0] > MARGIN_S / 8:
-            ages.append((now, self.sequencer.entries))
-        while len(ages) > 1 and now - ages[1][0] > MARGIN_S:
-            ages.popleft()
-        return ages[0][1]
+    def _write_snapshot(self, snapshots: Snapshots) -> None:
+        first_entry = self.flights.first_entry(self.sequencer.entries)
+        self.submit(snapshots.take(first_entry), site="sequencer.journal")
 
     def _forget_tail(self) -> None:
+        """Forget what an earlier life may have left in the inbox, when all of that has come."""
         if not self.is_ready:
             return
-        if not self._has_own_baton:
+        if self._baton.has_own_come:
+            self.sequencer.forget_tail()
+            self._returning.clear()
+        else:
             self._loop.call_later(RETURNING_S, self._forget_tail)
-            return
-        self.sequencer.forget_tail()
-        self._returning.clear()
+
+    def _mind_prefetch(self) -> None:
+        """Retire when too much or too little is sent ahead: first what was published must land."""
+        prefetch = self._intake.better_prefetch()
+        if prefetch is not None:
+            self._office.prefetch = prefetch
+            self._is_retiring = True
+        if self._is_retiring and self.is_ready and not self.flights.open:
+            self._retire()
+
+    def _retire(self) -> None:
+        prefetch = self._intake.better_prefetch()
+        if prefetch is not None:
+            self._office.prefetch = prefetch
+        prefetch = self._office.prefetch
+        self.fail(PrefetchChanged(text=f"{prefetch} arrivals at once from now on"))
 
     def _tell(self, answer: Answer) -> None:
         properties = Properties(correlation_id=answer.to.correlation_id).encode()
@@ -458,7 +341,8 @@ class Life:
             self._replies.flush()
             failpoint.reach("sequencer.answered")
 
-    async def _all_landed(self) -> None:
-        while self._flights and not self._ended.done():
-            self._landed.clear()
-            await self._landed.wait()
+    def _measure(self) -> None:
+        meters, memory = self.meters, self.sequencer.memory
+        meters.backlog, meters.in_flight = len(self._intake), self.flights.count
+        meters.published, meters.pending = self.sequencer.entries, len(memory.pending)
+        meters.buckets = len(memory.wheel.buckets)

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 
 from bridge.machine.sequencer import Answer, Publication, Sequencer
 from bridge.model.entity import Queue, Tier
+from bridge.sidecar.intake import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
 from bridge.wire.envelope import Item
-
-PREFETCH = 2_000
-"""Arrivals that may be unacked: enough to keep RabbitMQ busy, few enough for a short tail."""
 
 
 @dataclass(slots=True)
@@ -55,8 +53,13 @@ class Office:
     life: bytes | None = None
     attempts: set[bytes] = field(default_factory=set)
     flights: dict[int, Flight] = field(default_factory=dict)
-    prefetch: int = PREFETCH
+    prefetch: int = PREFETCH_MAX
     meters: Meters = field(default_factory=Meters)
+
+    def begin(self, sequencer: Sequencer, life: bytes, flights: dict[int, Flight]) -> None:
+        """Remember who is in office now, and the flights that are added and removed there."""
+        self.sequencer, self.life, self.flights = sequencer, life, flights
+        self.attempts.clear()
 
     def is_successor(self, lives: Sequence[bytes]) -> bool:
         """Whether nobody else was the sequencer since the last life here.

@@ -15,6 +15,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.reconnect import keep_connected
 from bridge.model.entity import Queue, Tier
 from bridge.sidecar.clock import now_ms
+from bridge.sidecar.intake import PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.life import Life
 from bridge.sidecar.meters import Meters
@@ -133,16 +134,20 @@ class Sidecar:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _live(self, key: str) -> None:
+        """Live one life after another; they end without fault when the prefetch must change."""
         assert self._connection is not None
         assert self._replies is not None
-        life = Life(
-            self._offices[key], self._connection, self._replies, self._boot, clock=self._clock
-        )
-        self._lives[key] = life
-        try:
-            await life.run()
-        finally:
-            del self._lives[key]
+        office = self._offices[key]
+        while True:
+            life = Life(office, self._connection, self._replies, self._boot, clock=self._clock)
+            self._lives[key] = life
+            try:
+                await life.run()
+                return
+            except PrefetchChanged as change:
+                log.info("sequencer.prefetch entity=%s prefetch=%s", life.name, change)
+            finally:
+                del self._lives[key]
 
     async def _again_and_again(
         self, name: str, work: Callable[[], Coroutine[None, None, None]]

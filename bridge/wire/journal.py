@@ -27,6 +27,10 @@ PART_BYTES_MAX = 1 << 20
 
 LIFE_BYTES = 16
 
+REFUSED = "refused"
+"""Instead of a fingerprint: a queue refused what this journal may have. What comes before is not to
+be trusted."""
+
 _MARKER = struct.Struct(f">B{LIFE_BYTES}s")
 _BUCKET = struct.Struct(">BBqB")
 _PART = struct.Struct(">BQHH")

@@ -268,6 +268,21 @@ def test_a_malformed_envelope_is_dead_lettered_and_blocks_nobody(rig: MakeRig) -
     assert (dead.body, dead.headers["DeadLetterReason"]) == (b"\x01garbage", "MalformedEnvelope")
 
 
+def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
+    """When too much is sent ahead, less is sent ahead from then on; nothing is lost or doubled."""
+    orders = rig()
+    body = bytes(4 << 20)
+    for index in range(60):
+        orders.publish(body, message_id=str(index))
+    sidecar = orders.start()
+
+    seen = orders.take(60)
+
+    assert numbers(seen) == list(range(1, 61))
+    assert [each.properties.message_id for each in seen] == [str(index) for index in range(60)]
+    assert sidecar.memory_peak_mb() < 300
+
+
 def test_more_messages_than_a_window_pass_in_order(rig: MakeRig) -> None:
     """Batches that are larger than what may be in flight go through, and snapshots between them."""
     orders = rig()

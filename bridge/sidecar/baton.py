@@ -1,0 +1,60 @@
+"""The baton: a message that is always in an inbox, held by whoever owns the inbox.
+
+RabbitMQ elects the single active consumer of an inbox without telling it; an idle inbox would have
+an owner who does not know. So every life puts a baton into the inbox when it begins, and its owner
+keeps one unacked: when it dies, its successor gets it. Under load the baton is passed on (published
+anew, then acked), so that the queue can forget what lies before it, and acks need not be single.
+"""
+
+from __future__ import annotations
+
+from bridge.broker.consuming import Delivery
+from bridge.broker.handover import Publish
+from bridge.machine.arrival import BATON_KIND
+from bridge.sidecar.flights import Flights
+from bridge.topology import names
+from bridge.wire import headers
+from bridge.wire.basic import Properties
+
+SITE = "sequencer.baton"
+
+ARRIVALS = 50
+"""So many arrivals make it worth while to pass the baton on."""
+
+_PROPERTIES = Properties(
+    headers={headers.KIND: ("S", BATON_KIND.encode())}, delivery_mode=2
+).encode()
+
+
+class Baton:
+    """The baton in the hand of one life.
+
+    Attributes:
+        has_own_come: a baton that this life published has come: all that was in the inbox when the
+            life began came before it.
+        arrivals: what arrived since the baton was taken.
+    """
+
+    def __init__(self, entity: str, life: bytes) -> None:
+        self.has_own_come = False
+        self.arrivals = 0
+        self._inbox = names.inbox(entity)
+        self._life = life
+        self._held: Delivery | None = None
+
+    def publish(self) -> Publish:
+        """Return a new baton."""
+        return Publish("", self._inbox, _PROPERTIES, self._life)
+
+    def take(self, delivery: Delivery, life: bytes, flights: Flights) -> None:
+        """Keep the baton that came; one that was kept before is not needed any more."""
+        self.has_own_come |= life == self._life
+        if self._held is not None:
+            flights.ack(self._held.tag, site=SITE)
+        self._held = delivery
+
+    def pass_on(self, flights: Flights) -> None:
+        """Send it round once more, when that is worth while."""
+        if self._held is not None and self.arrivals >= ARRIVALS:
+            flights.pass_on(self.publish(), self._held.tag, site=SITE)
+            self._held, self.arrivals = None, 0

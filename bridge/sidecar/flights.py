@@ -1,0 +1,164 @@
+"""What a sequencer has published and not seen confirmed: in order, bounded, and never forgotten.
+
+All publishing of a life goes through here, over one channel, so that numbers stand in the journal
+in the order in which they were given. When a publication fails the life ends; its flights stay, for
+the next life of this process to publish again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from bridge.broker.channel import Channel
+from bridge.broker.errors import BrokerError
+from bridge.broker.handover import Acks, HandOver, Publish
+from bridge.machine.sequencer import Answer, Publication, Sequencer
+from bridge.sidecar.office import Flight
+from bridge.wire.envelope import Item
+
+WINDOW = 2_000
+"""Publications that may be unconfirmed; an arrival that holds more goes alone."""
+
+WINDOW_BYTES = 32 << 20
+"""So many bytes may be unconfirmed; a message that is larger goes alone."""
+
+
+class Flights:
+    """The publications of one life that are on their way.
+
+    Attributes:
+        open: the flights by serial number, oldest first.
+        on_failed: called when a publication failed.
+        on_landed: called when a flight was confirmed.
+        on_answer: called with what is to be told when a flight was confirmed.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        on_failed: Callable[[BrokerError], None],
+        on_landed: Callable[[], None],
+        on_answer: Callable[[Answer], None],
+    ) -> None:
+        self.open: dict[int, Flight] = {}
+        self.on_failed = on_failed
+        self.on_landed = on_landed
+        self.on_answer = on_answer
+        self._handover = HandOver(channel)
+        self._channel = channel
+        self._serials = itertools.count()
+        self._bytes = 0
+        self._late: dict[int, int] = {}
+        self._all_landed = asyncio.Event()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be published now."""
+        return self._handover.in_flight < WINDOW and self._bytes < WINDOW_BYTES
+
+    @property
+    def count(self) -> int:
+        """How many publications are not confirmed."""
+        return self._handover.in_flight
+
+    def first_entry(self, otherwise: int) -> int:
+        """Return the entry of the oldest arrival that is not acked, as far as it was published."""
+        oldest = next(iter(self.open.values()), None)
+        late = next(iter(self._late.values()), otherwise)
+        return min(late, otherwise if oldest is None else oldest.first_entry)
+
+    def submit(
+        self,
+        sequencer: Sequencer,
+        publications: Sequence[Publication],
+        *,
+        acks: Acks = (),
+        answer: Answer | None = None,
+        native: Item | None = None,
+        then: Callable[[], None] | None = None,
+        site: str,
+    ) -> None:
+        """Publish; when all is confirmed, ack, answer, and do what comes then.
+
+        Args:
+            sequencer: who made the publications, just now.
+            publications: what to publish; may be empty.
+            acks: what to ack.
+            answer: what to tell.
+            native: the native message that is stored, if it is one.
+            then: what else to do.
+            site: the failpoint's.
+        """
+        if not publications:
+            self._handover.submit((), acks=acks, done=self._acked, failpoint=site)
+            if answer is not None:
+                self.on_answer(answer)
+            return
+        serial = next(self._serials)
+        first_entry = sequencer.entries - len(publications)
+        self.open[serial] = Flight(first_entry, publications, answer, native)
+        size = sum([len(each.body) for each in publications])
+        self._bytes += size
+
+        def done(error: BrokerError | None) -> None:
+            self._bytes -= size
+            if error is not None:
+                self.on_failed(error)
+                return
+            del self.open[serial]
+            if answer is not None:
+                self.on_answer(answer)
+            if then is not None:
+                then()
+            if not self.open:
+                self._all_landed.set()
+            self.on_landed()
+
+        publishes = cast("Sequence[Publish]", publications)
+        self._handover.submit(publishes, acks=acks, done=done, failpoint=site)
+
+    def keep(self, flights: Sequence[Flight]) -> None:
+        """Take over what an earlier life left, to be published again."""
+        self.open.update((next(self._serials), flight) for flight in flights)
+
+    def release(self) -> list[Flight]:
+        """Give up what was taken over."""
+        flights = list(self.open.values())
+        self.open.clear()
+        return flights
+
+    def delay_ack(self, tag: int, first_entry: int) -> None:
+        """Remember that an arrival will be acked later than its publications are confirmed."""
+        self._late[tag] = first_entry
+
+    def ack_late(self, tag: int) -> None:
+        """Ack such an arrival."""
+        del self._late[tag]
+        self.ack(tag, site="sequencer.number")
+
+    def ack(self, tag: int, *, site: str) -> None:
+        """Ack an arrival that needs no publication."""
+        self._handover.submit((), acks=((self._channel, tag),), done=self._acked, failpoint=site)
+
+    def pass_on(self, publish: Publish, tag: int, *, site: str) -> None:
+        """Publish something that is no entry of the journal's, then ack an arrival."""
+        acks = ((self._channel, tag),)
+        self._handover.submit((publish,), acks=acks, done=self._acked, failpoint=site)
+
+    async def move(self, publish: Publish, *, site: str) -> None:
+        """Publish something that is no work of the sequencer's, and wait until it is confirmed."""
+        await self._handover.move((publish,), failpoint=site)
+
+    async def land(self) -> None:
+        """Wait until nothing is on its way."""
+        while self.open:
+            self._all_landed.clear()
+            await self._all_landed.wait()
+
+    def _acked(self, error: BrokerError | None) -> None:
+        if error is not None:
+            self.on_failed(error)

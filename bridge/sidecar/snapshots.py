@@ -1,0 +1,65 @@
+"""When a snapshot goes into the journal, and how far before it a successor must look."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from bridge.machine.sequencer import Publication, Sequencer
+
+ENTRIES = 2_000
+BYTES = 16 << 20
+ENTRIES_MAX = 20_000
+"""A snapshot is written after so many entries or bytes; a large one not before the journal has
+grown by twice its size, but after the maximum of entries at the latest."""
+
+MARGIN_S = 2.0
+"""An ack that was sent within this time may not have reached the inbox when RabbitMQ failed."""
+
+
+class Snapshots:
+    """Watches a sequencer's journal grow."""
+
+    def __init__(
+        self, sequencer: Sequencer, life: bytes, boot: str, time_s: Callable[[], float]
+    ) -> None:
+        self._sequencer = sequencer
+        self._life = life
+        self._boot = boot
+        self._time_s = time_s
+        self._entries = sequencer.entries
+        self._bytes = sequencer.bytes
+        self._size = 0
+        self._ages: deque[tuple[float, int]] = deque()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the journal has grown enough."""
+        entries = self._sequencer.entries - self._entries
+        grown = self._sequencer.bytes - self._bytes
+        if entries < ENTRIES and grown < BYTES:
+            return False
+        return grown >= 2 * self._size or entries >= ENTRIES_MAX
+
+    def take(self, first_entry: int) -> list[Publication]:
+        """Return the entries of a snapshot.
+
+        Args:
+            first_entry: the entry of the oldest arrival that is not acked.
+        """
+        sequencer = self._sequencer
+        span = sequencer.entries - min(first_entry, self._entries_before_margin())
+        parts = sequencer.snapshot(self._life, self._boot, span)
+        self._entries, self._bytes = sequencer.entries, sequencer.bytes
+        self._size = sum(len(part.body) for part in parts)
+        return parts
+
+    def _entries_before_margin(self) -> int:
+        """Return how many entries there were when acks of that time have surely arrived."""
+        now_s = self._time_s()
+        ages = self._ages
+        ages.append((now_s, self._sequencer.entries))
+        while len(ages) > 1 and now_s - ages[1][0] > MARGIN_S:
+            ages.popleft()
+        # Before the first of them nobody looked: all entries since then may count.
+        return self._entries if len(ages) == 1 else ages[0][1]
