@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -108,7 +107,7 @@ def socket_inodes(pid: int) -> set[str]:
     links = set()
     for each in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            links.add(os.readlink(each))
+            links.add(str(each.readlink()))
     return {link[8:-1] for link in links if link.startswith("socket:[")}
 
 
