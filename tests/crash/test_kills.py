@@ -24,6 +24,8 @@ ONLY_AFTER = {
 }
 """Sites that only a start after another kill reaches: site -> the point to die at before."""
 
+NOTHING_TO_ACK = {"sequencer.journal.acked": "what is only written down acks no message"}
+
 SITES = [site for site in HAND_OVERS if site not in ELSEWHERE]
 
 
@@ -54,7 +56,9 @@ def besiege(siege: Siege, points: list[str], *, within_s: float) -> list[str]:
 def test_every_hand_over(start_bridge: StartBridge, step: str) -> None:
     """A kill at each hand-over site, at this step, costs nobody anything."""
     siege = Siege(start_bridge())
-    unreached = besiege(siege, [f"{site}.{step}" for site in SITES], within_s=20)
+    points = [f"{site}.{step}" for site in SITES]
+    points = [point for point in points if point not in NOTHING_TO_ACK]
+    unreached = besiege(siege, points, within_s=20)
     siege.judge()
     assert unreached == []
 
