@@ -47,7 +47,7 @@ soak: setup ## The long kill runs
 	@$(BIN)/python -m pytest -m soak $(ARGS)
 
 test-matrix: setup ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
-	@tests/brokers/matrix $(ARGS)
+	@WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
 
 test-sdks: setup ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
 	@docker/setup/sdks
