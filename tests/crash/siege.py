@@ -22,8 +22,8 @@ from tests.fixtures.bridge import Bridge
 
 LOST = re.compile(r"(\S+)Z \w+ +broker\.lost name=busbridge consuming ")
 """The bridge's log: RabbitMQ has ended the connection that holds the locks. 3.10.8 does so now and
-then under load, by a fault of its own: its channel dies over a delivery that it had to ask for again
-(`function_clause` in `rabbit_channel:handle_deliver0`, 541 for the client)."""
+then under load, by a fault of its own: its channel dies over a delivery that it had to ask for
+again (`function_clause` in `rabbit_channel:handle_deliver0`, 541 for the client)."""
 
 AHEAD_MS = 20_000
 """The farthest that the load schedules ahead."""
