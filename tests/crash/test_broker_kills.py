@@ -54,6 +54,7 @@ def test_five_broker_kills(start_broker: Callable[[], Broker], start_bridge: Sta
     siege.judge()
 
 
+@pytest.mark.soak
 def test_both_die(start_broker: Callable[[], Broker], start_bridge: StartBridge) -> None:
     """RabbitMQ is killed, and the bridge while it repeats what it saw no confirm for."""
     broker = start_broker()

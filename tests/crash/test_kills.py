@@ -10,6 +10,7 @@ import pytest
 from bridge.broker.failpoint import HAND_OVERS, POINTS, STEPS
 from tests.crash.siege import Siege
 from tests.fixtures.bridge import StartBridge
+from tests.fixtures.broker import Broker
 
 ELSEWHERE = {
     "bench.hop": "not a part of the bridge",
@@ -63,10 +64,16 @@ def test_every_hand_over(start_bridge: StartBridge, step: str) -> None:
     assert unreached == []
 
 
-def test_every_other_point(start_bridge: StartBridge) -> None:
+SINCE_4_3 = {"engine.release.returned"}
+"""Before RabbitMQ 4.3 a released message is kept, because a return would count."""
+
+
+def test_every_other_point(start_bridge: StartBridge, broker: Broker) -> None:
     """A kill right after each ack and reject costs nobody anything."""
     siege = Siege(start_bridge())
-    unreached = besiege(siege, list(POINTS), within_s=20)
+    is_older = broker.version < (4, 3)
+    points = [point for point in POINTS if not (is_older and point in SINCE_4_3)]
+    unreached = besiege(siege, points, within_s=20)
     siege.judge()
     assert unreached == []
 
