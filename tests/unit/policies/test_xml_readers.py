@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -57,35 +56,6 @@ def test_an_answer_of_the_admin_api_is_read() -> None:
     )
     assert (queue,) == reading.namespace.queues
     assert reading.findings == ()
-
-
-def test_captured_answers_are_read() -> None:
-    """Every answer in a capture of the admin client's traffic."""
-    capture = Path("/work/shared/captures/admin-http.log")
-    if not capture.exists():
-        pytest.skip("no capture on this machine")
-    answers = {}
-    for line in capture.read_text().splitlines():
-        if line.startswith("<entry ") and "<id>" in line:
-            answers[line.split("<id>")[1].split("?")[0]] = line
-
-    reading = atom.read("\n".join(answers.values()), "capture")
-
-    assert (
-        reading.namespace.queues[0].name,
-        reading.namespace.queues[0].max_delivery_count,
-    ) == ("q1", 7)
-    rules = {each.name: each for each in reading.namespace.topics[0].subscriptions[0].rules}
-    assert (
-        model.SqlFilter(expression="color = 'red' AND x > @p", parameters=(("@p", 3),))
-        == rules["r1"].filter
-    )
-    assert rules["r1"].action == "SET y = 1"
-    assert (
-        model.CorrelationFilter(correlation_id="c", label="l", properties=(("a", 1), ("b", "two")))
-        == rules["r2"].filter
-    )
-    assert model.TrueFilter() == rules["r3"].filter
 
 
 def test_every_type_of_a_filter_value_is_read() -> None:
