@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -103,8 +106,17 @@ class ConsoleBroker:
         return found
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
-        """Declare what is in a definitions document; what is there stays."""
-        await self._call("import_definitions", document=json.dumps(definitions))
+        """Declare what is in a definitions document; what is there stays.
+
+        It goes through a file: on standard input, 4.0 waits for its end for ever.
+        """
+        with tempfile.NamedTemporaryFile("w", prefix="busbridge-", suffix=".json") as file:
+            json.dump(definitions, file)
+            file.flush()
+            # Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
+            with contextlib.suppress(LookupError, PermissionError):
+                shutil.chown(file.name, "rabbitmq")
+            await self._call("import_definitions", file.name)
 
     async def put_policy(self, policy: Policy) -> None:
         """Create or replace a policy or operator policy."""
@@ -121,11 +133,8 @@ class ConsoleBroker:
         await self._call("--vhost", self.vhost, verb, name)
 
     async def put_global_parameter(self, name: str, value: Value) -> None:
-        """Write a global parameter, on standard input: access keys show in no list of processes."""
-        parameters = [{"name": name, "value": value}]
-        await self._call(
-            "import_definitions", document=json.dumps({"global_parameters": parameters})
-        )
+        """Write a global parameter, by a file: access keys show in no list of processes."""
+        await self.import_definitions({"global_parameters": [{"name": name, "value": value}]})
 
     async def delete_global_parameter(self, name: str) -> None:
         """Delete a global parameter."""
@@ -159,14 +168,12 @@ class ConsoleBroker:
     async def _eval(self, expression: str) -> str:
         return (await self._call("eval", expression)).strip()
 
-    async def _call(self, *arguments: str, document: str | None = None) -> str:
-        """Run a command; one that reads must not be quiet (4.3 with Erlang 28 then ends itself)."""
-        quiet = () if document else ("--quiet",)
-        words = [*self._program, *quiet, *arguments]
+    async def _call(self, *arguments: str) -> str:
+        words = [*self._program, "--quiet", *arguments]
         try:
             process = await asyncio.create_subprocess_exec(
                 *words,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
@@ -174,7 +181,7 @@ class ConsoleBroker:
             raise CommandFailed(text=f"{self._program[0]} cannot be run: {error}") from error
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                output, errors = await process.communicate((document or "").encode())
+                output, errors = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()

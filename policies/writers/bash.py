@@ -28,7 +28,19 @@ def _lines(command: Command) -> list[str]:
         line += " || true"
     if command.document is None:
         return [line]
-    return [f"{line} <<'{_END}'", json.dumps(command.document, indent=1), _END]
+    text = json.dumps(command.document, indent=1)
+    if not command.takes_file:
+        return [f"{line} <<'{_END}'", text, _END]
+    return [
+        "definitions=$(mktemp)",
+        """trap 'rm -f "$definitions"' EXIT""",
+        f"""cat >"$definitions" <<'{_END}'""",
+        text,
+        _END,
+        "# Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.",
+        'if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi',
+        f'{line} "$definitions"',
+    ]
 
 
 def quote(word: str) -> str:

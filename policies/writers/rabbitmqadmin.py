@@ -38,6 +38,7 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
                 if is_new
                 else ("rabbitmqadmin", "import", "/dev/stdin"),
                 document=definitions.document(parameters, DEFAULT_VHOST),
+                takes_file=False,
             )
         )
     return tuple(found)

@@ -1,7 +1,8 @@
 """`rabbitmqctl`: one `set_policy` for each policy, the rest as a definitions import.
 
 `rabbitmqctl` cannot declare an exchange, a queue or a binding. Policies come first: a queue is then
-never without its own.
+never without its own. Definitions go through a file: on standard input, 4.0 (with Erlang 27) waits
+for their end for ever.
 """
 
 from __future__ import annotations

@@ -17,10 +17,13 @@ class Command:
 
     Attributes:
         words: the program and its arguments, exactly as the program shall get them.
-        document: what it reads: on standard input, or from a file named after the last word.
+        document: what it reads.
+        takes_file: it reads the document from a file that is named after the last word, and not on
+            standard input.
         may_fail: whether the script goes on when it fails.
     """
 
     words: tuple[str, ...]
     document: Document | None = None
+    takes_file: bool = True
     may_fail: bool = False

@@ -2,7 +2,9 @@
 set -euo pipefail
 
 rabbitmqctl --vhost / set_policy busbridge.orders '^orders$' '{"dead-letter-exchange":"orders/$dlx","dead-letter-routing-key":"orders/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":4,"max-length-bytes":1073741824,"message-ttl":3600000,"overflow":"reject-publish"}' --priority 50 --apply-to queues
-rabbitmqctl import_definitions <<'DEFINITIONS'
+definitions=$(mktemp)
+trap 'rm -f "$definitions"' EXIT
+cat >"$definitions" <<'DEFINITIONS'
 {
  "queues": [
   {
@@ -127,3 +129,6 @@ rabbitmqctl import_definitions <<'DEFINITIONS'
  ]
 }
 DEFINITIONS
+# Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
+if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
+rabbitmqctl import_definitions "$definitions"

@@ -83,19 +83,19 @@ def test_the_same_input_gives_the_same_bytes(namespace: model.Namespace, to: str
 @given(st.lists(WORDS | st.sampled_from(["%", "100%", "!x", "\n"]), min_size=1, max_size=12))
 def test_bash_gives_every_word_unchanged(words: list[str]) -> None:
     """Run by bash itself: the program gets exactly these arguments, and the document."""
-    command = Command(words=("python3", "-c", _ECHO, *words), document=DOCUMENT)
-    script = bash.render([command])
-    output = subprocess.run(
-        ["bash", "-c", script],
-        capture_output=True,
-        check=True,
-        env=os.environ | {"LC_ALL": "C.UTF-8"},
-    ).stdout
-    assert json.loads(output) == [words, DOCUMENT]
+    commands = [
+        Command(words=("python3", "-c", _READ, *words), document=DOCUMENT, takes_file=False),
+        Command(words=("python3", "-c", _OPEN, *words), document=DOCUMENT),
+    ]
+    script = ["bash", "-c", bash.render(commands)]
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(script, capture_output=True, check=True, env=environment)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[words, DOCUMENT]] * 2
 
 
 _UNICODE = {**os.environ, "LC_ALL": "C.UTF-8"}
-_ECHO = "import json,sys; print(json.dumps([sys.argv[1:], json.load(sys.stdin)]))"
+_READ = "import json,sys; print(json.dumps([sys.argv[1:], json.load(sys.stdin)]))"
+_OPEN = "import json,sys; print(json.dumps([sys.argv[1:-1], json.load(open(sys.argv[-1]))]))"
 
 
 def test_bash_stops_at_the_first_command_that_fails() -> None:

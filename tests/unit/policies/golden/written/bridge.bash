@@ -5,7 +5,9 @@ rabbitmqctl add_vhost shop || true
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:events/subscriptions/audit|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_operator_policy busbridge.ceiling '^(?:\$amq\.)?[^$]+$' '{"message-ttl":1209600000}' --priority 50 --apply-to queues
-rabbitmqctl import_definitions <<'DEFINITIONS'
+definitions=$(mktemp)
+trap 'rm -f "$definitions"' EXIT
+cat >"$definitions" <<'DEFINITIONS'
 {
  "global_parameters": [
   {
@@ -648,3 +650,6 @@ rabbitmqctl import_definitions <<'DEFINITIONS'
  ]
 }
 DEFINITIONS
+# Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
+if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
+rabbitmqctl import_definitions "$definitions"

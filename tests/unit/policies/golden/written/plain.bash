@@ -6,7 +6,9 @@ rabbitmqctl --vhost shop set_policy busbridge.events/subscriptions/audit '^event
 rabbitmqctl --vhost shop set_policy busbridge.orders '^orders$' '{"dead-letter-exchange":"orders/$dlx","dead-letter-routing-key":"orders/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000,"overflow":"reject-publish"}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.orders.eu '^orders\.eu$' '{"dead-letter-exchange":"orders.eu/$dlx","dead-letter-routing-key":"orders.eu/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":9,"max-length-bytes":1073741824,"overflow":"reject-publish"}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_operator_policy busbridge.ceiling '^(?:\$amq\.)?[^$]+$' '{"message-ttl":1209600000}' --priority 50 --apply-to queues
-rabbitmqctl import_definitions <<'DEFINITIONS'
+definitions=$(mktemp)
+trap 'rm -f "$definitions"' EXIT
+cat >"$definitions" <<'DEFINITIONS'
 {
  "queues": [
   {
@@ -309,3 +311,6 @@ rabbitmqctl import_definitions <<'DEFINITIONS'
  ]
 }
 DEFINITIONS
+# Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
+if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
+rabbitmqctl import_definitions "$definitions"
