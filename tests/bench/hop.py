@@ -22,7 +22,7 @@ from bridge.wire.envelope import Item, Operation
 from tests.bench.figure import Figure, compare, report
 from tests.bench.rabbit import Bench, Sidecar, bench, fill, installations, rate_of
 
-ROUNDS = 3
+ROUNDS = 5
 MESSAGES = 40_000
 DEADLINE_S = 120.0
 FLOOR = 0.6

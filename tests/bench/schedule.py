@@ -37,6 +37,7 @@ PLAIN = 50_000
 CANCELS = 200
 LEAD_S = 15
 ROUNDS = 3
+SETTLE_S = 5
 
 
 def main() -> int:
@@ -177,6 +178,8 @@ async def _pending(rabbit: Bench) -> list[Figure]:
     )
     scheduled = PENDING / (time.perf_counter() - begin)
     grown_mb = sidecar.memory_mb() - idle_mb
+    # RabbitMQ is still busy with what it has just taken.
+    await asyncio.sleep(SETTLE_S)
     cancels = [await _cancel(door, number) for number in random.sample(numbers, CANCELS)]
     await sidecar.kill()
     begin = time.perf_counter()
