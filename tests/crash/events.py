@@ -117,10 +117,15 @@ class DeadLettering:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A lock was given up by its holder before its end (abandon, release, close)."""
+    """A lock was given up by its holder before its end (abandon, release, close).
+
+    Attributes:
+        is_changed: with changed properties, so that the message was published anew.
+    """
 
     id: str
     at_ms: int
+    is_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

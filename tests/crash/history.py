@@ -73,6 +73,7 @@ class _Story:
     is_dead_lettering: bool = False
     settled: list[Settled] = field(default_factory=list)
     returned_ms: list[int] = field(default_factory=list)
+    changed_ms: list[int] = field(default_factory=list)
 
 
 def check(events: Iterable[Event], *, first_number: int = 1) -> list[Fault]:
@@ -127,6 +128,8 @@ def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[Kille
                 stories[event.id].settled.append(event)
             case Returned(identity, at_ms):
                 stories[identity].returned_ms.append(at_ms)
+                if event.is_changed:
+                    stories[identity].changed_ms.append(at_ms)
             case Killed():
                 kills.append(event)
     return dict(stories), sorted(kills, key=lambda kill: kill.at_ms)
@@ -163,6 +166,8 @@ def _check_settlement(identity: str, story: _Story, kills: Sequence[Killed]) -> 
                 continue
             if delivery.number != settled.number or _may_be_undone(settled, delivery, kills):
                 continue
+            if _may_be_copy(story, settled, delivery, kills):
+                continue
             if delivery.locked_ms > settled.at_ms:
                 later_ms = delivery.locked_ms - settled.at_ms
                 faults.append(
@@ -189,6 +194,24 @@ def _may_be_undone(settled: Settled, delivery: Delivered, kills: Sequence[Killed
         not kill.is_broker and forgot_ms and forgot_ms[0] <= kill.at_ms <= delivery.locked_ms
         for kill in kills
     )
+
+
+def _may_be_copy(
+    story: _Story, settled: Settled, delivery: Delivered, kills: Sequence[Killed]
+) -> bool:
+    """Whether a kill cut an abandon with changes, and another one what the bridge knew of it.
+
+    Such an abandon is publish, confirm, ack: a kill in between leaves two copies. The next bridge
+    drops the second one when it knows that the first is completed; it must live that long.
+    """
+    times_ms = [kill.at_ms for kill in kills]
+    is_cut = any(
+        changed_ms <= at_ms <= changed_ms + UNSURE_MS and at_ms <= settled.at_ms
+        for changed_ms in story.changed_ms
+        for at_ms in times_ms
+    )
+    is_forgotten = any(settled.at_ms <= at_ms <= delivery.locked_ms for at_ms in times_ms)
+    return is_cut and is_forgotten
 
 
 def _check_locks(identity: str, story: _Story, kills: Sequence[Killed]) -> list[Fault]:

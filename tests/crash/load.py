@@ -225,7 +225,7 @@ class Receiver(Actor):
             receiver.dead_letter_message(message, reason="load")
             self.notes.add(Settled(delivered.id, delivered.number, now_ms(), is_dead_lettered=True))
             return
-        self.notes.add(Returned(delivered.id, at_ms))
+        self.notes.add(Returned(delivered.id, at_ms, is_changed=way == "change"))
         if way == "abandon":
             receiver.abandon_message(message)
         else:
@@ -261,8 +261,9 @@ class Latecomer(Actor):
                     self.notes.add(delivered)
                     if seconds == 1:
                         self.ending.wait(1.1)
-                    self.notes.add(Returned(delivered.id, now_ms()))
-                    if delivered.count == 0:
+                    is_changed = delivered.count == 0
+                    self.notes.add(Returned(delivered.id, now_ms(), is_changed=is_changed))
+                    if is_changed:
                         abandon_changed(receiver, message)
                     else:
                         receiver.abandon_message(message)
