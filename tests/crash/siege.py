@@ -110,12 +110,6 @@ class Siege:
             yield
             self.progress()
 
-    @property
-    def rabbitmq(self) -> tuple[int, ...]:
-        """RabbitMQ's version, as the bridge's `ready` line names it."""
-        found = re.findall(r"\bversion=([0-9]+)\.([0-9]+)", "\n".join(self.bridge.lines))
-        return tuple(int(part) for part in found[-1])
-
     def progress(self, *, within_s: float = 60) -> None:
         """Wait until messages are accepted and settled again."""
         for kind in (Accepted, Settled):

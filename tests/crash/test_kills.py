@@ -27,9 +27,6 @@ ONLY_AFTER = {
 
 NOTHING_TO_ACK = {"sequencer.journal.acked": "what is only written down acks no message"}
 
-RETURNS = "engine.release.returned"
-"""Before 4.3 RabbitMQ counts whatever is returned, so the engine keeps what is released."""
-
 SITES = [site for site in HAND_OVERS if site not in ELSEWHERE]
 
 

@@ -205,6 +205,43 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
             delivered("a", 1, 2040, count=1),
         ],
     ),
+    "a copy after an uncut change": (
+        "after completion",
+        lambda: [
+            *BASE,
+            Returned("a", 1010, is_changed=True),
+            Killed(1600),
+            delivered("a", 1, 1700, count=1),
+        ],
+    ),
+    "a copy after an abandon without changes": (
+        "after completion",
+        lambda: [
+            *BASE,
+            Returned("a", 1022),
+            Killed(1025),
+            Killed(1040),
+            delivered("a", 1, 1700, count=1),
+        ],
+    ),
+    "a copy that the bridge should have known": (
+        "after completion",
+        lambda: [
+            *BASE,
+            Returned("a", 1022, is_changed=True),
+            Killed(1025),
+            delivered("a", 1, 1700, count=1),
+        ],
+    ),
+    "a copy after a change that was cut later": (
+        "after completion",
+        lambda: [
+            *BASE,
+            Returned("a", 1022, is_changed=True),
+            Killed(1040),
+            delivered("a", 1, 1700, count=1),
+        ],
+    ),
     "delivered after dead-lettering": (
         "after completion",
         lambda: [
@@ -266,6 +303,19 @@ def test_a_number_of_an_earlier_history() -> None:
     "history",
     [
         pytest.param([Sent(("x",), 1)], id="an unanswered send that is not there"),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                delivered("x", 1, 50),
+                Returned("x", 60, is_changed=True),
+                Killed(70),
+                delivered("x", 1, 80, count=1),
+                Settled("x", 1, 90),
+                Killed(100),
+                delivered("x", 1, 110, count=1),
+            ],
+            id="a copy of a change that one kill cut and another one hid",
+        ),
         pytest.param(
             [
                 Sent(("x",), 1),
