@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -33,6 +33,8 @@ from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
 from bridge.sidecar.sidecar import Sidecar
+from bridge.topology.findings import BY_THE_BRIDGE
+from bridge.topology.resources import Finding
 from policies.errors import ReadError
 from policies.readers import emulator
 
@@ -164,6 +166,7 @@ async def _serve(
         await namespace.start()
         parts.push_async_callback(stopping.within, namespace.close)
         await namespace.apply(wanted)
+        _log_findings(namespace.findings, is_private=settings.endpoint is None)
         working = asyncio.create_task(sidecar.run(), name="sidecar")
         parts.push_async_callback(_stop_sidecar, stopping, sidecar, working)
         await first(sidecar.connected.wait(), working)
@@ -197,6 +200,20 @@ async def _rabbitmq(settings: Settings, stopping: Stopping) -> AsyncIterator[tup
     finally:
         # An orderly stop of 3.10 takes 8 s; a kill loses nothing.
         await node.stop(stopping.left_s)
+
+
+def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
+    """Name what this RabbitMQ does not do as Service Bus does it, once, at the start.
+
+    What the bridge makes up for is no difference; our own RabbitMQ has its consumer timeout raised.
+    """
+    for finding in findings:
+        is_raised = is_private and not finding.entity and finding.property == "LockDuration"
+        if finding.grade != BY_THE_BRIDGE and not is_raised:
+            _log.warning(
+                "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
+                *(finding.entity, finding.property, finding.grade, finding.message),
+            )
 
 
 def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
