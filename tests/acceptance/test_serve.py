@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import ServiceBusClient, TransportType
 from azure.servicebus.exceptions import ServiceBusError
 
 from tests.acceptance.sdk import client_of, send, take
@@ -208,6 +208,27 @@ def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
     bridge.start()
     with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
         assert [str(message) for message in take(receiver)] == [str(locked)]
+
+
+def test_tls(start_bridge: StartBridge, tmp_path: Path) -> None:
+    """With a certificate the SDK connects over TLS, on a port beside the plain one."""
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run([*request, *names, *files], cwd=tmp_path, check=True, capture_output=True)
+    (port,) = free_ports(1)
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    bridge = start_bridge(*("--tls-cert", certificate, "--tls-key", key, "--tls-port", str(port)))
+    with ServiceBusClient.from_connection_string(
+        bridge.connection_string.replace("UseDevelopmentEmulator=true;", ""),
+        custom_endpoint_address=f"sb://localhost:{port}",
+        transport_type=TransportType.Amqp,
+        connection_verify=certificate,
+        retry_total=0,
+    ) as client:
+        send(client, "orders", "over TLS")
+    with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+        assert [str(message) for message in take(receiver)] == ["over TLS"]
 
 
 @pytest.mark.parametrize(
