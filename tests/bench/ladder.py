@@ -33,12 +33,17 @@ def declare(url: str) -> None:
         bind_queue_to_native_delayed_delivery_exchange(connection, queue)
 
 
-async def publish(channel: Channel, countdowns_s: Sequence[int], size: int) -> None:
-    """Publish messages with these countdowns; each says in its header when it is due."""
-    for start in range(0, len(countdowns_s), 100):
+async def publish(channel: Channel, dues_ms: Sequence[int], size: int) -> None:
+    """Publish messages for these times, as exactly as whole seconds allow, and never early.
+
+    A message says in a header when it is due: so many whole seconds after it was published.
+    """
+    for start in range(0, len(dues_ms), 100):
         publishes = []
-        for countdown_s in countdowns_s[start : start + 100]:
-            due_ms = int(time.time() * 1000) + countdown_s * 1000
+        for wanted_ms in dues_ms[start : start + 100]:
+            now_ms = int(time.time() * 1000)
+            countdown_s = max(1, -(-(wanted_ms - now_ms) // 1000))
+            due_ms = now_ms + countdown_s * 1000
             properties = Properties(delivery_mode=2, headers={"due": ("l", due_ms)}).encode()
             key = calculate_routing_key(countdown_s, QUEUE)
             publishes.append(Publish(TOP, key, properties, bytes(size)))
