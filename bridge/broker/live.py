@@ -70,17 +70,17 @@ class HttpBroker(Management):
 
     async def delete_exchange(self, name: str) -> None:
         """Delete an exchange with its bindings; one that is not there is no error."""
-        await self._request("DELETE", "exchanges", self.vhost, name, absent=None)
+        await self._http.request("DELETE", "exchanges", self.vhost, name, absent=None)
 
     async def delete_binding(self, binding: Binding) -> None:
         """Delete one binding; one that is not there is no error."""
         kind = "e" if binding.to_exchange else "q"
         path = ("bindings", self.vhost, "e", binding.source, kind, binding.destination)
-        rows = await self._request("GET", *path, absent=None)
+        rows = await self._http.request("GET", *path, absent=None)
         for row in rows or ():
             is_this = row["routing_key"] == binding.routing_key
             if is_this and dict(row["arguments"] or {}) == binding.arguments:
-                await self._request("DELETE", *path, row["properties_key"], absent=None)
+                await self._http.request("DELETE", *path, row["properties_key"], absent=None)
 
 
 class ConsoleBroker:

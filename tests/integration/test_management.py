@@ -11,7 +11,8 @@ import pytest_asyncio
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import ConnectionLost, LoginRefused, ManagementRefused
-from bridge.broker.management import Management, default_urls
+from bridge.broker.http import default_urls
+from bridge.broker.management import Management
 from bridge.topology.resources import Policy, Value
 from tests.fixtures.broker import Broker
 
