@@ -61,6 +61,15 @@ def pids_in(folder: Path) -> list[int]:
     return pids
 
 
+async def nothing_left_in(folder: Path) -> None:
+    """Wait for the end of all of them: what the node has started itself ends after it."""
+
+    async def is_nothing_left() -> bool:
+        return pids_in(folder) == []
+
+    await eventually(is_nothing_left)
+
+
 async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
     """A message and a global parameter are there after a stop and a start, on other ports."""
     node = make_node()
@@ -74,7 +83,7 @@ async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
     async with Management(node.endpoint, node.management_url) as management:
         await management.put_global_parameter("kept", [1])
     await node.stop()
-    assert pids_in(node.folder) == []
+    await nothing_left_in(node.folder)
     again = make_node()
     await again.start()
     connection = await Connection.open(again.endpoint, name="test")
@@ -138,7 +147,7 @@ async def test_what_is_wrong_is_told(make_node: MakeNode) -> None:
     with pytest.raises(NodeFailed, match=r"no\.such\.key"):
         await node.start()
 
-    assert pids_in(node.folder) == []
+    await nothing_left_in(node.folder)
 
 
 async def test_it_tells_when_it_ends_by_itself(make_node: MakeNode) -> None:
@@ -181,10 +190,7 @@ async def test_it_ends_with_the_bridge(
     await node.start()
     await node.stop()
 
-    async def is_nothing_left() -> bool:
-        return pids_in(node.folder) == []
-
-    await eventually(is_nothing_left)
+    await nothing_left_in(node.folder)
 
 
 async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
