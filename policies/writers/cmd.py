@@ -64,7 +64,7 @@ def quote(word: str) -> str:
 
 
 def _in_quotes(word: str) -> str:
-    if re.search(r"[%!\r\n\0]", word):
+    if not word.isascii() or re.search(r"[%!\r\n\0]", word):
         raise Unquotable(f"cmd.exe would change {word!r}.")
     line = re.sub(r'(\\*)"', r'\1\1""', word)
     return re.sub(r"(\\+)$", r"\1\1", line)

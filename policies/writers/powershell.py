@@ -5,7 +5,7 @@ inside an argument, 7.3 keeps them, but not for batch files, and `rabbitmqctl` i
 `$PSNativeCommandArgumentPassing = 'Legacy'` makes every version do the former, which passes a word
 on as it stands. So each word is quoted twice: for PowerShell in single quotes, and inside those for
 the command line of Windows, where `""` is a quote. That also hides `|`, `&` and `^` from cmd.exe,
-which runs the batch file.
+which runs the batch file. Only ASCII is written: 5.1 reads a script in its machine's code page.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from collections.abc import Iterable
 from policies.writers.script import Command, Unquotable
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*|--?[a-z-]+|[0-9]+|/")
-_QUOTES = re.compile("['\u2018\u2019\u201a\u201b]")
-"""PowerShell takes typographic single quotes for single quotes."""
-
 _CHECK = "if ($LASTEXITCODE) { exit $LASTEXITCODE }"
 
 
@@ -58,9 +55,12 @@ def quote(word: str) -> str:
     """Return a word so that PowerShell gives it to a native program unchanged."""
     if _BARE.fullmatch(word):
         return word
-    if re.search(r"[%!\r\n\0]", word):
+    if not word.isascii() or re.search(r"[%!\r\n\0]", word):
         raise Unquotable(f"cmd.exe, which runs rabbitmqctl.bat, would change {word!r}.")
+    if re.search(r'\\"', word) and re.search(r"\s", word):
+        raise Unquotable(
+            f"PowerShell 7 takes {word!r} apart: it overlooks a quote after a backslash."
+        )
     line = re.sub(r'(\\*)"', r'\1\1""', word)
     line = re.sub(r"(\\+)$", r"\1\1", line)
-    quoted = _QUOTES.sub(lambda match: match[0] * 2, f'"{line}"')
-    return f"'{quoted}'"
+    return "'\"" + line.replace("'", "''") + "\"'"
