@@ -1,0 +1,167 @@
+"""The folder of a private RabbitMQ: its data, log, Erlang cookie and configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bridge.broker.errors import NodeFailed
+
+PLUGINS = ("rabbitmq_management",)
+
+CONFIGURATION: dict[str, str] = {
+    # 30 days: a lock that is renewed for long is not RabbitMQ's to end. Below 2^32 ms, Erlang's
+    # largest timeout.
+    "consumer_timeout": "2592000000",
+    # 3.10's default; 4.x has 16 MiB, less than the premium tier's messages.
+    "max_message_size": "134217728",
+    "disk_free_limit.absolute": "200MB",
+    "log.console": "false",
+    "log.file.level": "info",
+    "log.file.rotation.size": "10485760",
+    "log.file.rotation.count": "3",
+}
+"""What differs from RabbitMQ's defaults."""
+
+_LOG_LINES = 20
+_LOG_LINES_READ = 400
+_LOG_LINE_MAX = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePorts:
+    """The ports of one start, all on loopback."""
+
+    amqp: int
+    management: int
+    distribution: int
+    epmd: int
+
+
+class NodeFolder:
+    """What a node finds when it starts, and leaves when it ends; one process may use it at a time.
+
+    Attributes:
+        console: the file for what the node prints.
+        has_management: whether the node serves the management API.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        *,
+        configuration: Mapping[str, str],
+        plugins: Sequence[str],
+        cookie: str | None,
+    ) -> None:
+        """Describe it; see `Node`. `name` is the node's whole name."""
+        self.console = path / "log" / "console"
+        self.has_management = any(each.startswith("rabbitmq_management") for each in plugins)
+        self._path = path
+        self._name = name
+        self._configuration = configuration
+        self._plugins = tuple(plugins)
+        self._wanted_cookie = cookie
+        self._cookie_file = path / "home" / ".erlang.cookie"
+        self._lock: IO[str] | None = None
+
+    @property
+    def cookie(self) -> str:
+        """The Erlang cookie, once the files are written."""
+        return self._cookie_file.read_text()
+
+    def take(self) -> None:
+        """Make it where it is not there, and keep other processes out until `release`.
+
+        Raises:
+            NodeFailed: another process has it.
+        """
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for part in ("data", "log", "home"):
+            (self._path / part).mkdir(parents=True, exist_ok=True)
+        if self._lock is not None:
+            return
+        lock = (self._path / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            text = f"another process runs a RabbitMQ in {self._path}"
+            raise NodeFailed(text=text) from error
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let other processes have it."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write(self, ports: NodePorts) -> None:
+        """Write configuration, list of plugins and cookie."""
+        lines = {"listeners.tcp.1": f"127.0.0.1:{ports.amqp}"}
+        if self.has_management:
+            lines["management.tcp.ip"] = "127.0.0.1"
+            lines["management.tcp.port"] = str(ports.management)
+        text = "".join(
+            f"{key} = {value}\n" for key, value in {**lines, **self._configuration}.items()
+        )
+        (self._path / "rabbitmq.conf").write_text(text)
+        (self._path / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
+        self._write_cookie()
+
+    def _write_cookie(self) -> None:
+        """Write the cookie with mode 0400, without which Erlang refuses it."""
+        path = self._cookie_file
+        if path.exists() and self._wanted_cookie in (None, path.read_text()):
+            return
+        path.unlink(missing_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(self._wanted_cookie or secrets.token_hex(16).upper())
+        path.chmod(0o400)
+
+    def environment(self, ports: NodePorts, *, path: str) -> dict[str, str]:
+        """Return the environment of the node and of what speaks to it.
+
+        Args:
+            ports: those that were written.
+            path: PATH, with the node's Erlang on it.
+        """
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
+        return kept | {
+            "PATH": path,
+            "HOME": str(self._path / "home"),
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            "ERL_EPMD_PORT": str(ports.epmd),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            # Has the script become the node instead of staying as its parent: signals, and the
+            # end of the bridge, reach the node itself.
+            "RUNNING_UNDER_SYSTEMD": "true",
+            "RABBITMQ_NODENAME": self._name,
+            "RABBITMQ_NODE_PORT": str(ports.amqp),
+            "RABBITMQ_DIST_PORT": str(ports.distribution),
+            "RABBITMQ_MNESIA_BASE": str(self._path / "data"),
+            "RABBITMQ_LOG_BASE": str(self._path / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self._path / "rabbitmq"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._path / "enabled_plugins"),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+
+    def last_words(self) -> str:
+        """Return what the node's log and console say of its failure."""
+        lines: list[str] = []
+        for path in (self.console, self._path / "log" / f"{self._name}.log"):
+            with contextlib.suppress(OSError):
+                lines += path.read_text(errors="replace").splitlines()[-_LOG_LINES_READ:]
+        # The cause is told first; a report of every process that it ended follows.
+        told = [line for line in lines if "[error]" in line and not line.endswith("> ")] or lines
+        told = list(dict.fromkeys(line[:_LOG_LINE_MAX] for line in told))[:_LOG_LINES]
+        return "\n".join(told)
