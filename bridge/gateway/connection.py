@@ -13,6 +13,7 @@ from bridge.gateway.nodes import ReplyLink, RequestLink
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.sending import SendingLink
 from bridge.gateway.settings import MECHANISMS
+from bridge.gateway.timers import Timers
 from bridge.machine.amqp10.endpoint import Endpoint
 from bridge.machine.amqp10.events import (
     Closed,
@@ -28,7 +29,6 @@ from bridge.machine.amqp10.events import (
 )
 from bridge.machine.amqp10.faults import CONNECTION_FORCED
 from bridge.machine.amqp10.link import OutgoingLink
-from bridge.machine.amqp10.session import Session
 from bridge.model.access import Claims, verify_key
 from bridge.model.errors import ServiceBusError, Unauthorized
 
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._links: dict[SendingLink | ReceivingLink, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers(self._loop)
         self._input_bytes = 0
         self._is_reading_paused = False
         self._is_writing_paused = False
@@ -121,20 +121,6 @@ class Connection(asyncio.Protocol):
         """What is under way for the client."""
         return self._tasks
 
-    def reply_link(self, node: str, reply_to: str, session: Session) -> ReplyLink | None:
-        """Return the link for a reply: named by the request, else of its session, else any."""
-        found = [each for each in self.reply_links.values() if each.node == node]
-        for each in found:
-            if reply_to and each.answers_to(reply_to) and each.link.session is session:
-                return each
-        for each in found:
-            if reply_to and each.answers_to(reply_to):
-                return each
-        for each in found:
-            if each.link.session is session:
-                return each
-        return found[0] if found else None
-
     def put_claims(self, audience: str, claims: Claims) -> None:
         """Add the claims of a token.
 
@@ -143,7 +129,7 @@ class Connection(asyncio.Protocol):
         """
         if not self.grants.put(audience, claims):
             raise Unauthorized("The connection holds too many tokens.")
-        self._cancel_timer("authorization")
+        self._timers.cancel("authorization")
         self._watch_expiry()
 
     # -- time
@@ -151,21 +137,12 @@ class Connection(asyncio.Protocol):
     def _monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def _set_timer(self, name: str, delay_s: float, callback: Any) -> None:
-        self._cancel_timer(name)
-        self._timers[name] = self._loop.call_later(delay_s, callback)
-
-    def _cancel_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
-
     def _watch_expiry(self) -> None:
         expiry_s = self.grants.next_expiry_s
         if expiry_s is not None:
             # a day at most: the wall clock may be set in between
             delay_s = min(max(expiry_s - self.now_s(), 0.0), 86_400.0)
-            self._set_timer("expiry", delay_s, self._on_expiry)
+            self._timers.set("expiry", delay_s, self._on_expiry)
 
     def _on_expiry(self) -> None:
         self.grants.drop_expired()
@@ -197,7 +174,7 @@ class Connection(asyncio.Protocol):
 
     def _arm_tick(self) -> None:
         delay_ms = max(self._endpoint.deadline_ms - self._monotonic_ms(), 50)
-        self._set_timer("tick", delay_ms / 1000, self._on_tick)
+        self._timers.set("tick", delay_ms / 1000, self._on_tick)
 
     # -- transport
 
@@ -208,7 +185,7 @@ class Connection(asyncio.Protocol):
         self.peer = f"{host[0]}:{host[1]}" if host else "?"
         self._transport.set_write_buffer_limits(high=self.gateway.settings.output_bytes_high)
         self.gateway.add(self)
-        self._set_timer(
+        self._timers.set(
             "authorization", self.gateway.settings.authorization_s, self._on_unauthorized
         )
         self._arm_tick()
@@ -217,8 +194,7 @@ class Connection(asyncio.Protocol):
         """The client is gone."""
         for event in self._endpoint.lost():
             self._on_event(event)
-        for name in list(self._timers):
-            self._cancel_timer(name)
+        self._timers.cancel_all()
         self._transport = None
         self.gateway.remove(self)
 
@@ -292,11 +268,10 @@ class Connection(asyncio.Protocol):
 
         A socket that is closed with unread input is reset, and the close frame with it.
         """
-        for name in list(self._timers):
-            self._cancel_timer(name)
+        self._timers.cancel_all()
         if transport.get_extra_info("ssl_object") is None and transport.can_write_eof():
             transport.write_eof()
-            self._set_timer("linger", LINGER_S, transport.close)
+            self._timers.set("linger", LINGER_S, transport.close)
         else:
             transport.close()
 
@@ -307,7 +282,7 @@ class Connection(asyncio.Protocol):
         self._endpoint.close(condition, description)
         self.flush()
         if self._transport is not None:
-            self._set_timer("linger", LINGER_S, self._transport.abort)
+            self._timers.set("linger", LINGER_S, self._transport.abort)
 
     def abort(self) -> None:
         """Drop the connection at once."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bridge.machine.amqp10.events import CreditChanged, MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
+from bridge.machine.amqp10.session import Session
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import Message, decode_message, encode_message
 from bridge.wire.amqp10.performatives import Accepted, Rejected, Source, Target
@@ -73,6 +74,17 @@ class ReplyLink:
         self._connection.reply_links.pop(self.link, None)
 
 
+def reply_link_for(
+    links: Iterable[ReplyLink], node: str, reply_to: str, session: Session
+) -> ReplyLink | None:
+    """Return the link for a reply: named by the request, else of its session, else any."""
+
+    def fitness(each: ReplyLink) -> tuple[bool, bool]:
+        return bool(reply_to) and each.answers_to(reply_to), each.link.session is session
+
+    return max((each for each in links if each.node == node), key=fitness, default=None)
+
+
 Handler = Callable[["RequestLink", Message], None]
 
 
@@ -117,8 +129,11 @@ class RequestLink:
         self._under_way -= 1
         self.top_up()
         reply_to = request.properties.reply_to
-        target = self.connection.reply_link(
-            self.node, reply_to if isinstance(reply_to, str) else "", self.link.session
+        target = reply_link_for(
+            self.connection.reply_links.values(),
+            self.node,
+            reply_to if isinstance(reply_to, str) else "",
+            self.link.session,
         )
         if target is None:
             self.connection.log("reply.undeliverable", node=self.node, reply_to=reply_to)
