@@ -160,7 +160,8 @@ class Sidecar:
                 await work()
                 return
             except BrokerError as error:
-                log.warning("sequencer.ended entity=%s error=%s", name, error)
+                if not self._stopping.is_set():
+                    log.warning("sequencer.ended entity=%s error=%s", name, error)
             except Exception:
                 log.exception("sequencer.failed entity=%s", name)
             has_lasted = asyncio.get_running_loop().time() - begun > RESTART_MAX_S
