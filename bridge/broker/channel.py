@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from bridge.broker.consuming import Consuming, Delivery
@@ -25,6 +26,8 @@ _CONTENT_SIZE = struct.Struct(">Q")
 _CONFIRM = struct.Struct(">QB")
 
 _CLOSED_BY_US = 200
+
+OnSure = Callable[[BrokerError | None], None]
 
 BODY_BYTES_MAX = 512 << 20
 """Above what any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
@@ -60,6 +63,7 @@ class Channel(Publishing, Consuming, Declaring):
         self._missing = 0
         self._closing: asyncio.Future[None] | None = None
         self._barrier: asyncio.Future[None] | None = None
+        self._unsure: list[OnSure] = []
 
     def __repr__(self) -> str:
         state = "open" if self.close_reason is None else f"closed: {self.close_reason}"
@@ -98,6 +102,43 @@ class Channel(Publishing, Consuming, Declaring):
             barrier.exception()
         else:
             self._ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
+
+    def when_sure(self, on_sure: OnSure) -> None:
+        """Call back when no kill of this process can undo what was settled until now.
+
+        That is when it is written, where a keeper holds the socket; else when RabbitMQ's channel
+        has handled it. Called with the reason when the channel has ended before.
+        """
+        if self.close_reason is not None:
+            raise self.close_reason.again()
+        if not self._unsure:
+            self._transport.due.append(self._become_sure)
+            self._transport.flush_soon()
+        self._unsure.append(on_sure)
+
+    def _become_sure(self) -> None:
+        self._before_write()
+        unsure, self._unsure = self._unsure, []
+        if self._transport.is_kept:
+            self._transport.written.append(partial(self._on_written, unsure))
+        elif unsure:
+            self._await_barrier(unsure)
+            self._write_barrier()
+
+    def _on_written(self, unsure: list[OnSure]) -> None:
+        if self.close_reason is None and not self._transport.is_kept:
+            self._await_barrier(unsure)
+        else:
+            for on_sure in unsure:
+                on_sure(self.close_reason)
+
+    def _await_barrier(self, unsure: list[OnSure]) -> None:
+        def on_barrier(barrier: asyncio.Future[None]) -> None:
+            error = barrier.exception()
+            for on_sure in unsure:
+                on_sure(cast("BrokerError | None", error))
+
+        self.barrier_soon().add_done_callback(on_barrier)
 
     async def drain(self) -> None:
         """Wait until little of what was written is unsent."""
@@ -255,6 +296,9 @@ class Channel(Publishing, Consuming, Declaring):
         self._drop_deliveries()
         if self._barrier is not None:
             self._write_barrier()
+        unsure, self._unsure = self._unsure, []
+        for on_sure in unsure:
+            self._notify(on_sure, error)
         self._fail_questions(error.again)
         self._fail_publishes(error.again)
         self.closed.set()

@@ -10,6 +10,7 @@ from typing import Any, cast
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused
+from bridge.broker.keeper import Keeper
 from bridge.broker.publishing import CONFIRM_TIMEOUT_S
 from bridge.broker.rpc import RPC_TIMEOUT_S
 from bridge.broker.transport import FRAME_MAX_DEFAULT, Transport
@@ -127,6 +128,15 @@ class Connection:
     def is_closed(self) -> bool:
         """Whether the connection has ended."""
         return self.close_reason is not None
+
+    def keep(self, keeper: Keeper) -> None:
+        """Have what is written read by RabbitMQ even if this process is killed right after."""
+        self._transport.keep(keeper)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether that is so for all that was written until now."""
+        return self._transport.is_kept
 
     async def channel(self) -> Channel:
         """Open a channel."""

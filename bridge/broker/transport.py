@@ -9,11 +9,15 @@ can be said in one frame) registers itself in `due`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost
+from bridge.broker.keeper import Keeper
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,
@@ -59,6 +63,7 @@ class Transport(asyncio.Protocol):
         sinks: channel number -> who takes its frames.
         parts: what is to be written at the end of this turn.
         due: called at the end of this turn, before `parts` are joined.
+        written: called once after they were written, or when the connection has ended.
         is_full: too much is unsent; nothing more may be published.
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
@@ -69,6 +74,7 @@ class Transport(asyncio.Protocol):
         self.sinks: dict[int, Sink] = {}
         self.parts: list[bytes] = []
         self.due: list[Callable[[], None]] = []
+        self.written: list[Callable[[], None]] = []
         self.is_full = False
         self.is_blocked = False
         self.lost: ConnectionLost | None = None
@@ -77,6 +83,9 @@ class Transport(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
+        self._raw: socket.socket | None = None
+        self._is_plain = False
+        self._keeper: Keeper | None = None
         self._rest = b""
         self._is_flush_due = False
         self._is_paused = False
@@ -90,6 +99,28 @@ class Transport(asyncio.Protocol):
         """Keep the socket."""
         self._socket = cast(asyncio.Transport, transport)
         self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
+
+    def keep(self, keeper: Keeper) -> None:
+        """Have what was written outlive this process."""
+        assert self._socket is not None
+        self._is_plain = self._socket.get_extra_info("ssl_object") is None
+        number = self._socket.get_extra_info("socket").fileno()
+        self._raw = socket.socket(fileno=os.dup(number))
+        keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what was written is read by RabbitMQ even if this process is killed now.
+
+        With TLS nobody can tell what the kernel has taken.
+        """
+        return (
+            self._is_plain
+            and self._keeper is not None
+            and self._keeper.is_alive
+            and self._socket is not None
+            and self._socket.get_write_buffer_size() == 0
+        )
 
     def data_received(self, data: bytes) -> None:
         """Cut a chunk into frames and hand them out."""
@@ -177,14 +208,30 @@ class Transport(asyncio.Protocol):
             due, self.due = self.due, []
             for emit in due:
                 emit()
-        if not self.parts:
-            return
-        self._has_written = True
-        joined = b"".join(self.parts)
-        self.parts.clear()
-        self._socket.write(joined)
+        if self.parts:
+            self._has_written = True
+            joined = b"".join(self.parts)
+            self.parts.clear()
+            self._send(joined)
+        if self.written:
+            self._tell_written()
+
+    def _send(self, data: bytes) -> None:
+        """Give as much as possible to the kernel now, and the rest to the event loop."""
+        assert self._socket is not None
+        if self._is_plain and self._raw is not None and self._socket.get_write_buffer_size() == 0:
+            with contextlib.suppress(OSError):  # the event loop will find out and tell
+                data = data[self._raw.send(data) :]
+            if not data:
+                return
+        self._socket.write(data)
         if self._is_paused and self._socket.get_write_buffer_size() > UNSENT_BYTES_MAX:
             self.is_full = True
+
+    def _tell_written(self) -> None:
+        written, self.written = self.written, []
+        for tell in written:
+            tell()
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until little is unsent; BrokerSilent after the deadline."""
@@ -229,6 +276,11 @@ class Transport(asyncio.Protocol):
         self.lost = error
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+        if self._raw is not None:
+            with contextlib.suppress(OSError):  # the keeper's duplicate would hold it open
+                self._raw.shutdown(socket.SHUT_RDWR)
+            self._raw.close()
+            self._raw = self._keeper = None
         if self._socket is not None:
             self._socket.abort()
         else:
@@ -238,6 +290,7 @@ class Transport(asyncio.Protocol):
         self._rest = b""
         self._release_drained(error)
         self._on_lost(error)
+        self._tell_written()
 
     def _release_drained(self, error: BrokerError | None) -> None:
         waiters, self._drained = self._drained, []

@@ -9,6 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table
 from bridge.wire.record import Record
@@ -97,6 +98,10 @@ class Release:
 Disposition = Complete | Abandon | DeadLetter | Defer | Release
 
 
+OnSettled = Callable[[ServiceBusError | None], None]
+"""Called when a settlement is done, or has failed."""
+
+
 class Receiver(Protocol):
     """One client's demand for messages of an entity."""
 
@@ -152,6 +157,16 @@ class Namespace(Protocol):
 
         Raises:
             MessageLockLost: the token is unknown or its lock has ended.
+        """
+
+    def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
+        """Complete a message; `done` is called once when a crash can no longer undo it.
+
+        The short way for what happens most. Returns False, and does nothing, when the lock may be
+        another process's: `settle` asks that one.
+
+        Raises:
+            MessageLockLost: the token is unknown or its lock has ended; `done` is not called.
         """
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:

@@ -13,9 +13,10 @@ from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
+from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.engine import texts
-from bridge.engine.api import Disposition, Outgoing, Received, ReceiveMode
+from bridge.engine.api import Disposition, OnSettled, Outgoing, Received, ReceiveMode
 from bridge.engine.counters import Counters
 from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
@@ -71,7 +72,10 @@ class RabbitNamespace:
         self.directory = Directory(management)
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
-        self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
+        self._keeper = Keeper()
+        self._intake = Intake(
+            endpoint, name=f"{name} consuming", keeper=self._keeper, on_up=self._on_up
+        )
         self._locks = LockTable(self._instance, self._on_lock_expired)
         self._departure = Departure(self._sender, self.counters)
         self._settling = Settling(self._departure, self.counters, self._locks)
@@ -120,6 +124,7 @@ class RabbitNamespace:
             message_bytes_max=self._capabilities.message_bytes_max,
         )
         await self.directory.read()
+        self._keeper.start()
         for keep in (self._sender.run, self._intake.run, self._follow, self._offer_kept):
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
@@ -171,6 +176,7 @@ class RabbitNamespace:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._keeper.close()
 
     def entity(self, path: EntityPath) -> model.Queue:
         """Return the definition of the queue."""
@@ -213,6 +219,13 @@ class RabbitNamespace:
             await self._settle_own(path, lock_token, disposition)
         else:
             await self._peers.settle(path, lock_token, disposition)
+
+    def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
+        """Complete a message whose lock this process holds."""
+        is_own = self._locks.is_own(lock_token)
+        if is_own:
+            self._settling.complete(self._source(path), lock_token, done)
+        return is_own
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now."""

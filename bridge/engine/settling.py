@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import assert_never
 from uuid import UUID
 
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
-from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
+from bridge.engine.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Disposition,
+    OnSettled,
+    Release,
+)
 from bridge.engine.counters import Counters
 from bridge.engine.departure import Departure
 from bridge.engine.holding import Holding
-from bridge.engine.locktable import LockTable
+from bridge.engine.locktable import Locked, LockTable
 from bridge.engine.source import Source
+from bridge.machine.locks import Lock
 from bridge.model.errors import (
     MessageLockLost,
     NotAllowed,
@@ -33,16 +43,12 @@ class Settling:
 
     async def settle(self, source: Source, token: UUID, disposition: Disposition) -> None:
         """End a lock; see `api.Namespace.settle`."""
+        if isinstance(disposition, Complete):
+            await self._completed(source, token)
+            return
         self._check(source, disposition)
-        lock = self._locks.release(token) if self._locks.find(token) else None
-        if lock is None:
-            raise MessageLockLost(texts.LOCK_LOST)
-        owner, holding = lock.held
-        if owner is not source:
-            self._locks.restore(token, lock)
-            raise MessageLockLost(texts.LOCK_LOST)
-        if not source.holds(holding):
-            raise MessageLockLost(texts.LOCK_LOST)
+        lock = self._release(source, token)
+        holding = lock.held[1]
         try:
             await self._carry_out(source, holding, disposition)
         except (BrokerError, ServiceBusError) as error:
@@ -53,6 +59,44 @@ class Settling:
             if isinstance(error, ServiceBusError):
                 raise
             raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+
+    def complete(self, source: Source, token: UUID, done: OnSettled) -> None:
+        """Complete a message; see `api.Namespace.complete`."""
+        holding = self._release(source, token).held[1]
+
+        def on_sure(error: BrokerError | None) -> None:
+            if error is not None:
+                done(MessageLockLost(texts.LOCK_LOST))
+                return
+            source.remember(holding)
+            self._counters.completed += 1
+            done(None)
+
+        try:
+            source.ack(holding, "engine.complete.acked")
+            holding.channel.when_sure(on_sure)
+        except BrokerError as error:
+            raise MessageLockLost(texts.LOCK_LOST) from error
+
+    async def _completed(self, source: Source, token: UUID) -> None:
+        answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
+        self.complete(source, token, answer.set_result)
+        error = await answer
+        if error is not None:
+            raise error
+
+    def _release(self, source: Source, token: UUID) -> Lock[Locked]:
+        """End a lock that this source's channel still holds, or raise MessageLockLost."""
+        lock = self._locks.release(token)
+        if lock is None:
+            raise MessageLockLost(texts.LOCK_LOST)
+        owner, holding = lock.held
+        if owner is not source:
+            self._locks.restore(token, lock)
+            raise MessageLockLost(texts.LOCK_LOST)
+        if not source.holds(holding):
+            raise MessageLockLost(texts.LOCK_LOST)
+        return lock
 
     def renew(self, source: Source, tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now; all of them or none."""
@@ -68,10 +112,7 @@ class Settling:
         counters = self._counters
         match disposition:
             case Complete():
-                source.ack(holding, "engine.complete.acked")
-                await holding.channel.barrier_soon()
-                source.remember(holding)
-                counters.completed += 1
+                raise AssertionError("`complete` does that")
             case Abandon(properties=properties) if not properties:
                 source.give_back(holding, "engine.abandon.rejected")
                 counters.abandoned += 1

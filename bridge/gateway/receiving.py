@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from bridge.engine.api import Received, ReceiveMode, Release
+from bridge.engine.api import Complete, Received, ReceiveMode, Release
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
@@ -137,8 +137,26 @@ class ReceivingLink:
         except ServiceBusError as error:
             self._confirm(event, self._rejected(error))
             return
+        is_complete = isinstance(disposition, Complete)
         for delivery in event.deliveries:
-            self.connection.spawn(self._settle(event, delivery, disposition, done))
+            if not is_complete or not self._complete(event, delivery, done):
+                self.connection.spawn(self._settle(event, delivery, disposition, done))
+
+    def _complete(self, event: OutcomeArrived, delivery: OutgoingDelivery, done: Any) -> bool:
+        """Complete a message without a task of its own, if that can be."""
+
+        def on_settled(error: ServiceBusError | None) -> None:
+            if not event.is_settled:
+                outcome = done if error is None else self._rejected(error)
+                self.link.session.settle_outgoing(delivery, outcome)
+                self.connection.flush_soon()
+
+        token = UUID(bytes_le=delivery.tag)
+        try:
+            return self.connection.gateway.namespace.complete(self.path, token, on_settled)
+        except ServiceBusError as error:
+            on_settled(error)
+            return True
 
     async def _settle(
         self, event: OutcomeArrived, delivery: OutgoingDelivery, disposition: Any, done: Any

@@ -17,6 +17,7 @@ from bridge.engine.api import (
     DeadLetter,
     Defer,
     Disposition,
+    OnSettled,
     Outgoing,
     Received,
     ReceiveMode,
@@ -297,6 +298,12 @@ class MemoryNamespace:
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""
         self._queue(path).settle(lock_token, disposition)
+
+    def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
+        """Complete a message."""
+        self._queue(path).settle(lock_token, Complete())
+        done(None)
+        return True
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Lengthen locks."""
