@@ -35,7 +35,7 @@ def samples(namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway) -> I
     for field in fields(counters):
         yield _sample(
             f"{field.name}_total",
-            f"Messages {field.name.replace('_', ' ')} since the start.",
+            field.metadata["help"],
             "counter",
             getattr(counters, field.name),
         )

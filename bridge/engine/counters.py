@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _total(meaning: str) -> Any:
+    return field(default=0, metadata={"help": meaning})
 
 
 @dataclass(slots=True)
 class Counters:
-    """Totals; each is one sample of /metrics."""
+    """Totals of messages; each is one sample of /metrics, with the text beside it."""
 
-    sent: int = 0
-    scheduled: int = 0
-    cancelled: int = 0
-    delivered: int = 0
-    received_and_deleted: int = 0
-    completed: int = 0
-    abandoned: int = 0
-    dead_lettered: int = 0
-    deferred: int = 0
-    released: int = 0
-    renewed: int = 0
-    locks_expired: int = 0
-    expired: int = 0
-    second_copies: int = 0
-    sent_back: int = 0
-    refused: int = 0
+    sent: int = _total("Messages that senders sent and RabbitMQ confirmed.")
+    scheduled: int = _total("Messages that schedule calls scheduled.")
+    cancelled: int = _total("Scheduled messages that were cancelled.")
+    delivered: int = _total("Messages handed to receivers, locked ones included.")
+    received_and_deleted: int = _total("Messages handed to receivers that take them for good.")
+    completed: int = _total("Messages completed.")
+    abandoned: int = _total("Messages abandoned by their receivers.")
+    dead_lettered: int = _total("Messages dead-lettered by their receivers.")
+    deferred: int = _total("Messages deferred by their receivers.")
+    released: int = _total("Messages given back uncounted.")
+    renewed: int = _total("Locks renewed.")
+    locks_expired: int = _total("Locks that lapsed.")
+    expired: int = _total("Messages that the bridge found expired.")
+    second_copies: int = _total("Second copies that were dropped.")
+    sent_back: int = _total("Messages without a number, sent back through the front door.")

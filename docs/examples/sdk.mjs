@@ -1,4 +1,4 @@
-// The unmodified Azure SDK against the bridge: npm install @azure/service-bus
+// The unmodified Azure SDK against the bridge: send, receive, complete.
 import { ServiceBusClient } from "@azure/service-bus";
 
 const client = new ServiceBusClient(
