@@ -42,7 +42,8 @@ class EntityDraft:
     @property
     def path(self) -> str:
         """The entity's path, as Azure writes it."""
-        return f"{self.topic}/Subscriptions/{self.name}" if self.topic else self.name
+        is_subscription = self.kind is Kind.SUBSCRIPTION
+        return f"{self.topic}/Subscriptions/{self.name}" if is_subscription else self.name
 
     @property
     def title(self) -> str:
@@ -82,7 +83,9 @@ class EntityDraft:
     def build(self, **more: object) -> Any:
         """Return the model's value, or `None` after noting what Service Bus would refuse."""
         make = _MAKERS[self.kind]
-        identity = {"name": self.name} | ({"topic": self.topic} if self.topic else {})
+        identity = {"name": self.name}
+        if self.kind is Kind.SUBSCRIPTION:
+            identity["topic"] = self.topic
         before = len(self.notes.faults)
         if not self._tried(lambda: make(**identity), self.place):
             return None
@@ -138,9 +141,13 @@ class NamespaceDraft:
         """Return what has been read of an entity, by its path in any case."""
         return self._entities.get((False, path.lower())) or self._entities.get((True, path.lower()))
 
+    def find_subscription(self, topic: str, name: str) -> EntityDraft | None:
+        """Return what has been read of a subscription; a queue may have a name like its path."""
+        return self._entities.get((True, f"{topic}/Subscriptions/{name}".lower()))
+
     def owner_of_rule(self, topic: str, subscription: str, rule: str, place: Place) -> EntityDraft:
         """Return the subscription of a rule; one that is not there is taken with defaults."""
-        found = self.find(f"{topic}/Subscriptions/{subscription}")
+        found = self.find_subscription(topic, subscription)
         if found is None:
             found = self.subscription(topic, subscription, place)
             self.notes.finding(

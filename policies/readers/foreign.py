@@ -238,7 +238,7 @@ class _Reader:
             message = f"{queue!r} cannot be the name of a subscription; its binding is lost."
             self._lost(node, topic, "binding", message)
             return
-        draft = self._draft.find(f"{topic}/Subscriptions/{queue}")
+        draft = self._draft.find_subscription(topic, queue)
         if draft is None:
             draft = self._draft.subscription(topic, queue, node.place)
             draft.fields["forward_to"] = queue

@@ -240,10 +240,11 @@ class _Reader:
     def _owner_draft(self, resource: Resource, what: str) -> EntityDraft | None:
         written = resource.values[f"{what}_id"].text
         if written:
-            parts = written.split("/")
-            return self._draft.find(f"{parts[-3]}/Subscriptions/{parts[-1]}".replace("~", "/"))
+            *_, topic, _, name = ("", "", *written.split("/"))
+            return self._draft.find_subscription(topic.replace("~", "/"), name)
         referred = self._plan.referred(resource, f"{what}_id", _PREFIX + what)
-        return self._drafts.get(referred.address) if referred else None
+        found = self._drafts.get(referred.address) if referred else None
+        return found if found is not None and found.kind.value.lower() == what else None
 
     def _lost_owner(self, resource: Resource, what: str) -> None:
         self._notes.finding(

@@ -15,6 +15,9 @@ from policies.errors import Fault, Place, ReadError
 
 _DECLARATION = re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
 
+DEPTH_MAX = 100
+"""Levels of elements in one another; real feeds have about 8."""
+
 TYPE_ATTRIBUTE = "http://www.w3.org/2001/XMLSchema-instance type"
 """`xsi:type`, as expat writes an attribute's namespace and name."""
 
@@ -80,7 +83,7 @@ def parse(text: str, source: str) -> list[Element]:
     """
     body = _DECLARATION.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text.lstrip("\ufeff"))
     parser = expat.ParserCreate(namespace_separator=" ")
-    builder = _Builder(parser)
+    builder = _Builder(parser, source)
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.characters
@@ -104,8 +107,9 @@ def parse(text: str, source: str) -> list[Element]:
 
 
 class _Builder:
-    def __init__(self, parser: expat.XMLParserType) -> None:
+    def __init__(self, parser: expat.XMLParserType, source: str) -> None:
         self._parser = parser
+        self._source = source
         self.root = Element("", "", {}, Place())
         self._open = [self.root]
 
@@ -113,6 +117,13 @@ class _Builder:
         if len(self._open) == 1 and qualified == "documents" and self.root.name == "":
             self.root.name = qualified
             return
+        if len(self._open) > DEPTH_MAX:
+            fault = Fault(
+                place=Place(line=self._parser.CurrentLineNumber),
+                message=f"More than {DEPTH_MAX} levels of nesting.",
+                remedy="Flatten the document.",
+            )
+            raise ReadError(self._source, [fault])
         namespace, _, name = qualified.rpartition(" ")
         path = "/".join([each.name for each in self._open[1:]] + [name])
         place = Place(line=self._parser.CurrentLineNumber, path="/" + path)

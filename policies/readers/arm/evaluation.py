@@ -221,6 +221,8 @@ class Scope:
         if is_unresolved(values):
             return unresolved(reason(values))
         run = self._lambda(arguments[-1], name)
+        if not isinstance(values, list):
+            raise BadExpression(f"{name}() takes an array")
         match name:
             case "map":
                 return [run(each, index) for index, each in enumerate(values)]

@@ -37,11 +37,52 @@ def call(name: str, arguments: list[Any]) -> Any:
             if is_whole(argument) or (name in _STRICT and is_unresolved(argument)):
                 return unresolved(reason(argument))
     try:
-        return function(*arguments)
+        return _checked(function(*arguments))
     except FunctionError:
         raise
-    except (TypeError, ValueError, KeyError, IndexError, ArithmeticError) as error:
+    except _MISTAKES as error:
         raise FunctionError(f"{name}() is called wrongly: {error}") from error
+
+
+_MISTAKES = (
+    *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError, StopIteration),
+    *(RecursionError, MemoryError),
+)
+"""What Python's functions say of values that they do not take."""
+
+SIZE_MAX = 131_072
+"""Characters of a text, parts of an array or object (all that is in it counted).
+
+A text in a template has at most as many (Azure Resource Manager limits); without a limit ten
+variables, each made twice of the one before, fill any memory.
+"""
+
+_INTEGER_MAX = 2**63 - 1
+
+
+def _checked(value: Any) -> Any:
+    """Return a value that is not larger than Azure's may be."""
+    left, size = [value], 0
+    while left:
+        each = left.pop()
+        if isinstance(each, int) and abs(each) > _INTEGER_MAX:
+            raise ValueError("a number has 64 bits")
+        size += len(each) if isinstance(each, str | list | dict) else 1
+        if size > SIZE_MAX:
+            raise ValueError(f"the value has more than {SIZE_MAX} parts")
+        left += each if isinstance(each, list) else ()
+        left += each.values() if isinstance(each, dict) else ()
+    return value
+
+
+def _range(start: int, count: int) -> list[int]:
+    if not 0 <= count <= _RANGE_MAX:
+        raise ValueError(f"a range has at most {_RANGE_MAX} numbers")
+    return [*range(start, start + count)]
+
+
+_RANGE_MAX = 10_000
+"""Numbers of a range (Azure Resource Manager, `range`)."""
 
 
 def _concat(*values: Any) -> Any:
@@ -65,9 +106,9 @@ def _format(pattern: str, *values: Any) -> str:
         value = values[int(match[1])]
         if match[2] and isinstance(value, int):
             spec = match[2].lstrip(":")
-            if re.fullmatch(r"[dD]\d+", spec):
+            if re.fullmatch(r"[dD]\d{1,2}", spec):
                 return str(value).zfill(int(spec[1:]))
-            if re.fullmatch(r"0+", spec):
+            if re.fullmatch(r"0{1,99}", spec):
                 return str(value).zfill(len(spec))
             return unresolved(f"the number format {spec!r} is not known here")
         return _string(value)
@@ -167,6 +208,8 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
 
 
 def _pad_left(value: Any, length: int, filler: str = " ") -> str:
+    if length > SIZE_MAX:
+        raise ValueError(f"{length} characters are too many")
     return _string(value).rjust(length, filler)
 
 
@@ -277,7 +320,7 @@ FUNCTIONS: dict[str, Function] = {
     "objectkeys": lambda value: sorted(value),
     "or": lambda *values: any(map(_bool, values)),
     "padleft": _pad_left,
-    "range": lambda start, count: [*range(start, start + count)],
+    "range": _range,
     "replace": _replace,
     "resourceid": _resource_id,
     "shallowmerge": _merge,

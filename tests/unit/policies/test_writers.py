@@ -204,6 +204,55 @@ def test_arguments_are_split_as_c_programs_do() -> None:
     ]
 
 
+NAMED = {"name": str, "vhost": str, "rabbitmqClusterReference": dict}
+POLICY = {**NAMED, "pattern": str, "priority": int, "definition": dict}
+SPECIFICATIONS: dict[str, dict[str, type | tuple[str, ...]]] = {
+    "Vhost": {"name": str, "rabbitmqClusterReference": dict},
+    "Policy": {
+        **POLICY,
+        "applyTo": ("all", "queues", "classic_queues", "quorum_queues", "exchanges"),
+    },
+    "OperatorPolicy": {
+        **POLICY,
+        "applyTo": ("queues", "classic_queues", "quorum_queues", "streams"),
+    },
+    "Exchange": {
+        **NAMED,
+        "type": ("direct", "fanout", "headers", "topic"),
+        "durable": bool,
+        "arguments": dict,
+    },
+    "Queue": {**NAMED, "type": str, "durable": bool, "arguments": dict},
+    "Binding": {
+        "vhost": str,
+        "source": str,
+        "destination": str,
+        "destinationType": ("exchange", "queue"),
+        "routingKey": str,
+        "arguments": dict,
+        "rabbitmqClusterReference": dict,
+    },
+}
+"""What the operator's resource definitions say of the fields that we use; values are enumerations.
+
+https://github.com/rabbitmq/messaging-topology-operator/tree/main/config/crd/bases
+"""
+REQUIRED = {"name", "pattern", "definition", "rabbitmqClusterReference"}
+
+
+def assert_valid(kind: str, spec: dict[str, object]) -> None:
+    """As Kubernetes does before the operator sees an object; unknown fields would be dropped."""
+    fields = SPECIFICATIONS[kind]
+    assert spec.keys() <= fields.keys()
+    assert spec.keys() >= REQUIRED & fields.keys()
+    for key, value in spec.items():
+        allowed = fields[key]
+        if isinstance(allowed, tuple):
+            assert value in allowed
+        else:
+            assert type(value) is allowed
+
+
 @settings(max_examples=40, deadline=None)
 @given(namespaces())
 def test_kubernetes_yaml_is_read_as_the_objects_it_was_written_from(
@@ -221,6 +270,8 @@ def test_kubernetes_yaml_is_read_as_the_objects_it_was_written_from(
         names.add((kind, document["metadata"]["name"]))
         assert document["metadata"]["name"].replace("-", "").isalnum()
         assert len(document["metadata"]["name"]) <= 63
+        assert document.keys() == {"apiVersion", "kind", "metadata", "spec"}
+        assert_valid(kind, document["spec"])
         assert document["spec"].pop("rabbitmqClusterReference") == {"name": "rabbitmq"}
         assert document["spec"] == {k: v for k, v in spec.items() if v not in ({}, "")}
     assert len(names) == len(documents)
