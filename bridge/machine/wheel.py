@@ -73,8 +73,8 @@ class Bucket:
         place: which one.
         count: messages in it, about.
         is_open: it is being consumed.
-        young_in: the boot of the broker in which it was made, while a kill of that broker may make
-            it forget the queue; `None` when it is safe.
+        young_in: the boot of the broker in which it is being made, as long as a kill of that broker
+            may make it forget the queue; `None` when it is safe.
     """
 
     place: Place
@@ -99,7 +99,12 @@ class Wheel:
     def missing(self, dues_ms: Iterable[int], now_ms: int) -> list[Place]:
         """Return the buckets that must be made before messages with these times can be stored."""
         places = {place(due_ms, now_ms): None for due_ms in dues_ms}
-        return [each for each in places if each not in self.buckets]
+        return [each for each in places if not self.is_usable(each)]
+
+    def is_usable(self, where: Place) -> bool:
+        """Whether messages can be stored in a bucket: it is there, and outlasts a kill."""
+        bucket = self.buckets.get(where)
+        return bucket is not None and bucket.young_in is None
 
     def add(self, made: Place, *, young_in: str | None = None) -> Bucket:
         """Take in a bucket that is being made, or has become safe."""

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.broker.channel import Channel
@@ -19,6 +20,7 @@ from bridge.broker.connection import Connection
 from bridge.broker.consuming import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
+from bridge.broker.seal import seal
 from bridge.machine.wheel import Bucket, Place, place
 from bridge.topology import names
 from bridge.topology.parts import bucket_queue
@@ -41,15 +43,6 @@ MOVE_PREFETCH = 500
 
 SOON_MS = 1_000
 """What is due sooner is held, and not moved to a finer bucket any more."""
-
-YOUNG_S = 2.0
-"""A kill of RabbitMQ may make it forget a quorum queue that is younger than half a second, with
-what it confirmed; on 3.10 a queue stays that takes messages and never confirms them. So long
-nothing is acked because of a message in a new bucket, and a bucket that was so young when RabbitMQ
-failed is made anew."""
-
-HOUSE_S = 0.2
-"""How often it is looked whether the buckets that messages wait for are safe by now."""
 
 RETRY_S = 1.0
 IDLE_S = 60.0
@@ -75,32 +68,32 @@ class Buckets:
         self._tags: dict[Place, str] = {}
         self._places: dict[str, Place] = {}
         self._homeless: list[Delivery] = []
-        self._safe_at: dict[Place, float] = {}
-        self._late: dict[Place, list[Callable[[], None]]] = {}
-        self._grown = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._has_homeless = asyncio.Event()
         self._making = asyncio.Lock()
+        self._owner = os.urandom(8)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Declare the buckets that are known and begin to look after them."""
+        """Declare the buckets that are known and begin to look after them.
+
+        RabbitMQ may have failed over one that was being made. Nothing was stored in it; but 3.10
+        may have left a queue that takes messages and never confirms them.
+        """
         wheel = self._life.sequencer.memory.wheel
+        young = []
         for bucket in sorted(wheel.buckets.values(), key=lambda each: each.place.start_ms):
             bucket.is_open, bucket.count = False, 0
-            if bucket.young_in is None:
-                await self._declare(bucket.place)
-            elif bucket.young_in == self._boot:
-                await self._declare(bucket.place)
-                self._be_young(bucket.place)
-            else:
-                channel = await self._opened_channel()
-                await channel.delete_queue(self._queue(bucket.place))
-                await self._make(bucket.place)
+            if bucket.young_in is not None:
+                young.append(bucket.place)
+                if bucket.young_in != self._boot:
+                    channel = await self._opened_channel()
+                    await channel.delete_queue(self._queue(bucket.place))
+            await self._declare(bucket.place)
+        await self._seal(young)
         self._tasks = [
-            asyncio.create_task(self._guarded(each))
-            for each in (self._keep, self._house, self._grow)
+            asyncio.create_task(self._guarded(each)) for each in (self._keep, self._house)
         ]
 
     async def close(self) -> None:
@@ -118,47 +111,21 @@ class Buckets:
         """Make buckets; when this returns messages can be published to them."""
         async with self._making:
             wheel = self._life.sequencer.memory.wheel
-            for each in places:
-                if each not in wheel.buckets:
-                    await self._make(each)
+            missing = [each for each in places if not wheel.is_usable(each)]
+            for each in missing:
+                await self._life.write(self._life.sequencer.note_bucket(each, BucketState.YOUNG))
+                await self._declare(each)
+            await self._seal(missing)
         self._wake.set()
 
-    async def _make(self, where: Place) -> None:
-        await self._life.write(self._life.sequencer.note_bucket(where, BucketState.YOUNG))
-        await self._declare(where)
-        bucket = self._life.sequencer.memory.wheel.buckets[where]
-        bucket.young_in = self._boot
-        self._be_young(where)
-
-    def _be_young(self, where: Place) -> None:
-        self._safe_at[where] = self._loop.time() + YOUNG_S
-        self._grown.set()
-
-    async def _grow(self) -> None:
-        """Write down which buckets have become safe, then do what waited for that."""
-        while True:
-            await self._grown.wait()
-            self._grown.clear()
-            while self._safe_at:
-                where = min(self._safe_at, key=lambda each: self._safe_at[each])
-                await asyncio.sleep(max(self._safe_at[where] - self._loop.time(), 0))
-                await self._life.write(self._life.sequencer.note_bucket(where, BucketState.SAFE))
-                self._life.sequencer.memory.wheel.add(where)
-                del self._safe_at[where]
-                for action in self._late.pop(where, ()):
-                    action()
-
-    def youngest(self, places: Iterable[Place]) -> Place | None:
-        """Return the youngest of those that a kill of RabbitMQ may still make it forget."""
-        young = [each for each in places if each in self._safe_at]
-        return max(young, key=lambda each: self._safe_at[each], default=None)
-
-    def when_safe(self, where: Place, action: Callable[[], None]) -> None:
-        """Do something when a bucket is known to be safe."""
-        if where in self._safe_at:
-            self._late.setdefault(where, []).append(action)
-        else:
-            action()
+    async def _seal(self, young: Sequence[Place]) -> None:
+        """Have buckets that were just declared outlast a kill of RabbitMQ."""
+        if not young:
+            return
+        await seal(await self._opened_channel(), self._owner)
+        for each in young:
+            await self._life.write(self._life.sequencer.note_bucket(each, BucketState.SAFE))
+            self._life.sequencer.memory.wheel.add(each)
 
     def fire(self) -> None:
         """Activate what is due, as far as there is room; then wait for the next."""
@@ -249,7 +216,7 @@ class Buckets:
         channel = await self._opened_channel()
         where = bucket.place
         queue = self._queue(where)
-        if self._outstanding[where] or where in self._safe_at:
+        if self._outstanding[where]:
             return False
         state = await channel.declare_queue(queue, passive=True)
         if state.messages or self._outstanding[where]:
@@ -295,7 +262,7 @@ class Buckets:
         source = self._places[delivery.consumer_tag]
         target = place(waiting.due_ms, self._clock(), below=source.level)
         wheel = self._life.sequencer.memory.wheel
-        if target not in wheel.buckets or target in self._safe_at:
+        if not wheel.is_usable(target):
             self._homeless.append(delivery)
             self._has_homeless.set()
             return
@@ -330,7 +297,6 @@ class Buckets:
                 for waiting, each in moves
             }
             await self.make(places)
-            await asyncio.sleep(HOUSE_S)
             for waiting, delivery in moves:
                 self._sort(waiting, delivery)
 

@@ -52,7 +52,6 @@ class Flights:
         self._channel = channel
         self._serials = itertools.count()
         self._bytes = 0
-        self._late: dict[int, int] = {}
         self._all_landed = asyncio.Event()
 
     @property
@@ -68,8 +67,7 @@ class Flights:
     def first_entry(self, otherwise: int) -> int:
         """Return the entry of the oldest arrival that is not acked, as far as it was published."""
         oldest = next(iter(self.open.values()), None)
-        late = next(iter(self._late.values()), otherwise)
-        return min(late, otherwise if oldest is None else oldest.first_entry)
+        return otherwise if oldest is None else oldest.first_entry
 
     def submit(
         self,
@@ -130,15 +128,6 @@ class Flights:
         flights = list(self.open.values())
         self.open.clear()
         return flights
-
-    def delay_ack(self, tag: int, first_entry: int) -> None:
-        """Remember that an arrival will be acked later than its publications are confirmed."""
-        self._late[tag] = first_entry
-
-    def ack_late(self, tag: int) -> None:
-        """Ack such an arrival."""
-        del self._late[tag]
-        self.ack(tag, site="sequencer.number")
 
     def ack(self, tag: int, *, site: str) -> None:
         """Ack an arrival that needs no publication."""

@@ -18,7 +18,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
@@ -29,7 +28,7 @@ from bridge.broker.handover import Acks, Publish
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, marker
-from bridge.machine.wheel import Place, place
+from bridge.machine.wheel import Place
 from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.clock import now_ms
@@ -266,21 +265,13 @@ class Life:
         if native is not None and self._has_returned(native):
             self.flights.ack(tag, site="sequencer.number")
             return True
-        young = self._buckets.youngest(place(due, now) for due in dues_ms)
         publications, answer = sequencer.apply(command, now)
-        acks: Acks = ((delivery.channel, tag),)
-        then = None
-        if young is not None and publications:
-            self.flights.delay_ack(tag, sequencer.entries - len(publications))
-            then = partial(self._buckets.when_safe, young, partial(self.flights.ack_late, tag))
-            acks = ()
         self.flights.submit(
             sequencer,
             publications,
-            acks=acks,
+            acks=((delivery.channel, tag),),
             answer=answer,
             native=native,
-            then=then,
             site="sequencer.number",
         )
         return True

@@ -88,3 +88,8 @@ def bucket_prefix(entity: str) -> str:
 def bridge_queue(instance: bytes) -> str:
     """Queue: questions to one bridge process, about locks that it holds."""
     return f"$sb/bridge/{instance.hex()}"
+
+
+def seal(owner: bytes) -> str:
+    """Queue: declared so that those before it last, and deleted at once."""
+    return f"$sb/seal/{owner.hex()}"

@@ -95,7 +95,7 @@ class BucketState(IntEnum):
 
     GONE = 0
     YOUNG = 1
-    """About to be made: a kill of RabbitMQ may make it forget the queue, with what is in it."""
+    """About to be made: a kill of RabbitMQ may make it forget the queue. Nothing is in it."""
     SAFE = 2
 
 

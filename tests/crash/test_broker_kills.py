@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.crash.siege import Siege
 from tests.fixtures.bridge import StartBridge
@@ -43,6 +45,34 @@ def test_a_broker_kill(start_broker: Callable[[], Broker], start_bridge: StartBr
     siege = Siege(start_bridge(on=broker, vhost="/"))
     broker_kills(siege, broker, 1)
     siege.judge()
+
+
+def test_what_is_confirmed_at_once_outlasts_a_kill(
+    start_broker: Callable[[], Broker], start_bridge: StartBridge
+) -> None:
+    """RabbitMQ is killed right after its first messages: its youngest queues do not forget them."""
+    broker = start_broker()
+    bridge = start_bridge(on=broker, vhost="/")
+    assert broker.node is not None
+    with (
+        ServiceBusClient.from_connection_string(bridge.connection_string) as client,
+        client.get_queue_sender("load") as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("sent"))
+        due = datetime.now(UTC) + timedelta(seconds=20)
+        sender.schedule_messages(ServiceBusMessage("scheduled"), due)
+        broker.node.kill()
+    bridge.kill()
+    broker.node.start()
+    bridge.start()
+    with (
+        ServiceBusClient.from_connection_string(bridge.connection_string) as client,
+        client.get_queue_receiver("load", max_wait_time=60) as receiver,
+    ):
+        for expected in ("sent", "scheduled"):
+            message = next(receiver)
+            assert str(message) == expected
+            receiver.complete_message(message)
 
 
 @pytest.mark.soak
