@@ -236,7 +236,7 @@ async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.T
 def _ready_line(settings: Settings, listeners: _Listeners, endpoint: Endpoint, version: str) -> str:
     port = listeners.amqp.getsockname()[1]
     admin_port = listeners.admin.getsockname()[1]
-    host = "localhost" if settings.is_loopback else settings.host
+    host = settings.host_for_clients
     facts = f"ready admin=http://{host}:{admin_port} rabbitmq={endpoint} version={version}"
     if listeners.tls is not None:
         facts += f" tls-port={listeners.tls.getsockname()[1]}"

@@ -135,6 +135,11 @@ class Settings:
         except ValueError:
             return False
 
+    @property
+    def host_for_clients(self) -> str:
+        """What a client on this machine connects to."""
+        return "localhost" if self.is_loopback or self.host in ("0.0.0.0", "::") else self.host
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `serve`; absent ones are `None` until `read_settings`."""

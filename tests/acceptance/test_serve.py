@@ -173,6 +173,7 @@ def test_the_well_known_key_stays_on_loopback(
     bridge = start_bridge("--host", "0.0.0.0", "--auth", str(rules))
 
     assert "of-mine" not in "\n".join(bridge.lines)
+    assert bridge.connection_string.startswith(f"Endpoint=sb://localhost:{bridge.port};")
     well_known = connection_string(bridge.port, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
     with (
         pytest.raises(ServiceBusError),
