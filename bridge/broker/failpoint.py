@@ -21,6 +21,7 @@ HAND_OVERS: dict[str, str] = {
     "bench.hop": "the benchmark's hop from one queue to another",
     "engine.again": "a message that was abandoned with changed properties goes back into its queue",
     "engine.dead_letter": "a client dead-letters a message",
+    "engine.defer": "a client defers a message",
     "engine.exhaust": "a message that has failed too often goes to the dead-letter queue",
     "engine.expire": "a message that expired here goes to the dead-letter queue",
     "engine.send_back": "a message published past the front door goes back through it",
@@ -38,6 +39,8 @@ HAND_OVERS: dict[str, str] = {
 POINTS: dict[str, str] = {
     "engine.abandon.rejected": "a message was abandoned: rejected, to be delivered again",
     "engine.complete.acked": "a message was completed: acked",
+    "engine.deferred.answered": "an ask for deferred messages was answered and acked",
+    "engine.deferred.returned": "a deferred message was returned, to be read again",
     "engine.drop.acked": "a second copy was acked",
     "engine.expire.acked": "a message that expired was acked, without a dead letter",
     "engine.lock.rejected": "a lock has expired: rejected, to be delivered again",

@@ -50,6 +50,7 @@ class Received:
         time_to_live_ms: effective TTL, counted from `enqueued_ms`; `None` means for ever.
         dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
             itself moved it there (otherwise they are among the record's headers).
+        is_deferred: whether it was set aside, and received by its number.
     """
 
     record: Record
@@ -60,6 +61,7 @@ class Received:
     locked_until_ms: int | None = None
     time_to_live_ms: int | None = None
     dead_letter: tuple[str, str] | None = None
+    is_deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,16 @@ class Namespace(Protocol):
 
         Raises:
             EntityNotFound, EntityDisabled, NotAllowed: see `model.errors`.
+        """
+
+    async def receive_deferred(
+        self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
+    ) -> list[Received]:
+        """Return the deferred messages with these sequence numbers, in this order.
+
+        Raises:
+            MessageNotFound: one of them is not there, or is locked; then none is received.
+            EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
         """
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:

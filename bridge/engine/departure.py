@@ -5,6 +5,8 @@ dead_letter   to the dead-letter queue, because a client says so
 expire        its time is over: to the dead-letter queue, or nowhere, as the entity says
 exhaust       failed too often: to the dead-letter queue
 again         abandoned with changed properties: back into its queue, at the end
+lapse         deferred, and its lock has ended: back into the queue of deferred messages
+defer         set aside, because a client says so: into the queue of deferred messages
 drop          a second copy: nowhere
 """
 
@@ -29,6 +31,7 @@ from bridge.engine.holding import (
 from bridge.engine.sender import Sender
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
+from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.wire import headers
@@ -44,7 +47,9 @@ Done = Callable[[BrokerError | None], None]
 class Origin(Protocol):
     """What a message leaves."""
 
-    queue: model.Queue
+    @property
+    def queue(self) -> model.Queue:
+        """The entity's definition."""
 
     @property
     def resource(self) -> str:
@@ -53,6 +58,10 @@ class Origin(Protocol):
     @property
     def is_dead_letter(self) -> bool:
         """Whether that is a dead-letter queue."""
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether its messages are deferred."""
 
     def putting_back(self, holding: Holding, generation: int) -> None:
         """The message is about to be published into its queue again."""
@@ -82,9 +91,13 @@ class Departure:
         self._counters.sent_back += 1
         self._surely(origin, holding, publish, "engine.send_back")
 
+    def note_second_copy(self) -> None:
+        """Count a second copy that was dropped."""
+        self._counters.second_copies += 1
+
     def drop(self, origin: Origin, holding: Holding) -> None:
         """Ack a second copy."""
-        self._counters.second_copies += 1
+        self.note_second_copy()
         _ack(holding, "engine.drop.acked")
 
     def expire(self, origin: Origin, holding: Holding) -> None:
@@ -132,15 +145,33 @@ class Departure:
             dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, changes)
             await self._move(origin, holding, dead, "engine.dead_letter")
             return
-        properties = _clean(merge_properties(holding.record, changes).properties)
-        assert properties.headers is not None
-        properties.headers[headers.DELIVERED] = long(failures)
-        if holding.expires_ms is not None:
-            left_ms = holding.expires_ms - now_ms()
-            properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
-        publish = Publish("", origin.resource, properties.encode(), holding.record.body)
+        publish = _again(origin, holding, changes, failures)
         origin.putting_back(holding, failures)
         await self._move(origin, holding, publish, "engine.again", is_put_back=True)
+
+    def lapse(self, origin: Origin, holding: Holding) -> None:
+        """Put a deferred message back whose lock has ended, one more on its count."""
+        failures = holding.failures + 1
+        if failures >= origin.queue.max_delivery_count and not origin.is_dead_letter:
+            self.exhaust(origin, holding)
+        else:
+            publish = _again(origin, holding, {}, failures)
+            self._surely(origin, holding, publish, "engine.again", is_put_back=True)
+
+    async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
+        """Set a message aside, its count unchanged.
+
+        Raises:
+            ServerBusy, BrokerError: it is where it was, still held.
+        """
+        properties = _changed(holding, changes)
+        assert properties.headers is not None
+        sub_queue = SubQueue.DEAD_LETTER if origin.is_dead_letter else SubQueue.NONE
+        properties.headers[headers.DEFERRED] = text(sub_queue.value)
+        properties.headers[headers.DELIVERED] = long(holding.failures)
+        queue = names.deferred_queue(origin.queue.name)
+        publish = Publish("", queue, properties.encode(), holding.record.body)
+        await self._move(origin, holding, publish, "engine.defer", is_put_back=origin.is_deferred)
 
     async def _move(
         self,
@@ -155,12 +186,20 @@ class Departure:
         await self._sender.handover.move([publish], acks=acks, failpoint=failpoint)
         origin.remember(holding, is_put_back=is_put_back)
 
-    def _surely(self, origin: Origin, holding: Holding, publish: Publish, failpoint: str) -> None:
+    def _surely(
+        self,
+        origin: Origin,
+        holding: Holding,
+        publish: Publish,
+        failpoint: str,
+        *,
+        is_put_back: bool = False,
+    ) -> None:
         """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
 
         def done(error: BrokerError | None) -> None:
             if error is None:
-                origin.remember(holding)
+                origin.remember(holding, is_put_back=is_put_back)
             elif not isinstance(error, AckLost):
                 again()
 
@@ -204,8 +243,35 @@ def _dead(
     properties = _clean(merge_properties(holding.record, changes).properties)
     assert properties.headers is not None
     properties.headers.pop(headers.DELIVERED, None)
+    properties.headers.pop(headers.DEFERRED, None)
     queue = names.dead_letter_queue(origin.queue.name)
     return Publish("", queue, properties.encode(), holding.record.body)
+
+
+def _again(origin: Origin, holding: Holding, changes: Table, failures: int) -> Publish:
+    """Return what goes back into a message's own queue, with what is left of its TTL."""
+    properties = _changed(holding, changes)
+    assert properties.headers is not None
+    properties.headers[headers.DELIVERED] = long(failures)
+    if holding.expires_ms is not None:
+        left_ms = holding.expires_ms - now_ms()
+        properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
+    return Publish("", origin.resource, properties.encode(), holding.record.body)
+
+
+def _changed(holding: Holding, changes: Table) -> Properties:
+    """Return a message's properties with changes.
+
+    Why RabbitMQ dead-lettered it is no header of ours, and would be lost.
+    """
+    if holding.death is not None:
+        reason, description = holding.death
+        because = {
+            headers.DEAD_LETTER_REASON: text(reason),
+            headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+        }
+        changes = because | changes
+    return _clean(merge_properties(holding.record, changes).properties)
 
 
 def _clean(properties: Properties) -> Properties:

@@ -90,7 +90,11 @@ class Holding(Fetched):
         return DEATHS.get(reason) if isinstance(reason, bytes) else None
 
     def received(
-        self, *, lock_token: UUID | None = None, locked_until_ms: int | None = None
+        self,
+        *,
+        lock_token: UUID | None = None,
+        locked_until_ms: int | None = None,
+        is_deferred: bool = False,
     ) -> Received:
         """Return it as a door sees it."""
         return Received(
@@ -102,6 +106,7 @@ class Holding(Fetched):
             locked_until_ms=locked_until_ms,
             time_to_live_ms=self.time_to_live_ms,
             dead_letter=self.death,
+            is_deferred=is_deferred,
         )
 
 

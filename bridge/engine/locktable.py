@@ -12,10 +12,10 @@ from uuid import UUID
 
 from bridge.engine.clock import now_ms
 from bridge.engine.holding import Holding
-from bridge.engine.source import Source
+from bridge.engine.owner import Owner
 from bridge.machine.locks import Lock, Locks
 
-Locked = tuple[Source, Holding]
+Locked = tuple[Owner, Holding]
 
 INSTANCE_BYTES = 6
 _COUNTER_BYTES = 10
@@ -28,7 +28,7 @@ class LockTable:
         instance: 6 bytes that name this process.
     """
 
-    def __init__(self, instance: bytes, on_expired: Callable[[Source, Holding], None]) -> None:
+    def __init__(self, instance: bytes, on_expired: Callable[[Owner, Holding], None]) -> None:
         assert len(instance) == INSTANCE_BYTES, instance
         self.instance = instance
         self._on_expired = on_expired
@@ -44,12 +44,12 @@ class LockTable:
         """Whether this process has given the token."""
         return token.bytes[:INSTANCE_BYTES] == self.instance
 
-    def acquire(self, source: Source, holding: Holding, duration_ms: int) -> tuple[UUID, int]:
+    def acquire(self, owner: Owner, holding: Holding, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message from now; return its token and the end of its lock (UTC ms)."""
         self._last += 1
         token = self.instance + self._last.to_bytes(_COUNTER_BYTES, "big")
         until_ms = self._locks.acquire(
-            token, (source, holding), duration_ms=duration_ms, now_ms=now_ms()
+            token, (owner, holding), duration_ms=duration_ms, now_ms=now_ms()
         )
         if self._timer is None or until_ms < self._timer_ms:
             self._wake_at(until_ms)
@@ -91,8 +91,8 @@ class LockTable:
 
     def _expire(self) -> None:
         self._timer = None
-        for source, holding in self._locks.expire(now_ms()):
-            self._on_expired(source, holding)
+        for owner, holding in self._locks.expire(now_ms()):
+            self._on_expired(owner, holding)
         next_ms = self._locks.next_end_ms()
         if next_ms is not None:
             self._wake_at(next_ms)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,14 +17,24 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.engine import texts
-from bridge.engine.api import Disposition, OnSettled, Outgoing, Received, ReceiveMode
+from bridge.engine.api import (
+    Complete,
+    Defer,
+    Disposition,
+    OnSettled,
+    Outgoing,
+    Received,
+    ReceiveMode,
+)
 from bridge.engine.counters import Counters
+from bridge.engine.deferral import Deferral, read_shown
 from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import INSTANCE_BYTES, LockTable
 from bridge.engine.news import CHANGED, KEPT, WANTED, News
+from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
 from bridge.engine.provision import merged, provision
 from bridge.engine.receiver import QueueReceiver
@@ -34,7 +45,7 @@ from bridge.engine.source import Source
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
-from bridge.model.errors import EntityDisabled, NotAllowed
+from bridge.model.errors import EntityDisabled, MessageLockLost, NotAllowed
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
@@ -79,7 +90,16 @@ class RabbitNamespace:
         self._locks = LockTable(self._instance, self._on_lock_expired)
         self._departure = Departure(self._sender, self.counters)
         self._settling = Settling(self._departure, self.counters, self._locks)
-        self._peers = Peers(self._instance, self._sender, self._settle_own, self._renew_own)
+        self._deferral = Deferral(
+            intake=self._intake,
+            sender=self._sender,
+            departure=self._departure,
+            locks=self._locks,
+            on_lost=self._on_channel_lost,
+        )
+        self._peers = Peers(
+            self._instance, self._sender, self._settle_own, self._renew_own, self._deferral.show
+        )
         self._news = News(self._instance, self._sender, self._changed.set, self._on_told)
         self.state = State(self._sender, self._intake)
         self._capabilities: Capabilities | None = None
@@ -173,6 +193,7 @@ class RabbitNamespace:
         for source in self._sources.values():
             with contextlib.suppress(BrokerError):
                 await source.close()
+        await self._deferral.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -213,6 +234,30 @@ class RabbitNamespace:
         self._receivers[receiver.number] = receiver
         return receiver
 
+    async def receive_deferred(
+        self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
+    ) -> list[Received]:
+        """Return the deferred messages with these sequence numbers."""
+        queue = self.directory.queue(path)
+        if queue.status in _NO_RECEIVES:
+            raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
+        if not numbers:
+            return []
+        locks = await self._deferral.lock(queue, path.sub_queue, list(dict.fromkeys(numbers)))
+        received = [
+            self._deferral.received(token, until_ms)
+            if self._locks.is_own(token)
+            else read_shown(await self._peers.show(path, token), token, until_ms)
+            for token, until_ms in locks
+        ]
+        self.counters.delivered += len(received)
+        if mode is ReceiveMode.PEEK_LOCK:
+            return received
+        for token, _ in locks:
+            await self.settle(path, token, Complete())
+        self.counters.received_and_deleted += len(received)
+        return [replace(each, lock_token=None, locked_until_ms=None) for each in received]
+
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""
         if self._locks.is_own(lock_token):
@@ -224,7 +269,7 @@ class RabbitNamespace:
         """Complete a message whose lock this process holds."""
         is_own = self._locks.is_own(lock_token)
         if is_own:
-            self._settling.complete(self._source(path), lock_token, done)
+            self._settling.complete(path, lock_token, done)
         return is_own
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
@@ -239,10 +284,18 @@ class RabbitNamespace:
         ]
 
     async def _settle_own(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
-        await self._settling.settle(self._source(path), token, disposition)
+        if isinstance(disposition, Defer):
+            await self._prepare_deferral(path)
+        await self._settling.settle(path, token, disposition)
+
+    async def _prepare_deferral(self, path: EntityPath) -> None:
+        try:
+            await self._deferral.prepare(self.directory.queue(path))
+        except BrokerError as error:
+            raise MessageLockLost(texts.LOCK_LOST) from error
 
     async def _renew_own(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
-        return self._settling.renew(self._source(path), tokens)
+        return self._settling.renew(path, tokens)
 
     def _sendable(self, path: EntityPath) -> model.Queue:
         if path.sub_queue is not SubQueue.NONE:
@@ -280,10 +333,10 @@ class RabbitNamespace:
         token, until_ms = self._locks.acquire(source, holding, source.queue.lock_duration_ms)
         receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
 
-    def _on_lock_expired(self, source: Source, holding: Holding) -> None:
+    def _on_lock_expired(self, owner: Owner, holding: Holding) -> None:
         self.counters.locks_expired += 1
-        if source.holds(holding):
-            source.give_back(holding, "engine.lock.rejected")
+        if owner.holds(holding):
+            owner.give_back(holding, "engine.lock.rejected")
 
     def _on_channel_lost(self, channel: Channel) -> None:
         self._locks.lose(lambda locked: locked[1].channel is channel)
@@ -294,6 +347,7 @@ class RabbitNamespace:
     def _on_definitions(self, namespace: model.Namespace) -> None:
         if self._sending is not None:
             self._sending.tier = namespace.tier
+        self._deferral.follow(namespace)
         queues = {queue.name.lower(): queue for queue in namespace.queues}
         for source in self._sources.values():
             source.queue = queues.get(source.path.key, source.queue)

@@ -25,7 +25,7 @@ from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
 from bridge.wire.basic import Properties, Table, decode_table, encode_table, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
-from bridge.wire.reply import Refused, decode_reply, encode_done, encode_refused
+from bridge.wire.reply import Done, Refused, decode_reply, encode_done, encode_found, encode_refused
 
 _KINDS: dict[str, type[Disposition]] = {
     "complete": Complete,
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
 Renew = Callable[[EntityPath, Sequence[UUID]], Awaitable[list[int]]]
+Show = Callable[[EntityPath, UUID], bytes]
 
 
 class Peers:
@@ -48,13 +49,17 @@ class Peers:
         instance: the name of this bridge, as in its tokens.
         settle: settles a lock of this process.
         renew: renews locks of this process.
+        show: returns what is locked (`wire.deferred`).
     """
 
-    def __init__(self, instance: bytes, sender: Sender, settle: Settle, renew: Renew) -> None:
+    def __init__(
+        self, instance: bytes, sender: Sender, settle: Settle, renew: Renew, show: Show
+    ) -> None:
         self._instance = instance
         self._sender = sender
         self._settle = settle
         self._renew = renew
+        self._show = show
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection) -> None:
@@ -84,9 +89,13 @@ class Peers:
 
     async def renew(self, path: EntityPath, token: UUID) -> int:
         """Have the owner of a lock renew it; return its new end (UTC ms)."""
-        return (await self._ask(token, _question("renew", path, token)))[0]
+        return (await self._ask(token, _question("renew", path, token))).numbers[0]
 
-    async def _ask(self, token: UUID, question: Table) -> Sequence[int]:
+    async def show(self, path: EntityPath, token: UUID) -> bytes:
+        """Have the owner of a lock show what it locks (`wire.deferred`)."""
+        return (await self._ask(token, _question("show", path, token))).content
+
+    async def _ask(self, token: UUID, question: Table) -> Done:
         owner = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
         body = encode_table(question)
         try:
@@ -96,7 +105,7 @@ class Peers:
         reply = decode_reply(answer)
         if isinstance(reply, Refused):
             raise error_of(reply)
-        return reply.numbers
+        return reply
 
     def _on_question(self, delivery: Delivery) -> None:
         task = asyncio.get_running_loop().create_task(self._answer(delivery))
@@ -106,8 +115,7 @@ class Peers:
     async def _answer(self, delivery: Delivery) -> None:
         properties = Properties.decode(delivery.properties)
         try:
-            numbers = await self._carry_out(decode_table(delivery.body)[0])
-            reply = encode_done(numbers)
+            reply = await self._carry_out(decode_table(delivery.body)[0])
         except ServiceBusError as error:
             reply = encode_refused(error.condition, str(error))
         except (KeyError, ValueError, TypeError) as error:
@@ -118,14 +126,16 @@ class Peers:
         except BrokerError as error:
             log.warning("peer.unanswered error=%s", error)
 
-    async def _carry_out(self, question: Table) -> Sequence[int]:
+    async def _carry_out(self, question: Table) -> bytes:
         path = parse_path(_string(question, "path"))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         what = _string(question, "do")
         if what == "renew":
-            return await self._renew(path, [token])
+            return encode_done(await self._renew(path, [token]))
+        if what == "show":
+            return encode_found(self._show(path, token))
         await self._settle(path, token, _disposition(what, question))
-        return ()
+        return encode_done(())
 
 
 def error_of(reply: Refused) -> ServiceBusError:

@@ -108,9 +108,19 @@ class Sender:
         failpoint.reach("engine.send.confirmed")
 
     async def ask(
-        self, exchange: str, key: str, headers: Table, body: bytes, *, persistent: bool
+        self,
+        exchange: str,
+        key: str,
+        headers: Table,
+        body: bytes,
+        *,
+        persistent: bool,
+        can_expire: bool = False,
     ) -> bytes:
         """Publish a question and return the body of its answer.
+
+        Args:
+            can_expire: a question that nobody has read when nobody waits any more is dropped.
 
         Raises:
             ServerBusy, OperationTimeout, Unroutable: there is no answer.
@@ -123,6 +133,7 @@ class Sender:
             delivery_mode=2 if persistent else 1,
             reply_to=_REPLY_TO,
             correlation_id=number,
+            expiration=str(int(REPLY_TIMEOUT_S * 1000)) if can_expire else None,
         )
         try:
             await self.publish(exchange, key, properties.encode(), body)

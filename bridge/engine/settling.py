@@ -22,15 +22,15 @@ from bridge.engine.counters import Counters
 from bridge.engine.departure import Departure
 from bridge.engine.holding import Holding
 from bridge.engine.locktable import Locked, LockTable
-from bridge.engine.source import Source
+from bridge.engine.owner import Owner
 from bridge.machine.locks import Lock
 from bridge.model.errors import (
     MessageLockLost,
     NotAllowed,
-    NotImplementedHere,
     ServerBusy,
     ServiceBusError,
 )
+from bridge.model.name import EntityPath, SubQueue
 
 
 class Settling:
@@ -41,14 +41,14 @@ class Settling:
         self._counters = counters
         self._locks = locks
 
-    async def settle(self, source: Source, token: UUID, disposition: Disposition) -> None:
+    async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         """End a lock; see `api.Namespace.settle`."""
         if isinstance(disposition, Complete):
-            await self._completed(source, token)
+            await self._completed(path, token)
             return
-        self._check(source, disposition)
-        lock = self._release(source, token)
-        holding = lock.held[1]
+        _check(path, disposition)
+        lock = self._release(path, token)
+        source, holding = lock.held
         try:
             await self._carry_out(source, holding, disposition)
         except (BrokerError, ServiceBusError) as error:
@@ -60,60 +60,60 @@ class Settling:
                 raise
             raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
 
-    def complete(self, source: Source, token: UUID, done: OnSettled) -> None:
+    def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
         """Complete a message; see `api.Namespace.complete`."""
-        holding = self._release(source, token).held[1]
+        owner, holding = self._release(path, token).held
 
         def on_sure(error: BrokerError | None) -> None:
             if error is not None:
                 done(MessageLockLost(texts.LOCK_LOST))
                 return
-            source.remember(holding)
+            owner.remember(holding)
             self._counters.completed += 1
             done(None)
 
         try:
-            source.ack(holding, "engine.complete.acked")
+            owner.ack(holding, "engine.complete.acked")
             holding.channel.when_sure(on_sure)
         except BrokerError as error:
             raise MessageLockLost(texts.LOCK_LOST) from error
 
-    async def _completed(self, source: Source, token: UUID) -> None:
+    async def _completed(self, path: EntityPath, token: UUID) -> None:
         answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
-        self.complete(source, token, answer.set_result)
+        self.complete(path, token, answer.set_result)
         error = await answer
         if error is not None:
             raise error
 
-    def _release(self, source: Source, token: UUID) -> Lock[Locked]:
-        """End a lock that this source's channel still holds, or raise MessageLockLost."""
+    def _release(self, path: EntityPath, token: UUID) -> Lock[Locked]:
+        """End a lock that its owner's channel still holds, or raise MessageLockLost."""
         lock = self._locks.release(token)
         if lock is None:
             raise MessageLockLost(texts.LOCK_LOST)
         owner, holding = lock.held
-        if owner is not source:
+        if not _is_of(owner, path):
             self._locks.restore(token, lock)
             raise MessageLockLost(texts.LOCK_LOST)
-        if not source.holds(holding):
+        if not owner.holds(holding):
             raise MessageLockLost(texts.LOCK_LOST)
         return lock
 
-    def renew(self, source: Source, tokens: Sequence[UUID]) -> list[int]:
+    def renew(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now; all of them or none."""
         for token in tokens:
             held = self._locks.find(token)
-            if held is None or held[0] is not source:
+            if held is None or not _is_of(held[0], path):
                 raise MessageLockLost(texts.LOCK_LOST)
         ends = [self._locks.renew(token) for token in tokens]
         self._counters.renewed += len(ends)
         return [end_ms for end_ms in ends if end_ms is not None]
 
-    async def _carry_out(self, source: Source, holding: Holding, disposition: Disposition) -> None:
+    async def _carry_out(self, source: Owner, holding: Holding, disposition: Disposition) -> None:
         counters = self._counters
         match disposition:
             case Complete():
                 raise AssertionError("`complete` does that")
-            case Abandon(properties=properties) if not properties:
+            case Abandon(properties=properties) if not properties and not source.is_deferred:
                 source.give_back(holding, "engine.abandon.rejected")
                 counters.abandoned += 1
             case Abandon(properties=properties):
@@ -129,13 +129,23 @@ class Settling:
             case Release():
                 source.release(holding)
                 counters.released += 1
-            case Defer():
-                raise NotImplementedHere("Deferral is not implemented.")
+            case Defer(properties=properties) if not properties and source.is_deferred:
+                source.release(holding)
+                counters.deferred += 1
+            case Defer(properties=properties):
+                source.departing(holding)
+                await self._departure.defer(source, holding, properties)
+                await holding.channel.barrier_soon()
+                counters.deferred += 1
             case _:
                 assert_never(disposition)
 
-    def _check(self, source: Source, disposition: Disposition) -> None:
-        if isinstance(disposition, Defer):
-            raise NotImplementedHere("Deferral is not implemented.")
-        if source.is_dead_letter and isinstance(disposition, DeadLetter):
-            raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=source.path))
+
+def _is_of(owner: Owner, path: EntityPath) -> bool:
+    here = owner.path
+    return here == path or (here.key == path.key and here.sub_queue is path.sub_queue)
+
+
+def _check(path: EntityPath, disposition: Disposition) -> None:
+    if path.sub_queue is SubQueue.DEAD_LETTER and isinstance(disposition, DeadLetter):
+        raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=path))

@@ -91,6 +91,11 @@ class Source:
         return f"Source({self.path}, {self._demand!r}, held={len(self._copies)})"
 
     @property
+    def is_deferred(self) -> bool:
+        """Its messages are available to receivers."""
+        return False
+
+    @property
     def kept(self) -> int:
         """Messages held for the next asker."""
         return self._demand.kept

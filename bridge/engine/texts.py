@@ -19,6 +19,7 @@ SERVER_BUSY = (
     "The server was unable to process the request; please retry the operation. If the problem "
     "persists, please contact your Service Bus administrator and provide the tracking id."
 )
+DEFERRED_NOT_FOUND = "Failed to lock one or more specified messages. The message does not exist."
 DEAD_LETTER_AGAIN = "A message of a dead-letter queue cannot be dead-lettered again: '{entity}'."
 
 

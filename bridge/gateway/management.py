@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Namespace
+from bridge.engine.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Disposition,
+    Namespace,
+    ReceiveMode,
+)
 from bridge.gateway.outcomes import changes
+from bridge.gateway.receiving import message_of
 from bridge.gateway.sending import outgoing
 from bridge.model.entity import Right
 from bridge.model.errors import (
@@ -27,6 +36,9 @@ if TYPE_CHECKING:
 
 SUFFIX = "/$management"
 _PREFIX = "com.microsoft:"
+
+_FIRST, _SECOND = 0, 1
+"""rcv-settle-mode: receive-and-delete, peek-lock. It comes as a ubyte or a uint."""
 
 Body = dict[str, Any]
 
@@ -87,6 +99,20 @@ async def _cancel_scheduled_message(namespace: Namespace, path: EntityPath, body
     return {}
 
 
+async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    settle_mode = body.get("receiver-settle-mode", _SECOND)
+    if settle_mode not in (_FIRST, _SECOND):
+        raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
+    mode = ReceiveMode.PEEK_LOCK if settle_mode == _SECOND else ReceiveMode.RECEIVE_AND_DELETE
+    messages: list[Body] = []
+    for received in await namespace.receive_deferred(path, _numbers(body), mode):
+        entry: Body = {"message": message_of(received)}
+        if received.lock_token is not None:
+            entry["lock-token"] = received.lock_token
+        messages.append(entry)
+    return {"messages": messages}
+
+
 def _disposition(body: Body) -> Disposition:
     modified = body.get("properties-to-modify")
     match body.get("disposition-status"):
@@ -117,6 +143,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "renew-lock": Operation(Right.LISTEN, _renew_lock),
     "schedule-message": Operation(Right.SEND, _schedule_message),
     "cancel-scheduled-message": Operation(Right.SEND, _cancel_scheduled_message),
+    "receive-by-sequence-number": Operation(Right.LISTEN, _receive_by_sequence_number),
     "update-disposition": Operation(Right.LISTEN, _update_disposition),
 }
 """Operation without its prefix -> what it needs and does. What is not here is refused by name."""

@@ -18,7 +18,11 @@ from bridge.model.entity import Right
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Rejected
-from bridge.wire.mapping.outward import message_from_record
+from bridge.wire.mapping.outward import (
+    MESSAGE_STATE_ACTIVE,
+    MESSAGE_STATE_DEFERRED,
+    message_from_record,
+)
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
@@ -37,6 +41,8 @@ def message_of(received: Received) -> bytes:
         locked_until_ms=received.locked_until_ms,
         time_to_live_ms=received.time_to_live_ms,
         dead_letter=received.dead_letter,
+        state=MESSAGE_STATE_DEFERRED if received.is_deferred else MESSAGE_STATE_ACTIVE,
+        lock_token=received.lock_token if received.is_deferred else None,
     )
 
 

@@ -90,6 +90,7 @@ def compile_queue(queue: model.Queue, capabilities: Capabilities) -> Topology:
             exchanges=(parts.fixed_exchange(names.active_exchange(queue.name), "fanout"),),
             queues=(
                 parts.active_queue(queue.name),
+                parts.deferred_queue(queue.name),
                 parts.journal(queue.name),
             ),
             bindings=(
@@ -131,7 +132,7 @@ def compile_topic(topic: model.Topic, capabilities: Capabilities) -> Topology:
 def compile_subscription(subscription: model.Subscription, capabilities: Capabilities) -> Topology:
     """Return the resources of one subscription; its topic's must be there."""
     own = Topology(
-        queues=(parts.active_queue(subscription.path),),
+        queues=(parts.active_queue(subscription.path), parts.deferred_queue(subscription.path)),
         bindings=(
             parts.bound_by_own_name(
                 names.active_exchange(subscription.topic), names.active_queue(subscription.path)

@@ -75,6 +75,11 @@ def dead_letter_queue(entity: str) -> str:
     return resource_base(entity) + "/$deadletterqueue"
 
 
+def deferred_queue(entity: str) -> str:
+    """Queue: what was set aside, of the entity and of its dead-letter sub-queue."""
+    return resource_base(entity) + "/$deferred"
+
+
 def bucket(entity: str, level: int, slot: int) -> str:
     """Queue: scheduled messages whose time falls in slot `slot` of wheel level `level`."""
     return f"{resource_base(entity)}/$scheduled/{level}-{slot}"

@@ -141,6 +141,11 @@ def dead_letters(entity: model.Queue | model.Subscription) -> Topology:
     )
 
 
+def deferred_queue(entity: str) -> Queue:
+    """Return the queue of what was set aside: one bridge at a time holds it all, unacked."""
+    return quorum_queue(names.deferred_queue(entity), {"x-single-active-consumer": True})
+
+
 def sink() -> Queue:
     """Return the queue that keeps nothing: where dead letters go that shall be dropped."""
     return Queue(

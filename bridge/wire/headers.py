@@ -33,13 +33,17 @@ ENTRY = "x-busbridge-entry"
 """What a journal entry is when it is no message: cancel, marker, bucket, snapshot."""
 
 KIND = "x-busbridge-kind"
-"""What an inbox message is when it is no native one: envelope, lapsed."""
+"""What a message is when it is none of a user's: envelope, lapsed (in an inbox), ask (among
+deferred messages)."""
 
 SCHEDULED_NUMBER = "x-busbridge-scheduled"
 """Signed 64-bit ('l'): the number under which an activated message had waited."""
 
 DELIVERED = "x-busbridge-delivered"
 """Signed 64-bit ('l'): deliveries counted before the message was published again."""
+
+DEFERRED = "x-busbridge-deferred"
+"""Text, on a deferred message: the sub-queue that it belongs to, "" for the entity itself."""
 
 WAITING = "x-busbridge-waiting"
 """Bytes ('x'), on a message that waits for its time: number, due time, TTL, identity."""

@@ -1,7 +1,8 @@
-"""Replies of a sequencer to whoever sent an envelope with `reply_to`.
+"""Replies of one process to another that asked with `reply_to`: a sequencer's, a lock holder's.
 
 0 u8 | sequence numbers i64 ...
 1 u8 | condition: u16 + UTF-8 | description: UTF-8
+2 u8 | content
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_DONE, _REFUSED = 0, 1
+_DONE, _REFUSED, _CONTENT = 0, 1, 2
 
 
 class MalformedReply(ValueError):
-    """These bytes are no reply of a sequencer."""
+    """These bytes are no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The envelope was carried out; `numbers` are those that its messages got (none for cancel)."""
+    """What was asked is done.
 
-    numbers: tuple[int, ...]
+    Attributes:
+        numbers: those that an envelope's messages got (none for cancel), or the ends of locks.
+        content: what was asked for, in a form that the question implies.
+    """
+
+    numbers: tuple[int, ...] = ()
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,11 @@ def encode_refused(condition: str, description: str) -> bytes:
     return struct.pack(">BH", _REFUSED, len(name)) + name + description.encode()
 
 
+def encode_found(content: bytes) -> bytes:
+    """Return the body of a reply that carries what was asked for."""
+    return bytes((_CONTENT,)) + content
+
+
 def decode_reply(body: bytes) -> Reply:
     """Return the reply in `body`.
 
@@ -55,6 +67,8 @@ def decode_reply(body: bytes) -> Reply:
     try:
         if body[0] == _DONE:
             return Done(struct.unpack_from(f">{(len(body) - 1) // 8}q", body, 1))
+        if body[0] == _CONTENT:
+            return Done(content=body[1:])
         if body[0] == _REFUSED:
             (size,) = struct.unpack_from(">H", body, 1)
             return Refused(body[3 : 3 + size].decode(), body[3 + size :].decode())

@@ -10,7 +10,6 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from tests.acceptance.sdk import client_of, expect_silence, receive, send, sleep_until, take
 
-LOCK_S = 5
 DEAD = ServiceBusSubQueue.DEAD_LETTER
 QUEUE = "dead-letter"
 
@@ -127,16 +126,3 @@ def test_the_sub_queue_takes_no_messages(bridge: Any) -> None:
     """Nobody can send to a dead-letter queue."""
     with client_of(bridge) as client, pytest.raises(ServiceBusError):
         send(client, f"{QUEUE}/$DeadLetterQueue", "x")
-
-
-def test_deferral_is_refused_by_name(bridge: Any) -> None:
-    """Deferral is not part of this release: the refusal says so and the lock is kept."""
-    with client_of(bridge) as client:
-        send(client, QUEUE, "x")
-        with client.get_queue_receiver(QUEUE) as receiver:
-            (message,) = receive(receiver)
-            with pytest.raises(ServiceBusError, match=r"(?i)defer"):
-                receiver.defer_message(message)
-        with client.get_queue_receiver(QUEUE) as other:
-            other.complete_message(message)
-            expect_silence(other, for_s=LOCK_S + 0.5)

@@ -295,6 +295,12 @@ class MemoryNamespace:
         """Return a receiver without credit."""
         return MemoryReceiver(self._queue(path), mode, deliver)
 
+    async def receive_deferred(
+        self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
+    ) -> list[Received]:
+        """Nothing is deferred here."""
+        raise NotImplementedHere("Deferral is not implemented.")
+
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""
         self._queue(path).settle(lock_token, disposition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from uuid import UUID
 
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
@@ -31,6 +32,7 @@ _TRUE = b"\x41"
 _SEQUENCE_NUMBER = encode_symbol(b"x-opt-sequence-number") + b"\x81"
 _ENQUEUED_TIME = encode_symbol(b"x-opt-enqueued-time") + b"\x83"
 _LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
+_LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
 _MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
 _SCHEDULED = encode_symbol(b"x-opt-scheduled-enqueue-time")
 _pack_long = struct.Struct(">q").pack
@@ -40,6 +42,9 @@ _STRING_ANNOTATIONS = (
     (headers.VIA_PARTITION_KEY, encode_symbol(b"x-opt-via-partition-key")),
     (headers.DEAD_LETTER_SOURCE, encode_symbol(b"x-opt-deadletter-source")),
 )
+
+MESSAGE_STATE_ACTIVE, MESSAGE_STATE_DEFERRED, MESSAGE_STATE_SCHEDULED = 0, 1, 2
+"""Values of the annotation x-opt-message-state."""
 
 ABSOLUTE_EXPIRY_MAX_MS = 253_402_243_199_000
 """9999-12-31T07:59:59Z, the latest absolute-expiry-time that the SDKs write."""
@@ -56,15 +61,17 @@ def message_from_record(
     delivery_count: int = 0,
     locked_until_ms: int | None = None,
     time_to_live_ms: int | None = None,
-    state: int = 0,
+    state: int = MESSAGE_STATE_ACTIVE,
     dead_letter: tuple[str, str] | None = None,
+    lock_token: UUID | None = None,
 ) -> bytes:
     """Return the encoded AMQP 1.0 message that a client gets.
 
     Args:
         record: what stood in RabbitMQ.
-        state: 0 active, 1 deferred, 2 scheduled.
+        state: active, deferred or scheduled.
         dead_letter: reason and description of a message that RabbitMQ itself dead-lettered.
+        lock_token: the token of a message that is no transfer with its token as delivery tag.
     """
     properties = record.properties
     table = properties.headers if properties.headers is not None else {}
@@ -72,6 +79,7 @@ def message_from_record(
     return b"".join(
         (
             _header(table, time_to_live_ms, delivery_count),
+            b"" if lock_token is None else _delivery_annotations(lock_token),
             _annotations(table, exact, sequence_number, enqueued_ms, locked_until_ms, state),
             (exact and exact.section(part.PROPERTIES))
             or _properties(properties, table, sequence_number, enqueued_ms, time_to_live_ms),
@@ -103,6 +111,11 @@ def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> b
         encode_uint(delivery_count),
     ]
     return _described(part.HEADER, encode_list(items))
+
+
+def _delivery_annotations(lock_token: UUID) -> bytes:
+    pairs = [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
+    return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs))
 
 
 def _annotations(

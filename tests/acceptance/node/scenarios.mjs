@@ -157,23 +157,23 @@ const scenarios = {
     await dead.completeMessage(found);
   },
 
-  // Deferral may be refused by name. This client then holds the message for settled, so it is
-  // received again when its lock has ended.
   async defer(client) {
     await client.createSender(queue).sendMessages({ body: "later" });
     const receiver = client.createReceiver(queue);
     const [message] = await receive(receiver);
-    try {
-      await receiver.deferMessage(message);
-    } catch (error) {
-      assert.match(error.message, /not.implemented|not have|defer/i);
-      const [again] = await receive(receiver);
-      await receiver.completeMessage(again);
-      return `refused: ${error.message}`;
-    }
+    await receiver.deferMessage(message, { seen: "yes" });
+    await assert.rejects(receiver.receiveDeferredMessages([message.sequenceNumber, 999_999]), {
+      code: "MessageNotFound",
+    });
+    const [first] = await receiver.receiveDeferredMessages([message.sequenceNumber]);
+    assert.equal(first.state, "deferred");
+    await receiver.abandonMessage(first);
     const [deferred] = await receiver.receiveDeferredMessages([message.sequenceNumber]);
     assert.equal(deferred.body, "later");
+    assert.equal(deferred.applicationProperties.seen, "yes");
+    assert.equal(deferred.deliveryCount, 1);
     await receiver.completeMessage(deferred);
+    await assert.rejects(receiver.receiveDeferredMessages([message.sequenceNumber]));
     return "deferred and received by number";
   },
 

@@ -1,0 +1,175 @@
+"""Deferred messages of all entities: had by their sequence numbers only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from bridge.broker.channel import Channel
+from bridge.broker.errors import BrokerError, Unroutable
+from bridge.engine import texts
+from bridge.engine.api import Received
+from bridge.engine.deferred import DeferredQueue
+from bridge.engine.departure import Departure
+from bridge.engine.intake import Intake
+from bridge.engine.locktable import LockTable
+from bridge.engine.peers import error_of
+from bridge.engine.sender import REPLY_TIMEOUT_S, Sender
+from bridge.machine.shelf import Room
+from bridge.model import entity as model
+from bridge.model.errors import MessageLockLost, OperationTimeout, ServerBusy
+from bridge.model.name import EntityPath, SubQueue
+from bridge.wire import headers
+from bridge.wire.basic import Properties, Table, text
+from bridge.wire.deferred import (
+    ASK,
+    Lock,
+    decode_content,
+    decode_locks,
+    encode_ask,
+    encode_content,
+)
+from bridge.wire.record import Record
+from bridge.wire.reply import Refused, decode_reply
+
+BODIES_BYTES_MAX = 64 << 20
+"""Bodies of deferred messages that are in memory; others are read again when they are asked for."""
+
+_HEADERS: Table = {headers.KIND: text(ASK)}
+
+
+class Deferral:
+    """What this process has to do with deferred messages.
+
+    Args:
+        on_lost: called when a channel, and all that was locked on it, is lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        sender: Sender,
+        departure: Departure,
+        locks: LockTable,
+        on_lost: Callable[[Channel], None],
+    ) -> None:
+        self._intake = intake
+        self._sender = sender
+        self._departure = departure
+        self._locks = locks
+        self._on_lost = on_lost
+        self._room = Room(BODIES_BYTES_MAX)
+        self._queues: dict[str, DeferredQueue] = {}
+
+    def __repr__(self) -> str:
+        return f"Deferral({self._room!r}, {list(self._queues.values())})"
+
+    async def prepare(self, queue: model.Queue) -> None:
+        """Have RabbitMQ's queue for an entity's deferred messages.
+
+        Raises:
+            BrokerError: RabbitMQ does not make it now.
+        """
+        await self._of(queue).declare()
+
+    async def lock(
+        self, queue: model.Queue, sub_queue: SubQueue, numbers: Sequence[int]
+    ) -> list[Lock]:
+        """Lock all of these messages, wherever they are held, or none.
+
+        Raises:
+            MessageNotFound: one of them is not there, or is locked.
+            ServerBusy, OperationTimeout: RabbitMQ, or the holder, gives no answer.
+        """
+        deferred = self._of(queue)
+        body = encode_ask(numbers, of_dead_letters=sub_queue is SubQueue.DEAD_LETTER)
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                await deferred.attend()
+            answer = await self._sender.ask(
+                "", deferred.resource, _HEADERS, body, persistent=True, can_expire=True
+            )
+        except TimeoutError as error:
+            raise OperationTimeout("RabbitMQ does not deliver deferred messages now.") from error
+        except Unroutable as error:
+            deferred.forget()
+            raise ServerBusy(texts.SERVER_BUSY) from error
+        except BrokerError as error:
+            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+        reply = decode_reply(answer)
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+        return decode_locks(reply.numbers)
+
+    def show(self, path: EntityPath, token: UUID) -> bytes:
+        """Return what a lock of this process holds, for another bridge (`wire.deferred`).
+
+        Raises:
+            MessageLockLost: it has ended.
+        """
+        received = self.received(token)
+        numbers = {
+            "number": received.sequence_number,
+            "enqueued": received.enqueued_ms,
+            "failures": received.delivery_count,
+            "ttl": received.time_to_live_ms,
+        }
+        record = received.record
+        return encode_content(numbers, record.properties.encode(), record.body)
+
+    def received(self, token: UUID, until_ms: int | None = None) -> Received:
+        """Return what a lock of this process holds.
+
+        Raises:
+            MessageLockLost: it has ended.
+        """
+        held = self._locks.find(token)
+        if held is None:
+            raise MessageLockLost(texts.LOCK_LOST)
+        return held[1].received(lock_token=token, locked_until_ms=until_ms, is_deferred=True)
+
+    def follow(self, namespace: model.Namespace) -> None:
+        """The definitions have changed."""
+        for queue in namespace.queues:
+            deferred = self._queues.get(queue.name.lower())
+            if deferred is not None:
+                deferred.queue = queue
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        for deferred in self._queues.values():
+            with contextlib.suppress(BrokerError):
+                await deferred.close()
+
+    def _of(self, queue: model.Queue) -> DeferredQueue:
+        key = queue.name.lower()
+        deferred = self._queues.get(key)
+        if deferred is None:
+            deferred = self._queues[key] = DeferredQueue(
+                queue,
+                room=self._room,
+                intake=self._intake,
+                sender=self._sender,
+                departure=self._departure,
+                locks=self._locks,
+                on_lost=self._on_lost,
+            )
+        return deferred
+
+
+def read_shown(raw: bytes, token: UUID, until_ms: int) -> Received:
+    """Return what another bridge has shown."""
+    numbers, properties, body = decode_content(raw)
+    return Received(
+        record=Record(Properties.decode(properties), body),
+        sequence_number=numbers["number"],
+        enqueued_ms=numbers["enqueued"],
+        delivery_count=numbers["failures"],
+        lock_token=token,
+        locked_until_ms=until_ms,
+        time_to_live_ms=numbers.get("ttl"),
+        is_deferred=True,
+    )

@@ -1,0 +1,335 @@
+"""Deferral: what is set aside is had by its sequence number only, on a real RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from bridge.broker.channel import Channel
+from bridge.broker.consuming import Delivery
+from bridge.broker.endpoint import Endpoint
+from bridge.engine.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Disposition,
+    Received,
+    ReceiveMode,
+)
+from bridge.engine.clock import now_ms
+from bridge.model import entity as model
+from bridge.model.errors import MessageLockLost, MessageNotFound, NotAllowed
+from bridge.model.name import EntityPath
+from bridge.wire.basic import text
+from tests.fixtures.broker import Broker
+from tests.integration.door import Door, open_door, outgoing, until
+
+QUEUE = model.Queue(name="orders", lock_duration_ms=5_000, max_delivery_count=3)
+PEEK_LOCK = ReceiveMode.PEEK_LOCK
+
+
+@pytest_asyncio.fixture
+async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
+    """A bridge with one queue."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as opened:
+        yield opened
+
+
+async def settle(
+    door: Door, received: Received, disposition: Disposition, path: EntityPath | None = None
+) -> None:
+    """End a lock."""
+    assert received.lock_token is not None
+    await door.namespace.settle(path or door.path, received.lock_token, disposition)
+
+
+async def deferred(door: Door, *bodies: str) -> list[int]:
+    """Send messages and defer them all; return their numbers."""
+    await door.send(*bodies)
+    client = door.client()
+    messages = await client.receive(len(bodies))
+    for each in messages:
+        await settle(door, each, Defer())
+    await client.receiver.close()
+    return [each.sequence_number for each in messages]
+
+
+async def by_number(door: Door, *numbers: int, mode: ReceiveMode = PEEK_LOCK) -> list[Received]:
+    """Receive deferred messages."""
+    return await door.namespace.receive_deferred(door.path, numbers, mode)
+
+
+async def queued(confirming: Channel, queue: str = "orders/$deferred") -> int:
+    """How many messages are ready in a queue of RabbitMQ."""
+    return (await confirming.declare_queue(queue, passive=True)).messages
+
+
+async def test_a_deferred_message_is_received_by_its_number_only(door: Door) -> None:
+    """It keeps its number and its all, no receiver gets it, and it can be completed."""
+    await door.namespace.send(door.path, [outgoing("a", colour="red")])
+    client = door.client()
+    (first,) = await client.receive()
+    await settle(door, first, Defer())
+    await door.send("b")
+    (other,) = await client.receive()
+    assert other.record.body == b"b"
+    (found,) = await by_number(door, first.sequence_number)
+    assert found.record.body == b"a"
+    assert (found.record.properties.headers or {})["colour"] == text("red")
+    assert (found.sequence_number, found.enqueued_ms) == (1, first.enqueued_ms)
+    assert (found.delivery_count, found.is_deferred) == (0, True)
+    assert found.locked_until_ms is not None
+    assert found.locked_until_ms > now_ms()
+    await door.complete(other, found)
+    with pytest.raises(MessageNotFound):
+        await by_number(door, first.sequence_number)
+
+
+async def test_one_unknown_number_fails_the_whole_request(door: Door) -> None:
+    """Nothing is locked then; nor is a message that is not deferred, or is locked already."""
+    first, second, third = await deferred(door, "a", "b", "c")
+    await door.send("active")
+    for numbers in ([third, 4], [5, 6, 7], [first, 99]):
+        with pytest.raises(MessageNotFound):
+            await by_number(door, *numbers)
+    found = await by_number(door, third, first)
+    assert [each.record.body for each in found] == [b"c", b"a"]
+    with pytest.raises(MessageNotFound):
+        await by_number(door, first, second)
+    await door.complete(*found)
+    await door.complete(*await by_number(door, second))
+
+
+async def test_received_and_deleted_by_number(door: Door, confirming: Channel) -> None:
+    """It is gone, and has no lock."""
+    numbers = await deferred(door, "a", "b")
+    found = await by_number(door, *numbers, mode=ReceiveMode.RECEIVE_AND_DELETE)
+    assert [each.record.body for each in found] == [b"a", b"b"]
+    assert [each.lock_token for each in found] == [None, None]
+    with pytest.raises(MessageNotFound):
+        await by_number(door, numbers[0])
+    await door.namespace.close()
+    assert await queued(confirming) == 0
+
+
+async def test_abandoned_it_is_deferred_again_with_one_more_on_its_count(door: Door) -> None:
+    """Changed properties are merged into it; no receiver gets it."""
+    (number,) = await deferred(door, "a")
+    (found,) = await by_number(door, number)
+    await settle(door, found, Abandon())
+    (again,) = await by_number(door, number)
+    assert again.delivery_count == 1
+    await settle(door, again, Abandon(properties={"seen": text("yes")}))
+    (last,) = await by_number(door, number)
+    assert (last.delivery_count, last.sequence_number) == (2, number)
+    assert (last.record.properties.headers or {})["seen"] == text("yes")
+    await door.send("active")
+    (active,) = await door.client().receive()
+    assert active.record.body == b"active"
+    await door.complete(active, last)
+
+
+async def test_deferred_again_it_keeps_its_count(door: Door) -> None:
+    """With and without changed properties."""
+    (number,) = await deferred(door, "a")
+    for disposition in (Defer(), Defer(properties={"seen": text("yes")}), Defer()):
+        (found,) = await by_number(door, number)
+        assert found.delivery_count == 0
+        await settle(door, found, disposition)
+        with pytest.raises(MessageLockLost):
+            await settle(door, found, Complete())
+    (found,) = await by_number(door, number)
+    assert (found.record.properties.headers or {})["seen"] == text("yes")
+    await door.complete(found)
+
+
+async def test_its_lock_is_renewed_and_ends(door: Door) -> None:
+    """When the lock ends it is deferred again, one more on its count."""
+    (number,) = await deferred(door, "a")
+    (found,) = await by_number(door, number)
+    assert found.lock_token is not None
+    (until_ms,) = await door.namespace.renew_locks(door.path, [found.lock_token])
+    assert until_ms >= (found.locked_until_ms or 0)
+    await until(lambda: door.namespace.counters.locks_expired == 1)
+    assert now_ms() >= until_ms
+    with pytest.raises(MessageLockLost):
+        await settle(door, found, Complete())
+
+    async def is_back() -> bool:
+        try:
+            (again,) = await by_number(door, number)
+        except MessageNotFound:
+            return False
+        assert again.delivery_count == 1
+        await door.complete(again)
+        return True
+
+    await until(is_back)
+
+
+async def test_dead_lettered_it_has_its_reason(door: Door) -> None:
+    """And too many failures dead-letter it as any other message."""
+    first, second = await deferred(door, "a", "b")
+    (found,) = await by_number(door, first)
+    await settle(door, found, DeadLetter(reason="mine", description="d"))
+    for _ in range(QUEUE.max_delivery_count):
+        (found,) = await by_number(door, second)
+        await settle(door, found, Abandon())
+    dead = await door.client(path=door.dead_letters).receive(2)
+    reasons = [(each.record.properties.headers or {})["DeadLetterReason"] for each in dead]
+    assert reasons == [text("mine"), text("MaxDeliveryCountExceeded")]
+    assert [each.sequence_number for each in dead] == [first, second]
+    assert not any(each.is_deferred for each in dead)
+    await door.complete(*dead, path=door.dead_letters)
+
+
+async def test_a_dead_letter_is_deferred_beside_the_queue_s_own(door: Door) -> None:
+    """Each is had from its own path only, and a dead letter cannot be dead-lettered again."""
+    dead_letters = door.dead_letters
+    (own,) = await deferred(door, "own")
+    await door.send("dead")
+    (message,) = await door.client().receive()
+    await settle(door, message, DeadLetter(reason="mine"))
+    (dead,) = await door.client(path=dead_letters).receive()
+    await settle(door, dead, Defer(), dead_letters)
+    with pytest.raises(MessageNotFound):
+        await by_number(door, dead.sequence_number)
+    with pytest.raises(MessageNotFound):
+        await door.namespace.receive_deferred(dead_letters, [own], PEEK_LOCK)
+    (found,) = await door.namespace.receive_deferred(
+        dead_letters, [dead.sequence_number], PEEK_LOCK
+    )
+    assert (found.record.properties.headers or {})["DeadLetterReason"] == text("mine")
+    with pytest.raises(NotAllowed):
+        await settle(door, found, DeadLetter(), dead_letters)
+    with pytest.raises(MessageLockLost):
+        await settle(door, found, Complete())
+    await settle(door, found, Complete(), dead_letters)
+    await door.complete(*await by_number(door, own))
+
+
+async def test_a_dead_letter_of_rabbitmq_keeps_its_reason(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """RabbitMQ's own word for why it dead-lettered a message does not survive a publish."""
+    queue = model.Queue(name="orders", dead_lettering_on_message_expiration=True)
+    async with open_door(endpoint, broker.management_url, queue) as door:
+        await door.namespace.send(door.path, [outgoing("a", ttl_ms=1)])
+        client = door.client(path=door.dead_letters)
+        for disposition in (Abandon(properties={"seen": text("yes")}), Defer()):
+            (dead,) = await client.receive()
+            await settle(door, dead, disposition, door.dead_letters)
+        (found,) = await door.namespace.receive_deferred(
+            door.dead_letters, [dead.sequence_number], PEEK_LOCK
+        )
+        table = found.record.properties.headers or {}
+        assert table["DeadLetterReason"] == text("TTLExpiredException")
+        await settle(door, found, Complete(), door.dead_letters)
+
+
+async def test_a_deferred_message_does_not_expire(door: Door) -> None:
+    """Documented so, against one remark: it is there past its time to live."""
+    await door.namespace.send(door.path, [outgoing("a", ttl_ms=1_500)])
+    (message,) = await door.client().receive()
+    await settle(door, message, Defer())
+    await until(lambda: now_ms() > message.enqueued_ms + 2_000)
+    (found,) = await by_number(door, 1)
+    assert found.time_to_live_ms == 1_500
+    await door.complete(found)
+
+
+async def test_what_is_deferred_outlives_the_bridge(endpoint: Endpoint, broker: Broker) -> None:
+    """Another bridge finds it, also what was locked when the first one ended."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as first:
+        numbers = await deferred(first, "a", "b")
+        await by_number(first, numbers[0])
+    async with open_door(endpoint, broker.management_url, QUEUE) as second:
+        found = await by_number(second, *numbers)
+        assert [each.record.body for each in found] == [b"a", b"b"]
+        await second.complete(*found)
+
+
+async def test_two_bridges_share_what_is_deferred(endpoint: Endpoint, broker: Broker) -> None:
+    """Whichever holds it, both find it, settle it, renew it; when one ends the other has it all."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as first:
+        numbers = await deferred(first, "a", "b", "c", "d")
+        (held,) = await by_number(first, numbers[0])
+        async with open_door(endpoint, broker.management_url, QUEUE, with_sidecar=False) as second:
+            (found,) = await by_number(second, numbers[1])
+            assert (found.record.body, found.sequence_number) == (b"b", numbers[1])
+            assert found.is_deferred
+            assert found.lock_token is not None
+            (until_ms,) = await second.namespace.renew_locks(second.path, [found.lock_token])
+            assert until_ms >= (found.locked_until_ms or 0)
+            await settle(second, found, Defer(properties={"seen": text("yes")}))
+            (again,) = await by_number(second, numbers[1], mode=ReceiveMode.RECEIVE_AND_DELETE)
+            assert (again.record.properties.headers or {})["seen"] == text("yes")
+            await second.send("e")
+            (late,) = await second.client().receive()
+            await settle(second, late, Defer())
+            await first.namespace.close()
+            found_all = await by_number(second, numbers[0], *numbers[2:], late.sequence_number)
+            assert [each.record.body for each in found_all] == [b"a", b"c", b"d", b"e"]
+            with pytest.raises(MessageLockLost):
+                await settle(second, held, Complete())
+            await second.complete(*found_all)
+
+
+async def test_bodies_beyond_the_room_are_read_again(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many large deferred messages do not fill the bridge's memory, and each is still had."""
+    monkeypatch.setattr("bridge.engine.deferral.BODIES_BYTES_MAX", 2_500)
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        bodies = [str(number) * 200 for number in range(8)]
+        numbers = await deferred(door, *bodies)
+        for some in (numbers[5:], numbers[:1], numbers[1:5]):
+            found = await by_number(door, *some)
+            assert [each.record.body.decode() for each in found] == [
+                bodies[number - 1] for number in some
+            ]
+            for each in found[1:]:
+                await settle(door, each, Defer())
+            await door.complete(found[0])
+        rest = [number for number in numbers if number not in (numbers[5], numbers[0], numbers[1])]
+        await door.complete(*await by_number(door, *rest))
+
+
+async def test_nobody_holds_what_nobody_asks_for(
+    endpoint: Endpoint, broker: Broker, confirming: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while without asks and locks it is RabbitMQ's alone; the next ask finds it."""
+    monkeypatch.setattr("bridge.engine.deferred.IDLE_S", 0.5)
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        first, second = await deferred(door, "a", "b")
+        (held,) = await by_number(door, first)
+        assert await queued(confirming) == 0
+        await door.complete(held)
+
+        async def is_let_go() -> bool:
+            return await queued(confirming) == 1
+
+        await until(is_let_go)
+        (found,) = await by_number(door, second)
+        assert found.delivery_count == 0
+        await door.complete(found)
+
+
+async def test_of_two_copies_the_later_one_counts(door: Door, confirming: Channel) -> None:
+    """A bridge that died between publish and ack has left both; one is dropped."""
+    (number,) = await deferred(door, "a")
+    arrived: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+    await confirming.consume("orders/$deferred", arrived.set_result)
+    copy = await arrived
+    confirming.publish("", "orders/$deferred", copy.properties, b"later")
+    await confirming.close()
+    (found,) = await by_number(door, number)
+    assert found.record.body == b"later"
+    assert door.namespace.counters.second_copies == 1
+    await door.complete(found)
+    with pytest.raises(MessageNotFound):
+        await by_number(door, number)
