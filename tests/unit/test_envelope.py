@@ -69,6 +69,6 @@ def test_replies_survive_the_round_trip() -> None:
     """A reply carries either numbers or Azure's condition with a description."""
     assert Done((1, -47, 2**63 - 1)) == decode_reply(encode_done([1, -47, 2**63 - 1]))
     assert Refused("c:d", "tëxt") == decode_reply(encode_refused("c:d", "tëxt"))
-    for wrong in (b"", b"\x02", b"\x01\x00", b"\x01\x00\x01\xff"):
+    for wrong in (b"", b"\x03", b"\x01\x00", b"\x01\x00\x01\xff"):
         with pytest.raises(MalformedReply):
             decode_reply(wrong)

@@ -120,6 +120,7 @@ def test_deleting_a_queue_is_destructive_and_can_be_left_out() -> None:
         "orders/$inbox",
         "orders/$journal",
         "orders/$deadletterqueue",
+        "orders/$deferred",
     }
     assert all(change.is_destructive for change in queues)
     assert diff(compiled(model.Namespace()), ORDERS, keep=True) == ()

@@ -182,6 +182,19 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "name": "orders/$deferred",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-single-active-consumer": true,
+    "busbridge-schema": 1
+   }
+  },
+  {
    "name": "orders/$journal",
    "vhost": "shop",
    "durable": true,
@@ -235,6 +248,19 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-dead-letter-routing-key": "orders.eu/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
     "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "orders.eu/$deferred",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-single-active-consumer": true,
     "busbridge-schema": 1
    }
   },
@@ -304,6 +330,19 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-dead-letter-routing-key": "events/subscriptions/audit/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
     "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "events/subscriptions/audit/$deferred",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-single-active-consumer": true,
     "busbridge-schema": 1
    }
   },
