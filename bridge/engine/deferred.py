@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.consuming import Delivery
 from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.seal import seal
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.departure import Departure
@@ -181,6 +183,7 @@ class DeferredQueue:
         if not self._is_declared:
             channel = await self._intake.channel()
             await channel.declare_queue(parts.deferred_queue(self.queue.name))
+            await seal(channel, os.urandom(8))
             await channel.close()
             self._is_declared = True
 
