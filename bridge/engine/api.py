@@ -168,7 +168,8 @@ class Namespace(Protocol):
         """End a lock; returns when a crash can no longer undo it.
 
         Raises:
-            MessageLockLost: the token is unknown or its lock has ended.
+            MessageLockLost: the token is unknown, its lock has ended, or RabbitMQ does not take
+                what the settlement publishes now: never that a retry helps.
         """
 
     def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:

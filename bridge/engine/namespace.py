@@ -40,12 +40,12 @@ from bridge.engine.provision import merged, provision
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.sender import Sender
 from bridge.engine.sending import Sending
-from bridge.engine.settling import Settling
+from bridge.engine.settling import Settling, refusal
 from bridge.engine.source import Source
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
-from bridge.model.errors import EntityDisabled, MessageLockLost, NotAllowed
+from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
@@ -263,7 +263,10 @@ class RabbitNamespace:
         if self._locks.is_own(lock_token):
             await self._settle_own(path, lock_token, disposition)
         else:
-            await self._peers.settle(path, lock_token, disposition)
+            try:
+                await self._peers.settle(path, lock_token, disposition)
+            except ServiceBusError as error:
+                raise refusal(error) from error
 
     def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
         """Complete a message whose lock this process holds."""
@@ -292,7 +295,7 @@ class RabbitNamespace:
         try:
             await self._deferral.prepare(self.directory.queue(path))
         except BrokerError as error:
-            raise MessageLockLost(texts.LOCK_LOST) from error
+            raise refusal(error) from error
 
     async def _renew_own(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
         return self._settling.renew(path, tokens)

@@ -27,7 +27,6 @@ from bridge.machine.locks import Lock
 from bridge.model.errors import (
     MessageLockLost,
     NotAllowed,
-    ServerBusy,
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
@@ -56,9 +55,7 @@ class Settling:
                 raise MessageLockLost(texts.LOCK_LOST) from error
             source.stayed(holding)
             self._locks.restore(token, lock)
-            if isinstance(error, ServiceBusError):
-                raise
-            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+            raise refusal(error) from error
 
     def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
         """Complete a message; see `api.Namespace.complete`."""
@@ -139,6 +136,18 @@ class Settling:
                 counters.deferred += 1
             case _:
                 assert_never(disposition)
+
+
+def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
+    """Return what a settlement is answered that failed with this error.
+
+    Never that a retry helps: the Go SDK repeats a settlement after such an answer, finds that it
+    has settled the message on its side, and reports success. So the lock counts as lost, and the
+    message comes back when it ends.
+    """
+    if isinstance(error, ServiceBusError) and not error.is_retryable:
+        return error
+    return MessageLockLost(f"{texts.LOCK_LOST} ({error})")
 
 
 def _is_of(owner: Owner, path: EntityPath) -> bool:

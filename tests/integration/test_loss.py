@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bridge.broker.endpoint import Endpoint, parse_url
-from bridge.engine.api import Abandon, DeadLetter, Release
+from bridge.engine.api import Abandon, DeadLetter, Defer, Release
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, ServerBusy
 from bridge.wire.basic import text
@@ -88,7 +88,7 @@ async def test_released_messages_of_one_bridge_reach_receivers_of_another(
 
 
 async def test_lost_connections_and_alarms(start_broker: StartBroker) -> None:
-    """Locks are lost with their connection, receivers go on; an alarm stops sends only."""
+    """Locks are lost with their connection, receivers go on; an alarm stops what publishes only."""
     broker = await asyncio.to_thread(start_broker)
     assert broker.node is not None
     ctl = broker.node.rabbitmqctl
@@ -103,8 +103,9 @@ async def test_lost_connections_and_alarms(start_broker: StartBroker) -> None:
         assert "alarm" in " ".join(door.namespace.state.reasons)
         await door.complete(first)
         assert second.lock_token is not None
-        with pytest.raises(ServerBusy):
-            await door.namespace.settle(door.path, second.lock_token, DeadLetter(reason="r"))
+        for disposition in (DeadLetter(reason="r"), Defer(), Abandon(properties={"a": text("b")})):
+            with pytest.raises(MessageLockLost):
+                await door.namespace.settle(door.path, second.lock_token, disposition)
         await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.6")
         await until(lambda: door.namespace.state.is_ready)
         await door.namespace.settle(door.path, second.lock_token, DeadLetter(reason="r"))
