@@ -71,7 +71,7 @@ class HttpApi:
             absent: `absent=None` makes "not found" the answer None.
         """
         failures = []
-        for base, login in self._bases:
+        for base, login in list(self._bases):
             try:
                 status, text = await self._exchange(verb, base, login, path, body, query)
             except TimeoutError:
@@ -79,6 +79,9 @@ class HttpApi:
             except (OSError, aiohttp.ClientError) as error:
                 failures.append(f"{base}: {error}")
             else:
+                # Whoever answers is asked first the next time.
+                self._bases.remove((base, login))
+                self._bases.insert(0, (base, login))
                 return _answer(status, text, f"{verb} /api/{'/'.join(path)}", bool(absent))
         raise ConnectionLost(text="no management API answers: " + "; ".join(failures))
 

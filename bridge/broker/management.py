@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import ManagementRefused
 from bridge.broker.http import TIMEOUT_S, HttpApi
 from bridge.topology.resources import Policy, Value
 
@@ -131,6 +132,13 @@ class Management:
     async def nodes(self) -> _Rows:
         """Return the nodes. `uptime` and alarms are up to five seconds old."""
         return await self._rows("nodes")
+
+    async def is_cluster(self) -> bool:
+        """Return whether it has several nodes; who may not ask is told that it has."""
+        try:
+            return len(await self.nodes()) > 1
+        except ManagementRefused:
+            return True
 
     async def overview(self) -> dict[str, Any]:
         """Return the overview: `rabbitmq_version`, `cluster_name`, totals."""

@@ -114,7 +114,9 @@ class Node:
         assert not self.is_running, "the node is running"
         self._files.take()
         try:
-            await end_leftovers(self.folder)
+            # A cluster's other nodes are found by this epmd: it survives a kill of its node.
+            spared = () if self._epmd is None else (self._epmd.pid,)
+            await end_leftovers(self.folder, spared=spared)
             self._write_files()
             await self._start_epmd()
             await self._start_server()

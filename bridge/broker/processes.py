@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Container
 from pathlib import Path
 
 from bridge.broker.errors import NodeFailed
@@ -38,11 +39,16 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-async def end_leftovers(folder: Path) -> None:
-    """End a node that an earlier process left behind in this folder (Linux only)."""
+async def end_leftovers(folder: Path, *, spared: Container[int] = ()) -> None:
+    """End a node that an earlier process left behind in this folder (Linux only).
+
+    Args:
+        folder: the node's.
+        spared: processes that live on.
+    """
     mark = f"RABBITMQ_MNESIA_BASE={folder / 'data'}".encode()
     for attempt in range(_TRIES_MAX):
-        pids = _pids_with(mark)
+        pids = [pid for pid in _pids_with(mark) if pid not in spared]
         if not pids:
             return
         for pid in pids:

@@ -144,8 +144,8 @@ async def _serve(
 ) -> None:
     stopping = Stopping()
     async with AsyncExitStack() as parts:
-        endpoint, management_url = await parts.enter_async_context(_rabbitmq(settings, stopping))
-        management = await parts.enter_async_context(Management(endpoint, management_url))
+        endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
+        management = await parts.enter_async_context(Management(endpoint, management_urls))
         namespace = RabbitNamespace(endpoint, management)
         sidecar = Sidecar(endpoint, tier=settings.tier)
         namespace.follow(lambda definitions: _look_after(sidecar, definitions))
@@ -181,11 +181,12 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _rabbitmq(settings: Settings, stopping: Stopping) -> AsyncIterator[tuple[Endpoint, str]]:
+async def _rabbitmq(
+    settings: Settings, stopping: Stopping
+) -> AsyncIterator[tuple[Endpoint, Sequence[str]]]:
     """The RabbitMQ that was named, or one of our own that ends with the bridge."""
     if settings.endpoint is not None:
-        assert settings.management_url is not None
-        yield settings.endpoint, settings.management_url
+        yield settings.endpoint, settings.management_urls
         return
     installation = Installation.find()
     if installation is None:
@@ -196,7 +197,7 @@ async def _rabbitmq(settings: Settings, stopping: Stopping) -> AsyncIterator[tup
     node = Node(settings.data_dir / "rabbitmq", installation)
     await node.start()
     try:
-        yield node.endpoint, node.management_url
+        yield node.endpoint, (node.management_url,)
     finally:
         # An orderly stop of 3.10 takes 8 s; a kill loses nothing.
         await node.stop(stopping.left_s)

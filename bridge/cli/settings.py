@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.http import default_urls
 from bridge.model.entity import Tier
 
 PORT_DEFAULT = 5672
@@ -59,7 +60,8 @@ OPTIONS = (
     Option(
         name="management-url",
         metavar="URL",
-        help="RabbitMQ's management API; default: port 15672 at the host of --rabbitmq-url",
+        help="RabbitMQ's management API, several with commas between them; default: port 15672 "
+        "(amqps: https and 15671) at each host of --rabbitmq-url",
     ),
     Option(
         name="data-dir",
@@ -109,11 +111,11 @@ class Settings:
 
     Attributes:
         endpoint: RabbitMQ, or `None` for a private one.
-        management_url: `None` for the private one's.
+        management_urls: base URLs that are tried in turn; empty for a private RabbitMQ.
     """
 
     endpoint: Endpoint | None
-    management_url: str | None
+    management_urls: tuple[str, ...]
     data_dir: Path
     host: str
     port: Port
@@ -167,7 +169,7 @@ def read_settings(
     endpoint = _endpoint(values)
     return Settings(
         endpoint=endpoint,
-        management_url=_management_url(values, endpoint),
+        management_urls=_management_urls(values, endpoint),
         data_dir=Path(values["data-dir"] or ".busbridge"),
         host=values["host"] or "127.0.0.1",
         port=_port(values, "port", PORT_DEFAULT),
@@ -198,17 +200,18 @@ def _endpoint(values: Mapping[str, str | None]) -> Endpoint | None:
         raise SettingsError(f"--rabbitmq-url: {error}.") from error
 
 
-def _management_url(values: Mapping[str, str | None], endpoint: Endpoint | None) -> str | None:
+def _management_urls(
+    values: Mapping[str, str | None], endpoint: Endpoint | None
+) -> tuple[str, ...]:
     if endpoint is None:
-        return None
-    url = values["management-url"]
-    if url is None:
-        host = endpoint.hosts[0][0]
-        shown = f"[{host}]" if ":" in host else host
-        return f"https://{shown}:15671" if endpoint.tls else f"http://{shown}:15672"
-    if not url.startswith(("http://", "https://")):
+        return ()
+    given = values["management-url"]
+    if given is None:
+        return default_urls(endpoint)
+    urls = tuple(url.strip().rstrip("/") for url in given.split(","))
+    if not all(url.startswith(("http://", "https://")) for url in urls):
         raise SettingsError("--management-url begins with http:// or https://.")
-    return url.rstrip("/")
+    return urls
 
 
 def _port(values: Mapping[str, str | None], name: str, default: int) -> Port:

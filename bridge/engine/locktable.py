@@ -7,6 +7,7 @@ whose lock it is asked to settle.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from uuid import UUID
 
@@ -25,12 +26,13 @@ class LockTable:
     """All locks of one process.
 
     Attributes:
-        instance: 6 bytes that name this process.
+        instance: 6 bytes that name this process while its consuming connection lasts.
     """
 
-    def __init__(self, instance: bytes, on_expired: Callable[[Owner, Holding], None]) -> None:
-        assert len(instance) == INSTANCE_BYTES, instance
-        self.instance = instance
+    def __init__(self, on_expired: Callable[[Owner, Holding], None]) -> None:
+        self.instance = b""
+        self._instances: set[bytes] = set()
+        self.rename()
         self._on_expired = on_expired
         self._locks: Locks[Locked] = Locks()
         self._last = 0
@@ -40,9 +42,15 @@ class LockTable:
     def __len__(self) -> int:
         return len(self._locks)
 
+    def rename(self) -> bytes:
+        """Take a name that was never used, and return it; tokens of the earlier ones stay own."""
+        self.instance = os.urandom(INSTANCE_BYTES)
+        self._instances.add(self.instance)
+        return self.instance
+
     def is_own(self, token: UUID) -> bool:
         """Whether this process has given the token."""
-        return token.bytes[:INSTANCE_BYTES] == self.instance
+        return token.bytes[:INSTANCE_BYTES] in self._instances
 
     def acquire(self, owner: Owner, holding: Holding, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message from now; return its token and the end of its lock (UTC ms)."""

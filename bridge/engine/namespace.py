@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,7 +31,7 @@ from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
-from bridge.engine.locktable import INSTANCE_BYTES, LockTable
+from bridge.engine.locktable import LockTable
 from bridge.engine.news import CHANGED, KEPT, WANTED, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
@@ -73,7 +72,6 @@ class RabbitNamespace:
         self._endpoint = endpoint
         self._management = management
         self._name = name
-        self._instance = os.urandom(INSTANCE_BYTES)
         self._sources: dict[tuple[str, SubQueue], Source] = {}
         self._receivers: dict[int, QueueReceiver] = {}
         self._last_receiver = 0
@@ -87,7 +85,7 @@ class RabbitNamespace:
         self._intake = Intake(
             endpoint, name=f"{name} consuming", keeper=self._keeper, on_up=self._on_up
         )
-        self._locks = LockTable(self._instance, self._on_lock_expired)
+        self._locks = LockTable(self._on_lock_expired)
         self._departure = Departure(self._sender, self.counters)
         self._settling = Settling(self._departure, self.counters, self._locks)
         self._deferral = Deferral(
@@ -97,13 +95,12 @@ class RabbitNamespace:
             locks=self._locks,
             on_lost=self._on_channel_lost,
         )
-        self._peers = Peers(
-            self._instance, self._sender, self._settle_own, self._renew_own, self._deferral.show
-        )
-        self._news = News(self._instance, self._sender, self._changed.set, self._on_told)
+        self._peers = Peers(self._sender, self._settle_own, self._renew_own, self._deferral.show)
+        self._news = News(self._locks.instance, self._sender, self._changed.set, self._on_told)
         self.state = State(self._sender, self._intake)
         self._capabilities: Capabilities | None = None
         self._sending: Sending | None = None
+        self._is_clustered = False
 
     def __repr__(self) -> str:
         return (
@@ -136,6 +133,7 @@ class RabbitNamespace:
         """
         overview = await self._management.overview()
         self._capabilities = Capabilities.of(overview["rabbitmq_version"])
+        self._is_clustered = await self._management.is_cluster()
         self.directory.follow(self._on_definitions)
         self._sending = Sending(
             self._sender,
@@ -316,6 +314,7 @@ class RabbitNamespace:
                 intake=self._intake,
                 departure=self._departure,
                 can_return=not self.capabilities.nack_counts,
+                is_clustered=self._is_clustered,
                 deliver=self._deliver,
                 on_lost=self._on_channel_lost,
             )
@@ -357,7 +356,7 @@ class RabbitNamespace:
 
     async def _on_up(self, connection: Connection) -> None:
         """A new consuming connection: this bridge's own queue, and news of definitions."""
-        await self._peers.listen(connection)
+        await self._peers.listen(connection, self._locks.rename())
         await self._news.listen(connection)
 
     def _on_told(self, kind: str, path: EntityPath) -> None:

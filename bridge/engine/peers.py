@@ -46,26 +46,29 @@ class Peers:
     """Asks other bridges, and answers them.
 
     Args:
-        instance: the name of this bridge, as in its tokens.
         settle: settles a lock of this process.
         renew: renews locks of this process.
         show: returns what is locked (`wire.deferred`).
     """
 
-    def __init__(
-        self, instance: bytes, sender: Sender, settle: Settle, renew: Renew, show: Show
-    ) -> None:
-        self._instance = instance
+    def __init__(self, sender: Sender, settle: Settle, renew: Renew, show: Show) -> None:
         self._sender = sender
         self._settle = settle
         self._renew = renew
         self._show = show
         self._answers: set[asyncio.Task[None]] = set()
 
-    async def listen(self, connection: Connection) -> None:
-        """Take questions on a connection, as long as it lasts."""
+    async def listen(self, connection: Connection, instance: bytes) -> None:
+        """Take questions on a connection, as long as it lasts.
+
+        Args:
+            connection: the one that holds the locks which are asked about.
+            instance: the name that their tokens hold, of this connection alone: while the node of
+                an earlier one is down, RabbitMQ does not give its exclusive queue's name away
+                (405, seen on 4.3).
+        """
         channel = await connection.channel()
-        queue = names.bridge_queue(self._instance)
+        queue = names.bridge_queue(instance)
         await channel.declare_queue(queue, durable=False, exclusive=True, auto_delete=True)
         await channel.consume(queue, self._on_question, no_ack=True)
 

@@ -43,6 +43,7 @@ class Source:
 
     Args:
         can_return: `basic.nack(requeue)` does not count as a failed delivery (RabbitMQ 4.3).
+        is_clustered: RabbitMQ has several nodes.
         deliver: called with the source, the receiver's number and its message.
         on_lost: called when a channel, and all that was locked on it, is lost.
 
@@ -61,6 +62,7 @@ class Source:
         intake: Intake,
         departure: Departure,
         can_return: bool,
+        is_clustered: bool,
         deliver: Callable[[Source, int, Holding], None],
         on_lost: Callable[[Channel], None],
     ) -> None:
@@ -75,7 +77,9 @@ class Source:
         self._can_return = can_return
         self._deliver = deliver
         self._on_lost = on_lost
-        self._demand: Demand[Holding] = Demand(is_cautious=not can_return)
+        self._demand: Demand[Holding] = Demand(
+            is_cautious=not can_return, is_clustered=is_clustered and not can_return
+        )
         self._copies = Copies()
         self._channel: Channel | None = None
         self._opening: asyncio.Task[None] | None = None

@@ -37,7 +37,8 @@ def free_ports(count: int) -> list[int]:
 class Node:
     """One node; `start`, `kill` and `start` again as a test likes; at last `close`."""
 
-    def __init__(self, installation: Installation, folder: Path) -> None:
+    def __init__(self, installation: Installation, folder: Path, **options: Any) -> None:
+        """Describe a node; `options` are those of `bridge.broker.node.Node`."""
         self.folder = folder
         self.port, self.management_port = free_ports(2)
         self.url = f"amqp://{CREDENTIALS}@127.0.0.1:{self.port}"
@@ -46,13 +47,31 @@ class Node:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._node = private.Node(
-            folder, installation, port=self.port, management_port=self.management_port
+            folder,
+            installation,
+            port=self.port,
+            management_port=self.management_port,
+            **options,
         )
+
+    @property
+    def name(self) -> str:
+        """RabbitMQ's name of it."""
+        return self._node.name
 
     @property
     def is_running(self) -> bool:
         """Whether the node's process is there."""
         return self._node.is_running
+
+    @property
+    def membership(self) -> dict[str, Any]:
+        """Options for nodes that shall join this one, which was started."""
+        return {"epmd_port": self._node.epmd_port, "cookie": self._node.cookie}
+
+    def join(self, other: Node) -> None:
+        """Make it a member of another node's cluster; what it held is dropped."""
+        self._run(self._node.join(other._node))
 
     def start(self) -> None:
         """Start the node; return when it answers over AMQP and HTTP."""

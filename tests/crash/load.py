@@ -166,7 +166,10 @@ class NativePublisher(Actor):
 
     def work(self, client: ServiceBusClient) -> None:
         """Publish until something fails; `expiration` is short for some."""
-        connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
+        login, _, address = self.amqp_url.rpartition("@")
+        hosts, _, vhost = address.partition("/")
+        url = f"{login}@{self.chance.choice(hosts.split(','))}/{vhost}"
+        connection = pika.BlockingConnection(pika.URLParameters(url))
         try:
             channel = connection.channel()
             channel.confirm_delivery()

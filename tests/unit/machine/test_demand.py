@@ -153,6 +153,31 @@ def test_cautious_room_is_closed_when_nobody_has_wanted_it_for_a_while() -> None
     assert demand.close_spare() == [Close(2)]
 
 
+def test_in_a_cluster_messages_are_got_one_by_one() -> None:
+    """So no cancelled consumer holds one, which a dying node would not give back."""
+    demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True)
+    demand.ask(1, 10)
+    assert demand.plan() == [Look(1)]
+    demand.looked(1, 4)
+    assert demand.plan() == [Get(2), Get(3), Get(4), Get(5)]
+
+
+def test_in_a_cluster_a_sentinel_is_closed_when_its_message_is_settled() -> None:
+    """Until then its consumer lives, and others wait beside it."""
+    demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True, windows_max=1)
+    demand.ask(1, 2)
+    demand.plan()
+    demand.empty(1)
+    demand.empty(2)
+    assert demand.plan() == [Open(3, 1)]
+    assert demand.arrived(3) == 1
+    assert demand.plan() == [Get(4)]
+    demand.empty(4)
+    assert demand.plan() == [Open(5, 1)]
+    demand.arrived(5)
+    assert demand.settling(3) == Close(3)
+
+
 def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     """The room that was counted on is taken back, and fetched in another way."""
     demand: Demand[Fetched] = Demand()
@@ -174,10 +199,14 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
     """
 
     is_cautious = False
+    is_clustered = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.demand: Demand[Fetched] = Demand(is_cautious=self.is_cautious, windows_max=3)
+        self.demand: Demand[Fetched] = Demand(
+            is_cautious=self.is_cautious, is_clustered=self.is_clustered, windows_max=3
+        )
+        self.cancelled: set[int] = set()
         self.commands: deque[tuple[str, int, int]] = deque()
         self.replies: deque[tuple[str, int, int]] = deque()
         self.queue: deque[int] = deque()
@@ -243,6 +272,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 self.replies.append(("looked", fetch, len(self.queue)))
             case "close":
                 del self.consumers[fetch]
+                self.cancelled.add(fetch)
                 self.replies.append(("closed", fetch, 0))
             case "ack":
                 self.settled += 1
@@ -348,6 +378,20 @@ class CautiousDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
         self.act()
 
 
+class ClusteredDemandAgainstRabbitMQ(CautiousDemandAgainstRabbitMQ):
+    """The same in a cluster, where what a cancelled consumer holds dies with its node."""
+
+    is_clustered = True
+
+    @invariant()
+    def no_cancelled_consumer_holds_a_message(self) -> None:
+        assert not self.cancelled.intersection(message.fetch for message in self.held)
+
+
+TestClusteredDemandAgainstRabbitMQ = ClusteredDemandAgainstRabbitMQ.TestCase
+TestClusteredDemandAgainstRabbitMQ.settings = settings(
+    max_examples=200, stateful_step_count=60, deadline=None
+)
 TestCautiousDemandAgainstRabbitMQ = CautiousDemandAgainstRabbitMQ.TestCase
 TestCautiousDemandAgainstRabbitMQ.settings = settings(
     max_examples=200, stateful_step_count=60, deadline=None

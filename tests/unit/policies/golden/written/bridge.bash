@@ -149,6 +149,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "busbridge-schema": 1
    }
@@ -162,6 +163,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "busbridge-schema": 1
    }
   },
@@ -174,6 +176,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-dead-letter-exchange": "orders/$dlx",
     "x-dead-letter-routing-key": "orders/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
@@ -190,6 +193,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "busbridge-schema": 1
    }
@@ -215,6 +219,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "x-dead-letter-exchange": "",
     "x-dead-letter-routing-key": "$sb/lapsed",
@@ -232,6 +237,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "busbridge-schema": 1
    }
   },
@@ -244,6 +250,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-dead-letter-exchange": "orders.eu/$dlx",
     "x-dead-letter-routing-key": "orders.eu/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
@@ -260,6 +267,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "busbridge-schema": 1
    }
@@ -285,6 +293,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "x-dead-letter-exchange": "",
     "x-dead-letter-routing-key": "$sb/lapsed",
@@ -314,6 +323,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "busbridge-schema": 1
    }
   },
@@ -326,6 +336,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-dead-letter-exchange": "events/subscriptions/audit/$dlx",
     "x-dead-letter-routing-key": "events/subscriptions/audit/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
@@ -342,6 +353,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "busbridge-schema": 1
    }
@@ -355,6 +367,7 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-queue-type": "quorum",
     "x-delivery-limit": 2147483647,
     "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
     "x-dead-letter-exchange": "",
     "x-dead-letter-routing-key": "$sb/lapsed",

@@ -1,0 +1,88 @@
+"""The node that leads is killed, in a cluster of three, under load; nothing confirmed is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from bridge.topology import names
+from tests.brokers.node import Node
+from tests.crash.siege import Siege, wait_for
+from tests.fixtures.bridge import StartBridge
+from tests.fixtures.broker import Broker
+
+BACK_S = 90.0
+"""A node needs some seconds to start and to find the others, and queues to elect."""
+
+SEED = 5
+
+BUCKET = "a bucket"
+"""Stands for one of those that there are when its turn comes."""
+
+
+def leader(broker: Broker, queue: str) -> Node:
+    """Return the node that leads a queue or stream."""
+    assert broker.cluster is not None
+    found = next(row for row in queues(broker) if row["name"] == queue)
+    # 3.10 names the leader of a stream by `node` only.
+    return broker.cluster.node(found.get("leader") or found["node"])
+
+
+def queues(broker: Broker) -> list[dict[str, str]]:
+    """Return all queues and streams, as far as RabbitMQ knows of them now."""
+    rows: list[dict[str, str]] = broker.management("GET", "/api/queues/%2F")
+    return rows
+
+
+def buckets(broker: Broker) -> list[str]:
+    """Return the names of the queues in which scheduled messages wait."""
+    prefix = names.bucket_prefix("load")
+    return [row["name"] for row in queues(broker) if row["name"].startswith(prefix)]
+
+
+def kill(siege: Siege, node: Node) -> None:
+    """Kill a node under load; go on without it, and then with it."""
+    node.kill()
+    siege.note_kill(is_broker=True)
+    siege.progress(within_s=BACK_S)
+    node.start()
+    siege.progress(within_s=BACK_S)
+
+
+def test_a_leader_kill(cluster: Broker, start_bridge: StartBridge) -> None:
+    """The node dies that leads all queues, and that the bridge is connected to."""
+    siege = Siege(start_bridge(on=cluster, vhost="/"))
+    pid = siege.bridge.pid
+    with siege.under_load():
+        kill(siege, leader(cluster, names.inbox("load")))
+    assert siege.bridge.pid == pid
+    siege.judge()
+
+
+@pytest.mark.soak
+def test_leader_kills(cluster: Broker, start_bridge: StartBridge) -> None:
+    """Whoever leads inbox, active queue, journal, a bucket or dead letters dies; the rest goes on.
+
+    The bridge's process stays and reconnects by itself; clients only see errors that pass.
+    """
+    siege = Siege(start_bridge(on=cluster, vhost="/"))
+    pid = siege.bridge.pid
+    chance = random.Random(SEED)
+    with siege.under_load():
+        wait_for("a bucket", lambda: bool(buckets(cluster)), within_s=30)
+        for queue in (
+            names.inbox("load"),
+            names.active_queue("load"),
+            names.journal("load"),
+            BUCKET,
+            names.dead_letter_queue("load"),
+        ):
+            time.sleep(chance.uniform(1, 3))
+            if queue == BUCKET:
+                queue = chance.choice(buckets(cluster))
+            kill(siege, leader(cluster, queue))
+    assert siege.bridge.pid == pid
+    assert siege.bridge.is_running
+    siege.judge()
