@@ -57,6 +57,9 @@ class LiveBroker(Protocol):
     async def delete_binding(self, binding: Binding) -> None:
         """Delete one binding."""
 
+    async def announce(self, exchange: str) -> None:
+        """Publish an empty message to an exchange where bridges listen."""
+
     async def close(self) -> None:
         """Let go of the broker."""
 
@@ -81,6 +84,12 @@ class HttpBroker(Management):
             is_this = row["routing_key"] == binding.routing_key
             if is_this and dict(row["arguments"] or {}) == binding.arguments:
                 await self._http.request("DELETE", *path, row["properties_key"], absent=None)
+
+    async def announce(self, exchange: str) -> None:
+        """Publish an empty message to an exchange where bridges listen."""
+        message = {"properties": {}, "routing_key": "", "payload": "", "payload_encoding": "string"}
+        path = "exchanges", self.vhost, exchange, "publish"
+        await self._http.request("POST", *path, body=message, absent=None)
 
 
 class ConsoleBroker:
@@ -161,6 +170,20 @@ class ConsoleBroker:
             f"{{binding, {source}, {_binary(binding.routing_key)}, {destination}, [{arguments}]}}"
         )
         await self._eval(f'rabbit_binding:remove({term}, <<"busbridge">>).')
+
+    async def announce(self, exchange: str) -> None:
+        """Publish an empty message to an exchange where bridges listen.
+
+        `rabbitmqctl` has no command of its own for it, and 4.x another function than 3.x.
+        """
+        await self._eval(
+            f"X = {self._resource('exchange', exchange)}, "
+            "case erlang:function_exported(rabbit_basic, publish, 4) of "
+            "true -> rabbit_basic:publish(X, <<>>, [], <<>>); "
+            "false -> Content = rabbit_basic:build_content(rabbit_basic:properties([]), <<>>), "
+            "{ok, Message} = mc_amqpl:message(X, <<>>, Content), "
+            "rabbit_queue_type:publish_at_most_once(X, Message) end."
+        )
 
     def _resource(self, kind: str, name: str) -> str:
         return f"{{resource, {_binary(self.vhost)}, {kind}, {_binary(name)}}}"

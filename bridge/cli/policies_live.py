@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from bridge.cli.policies_input import check_strict, compiled, read_input, show
 from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import Action, Change, is_owned, removal
+from bridge.topology.names import EVENTS
 from bridge.topology.policy import PRIORITY, free_priority
 from bridge.topology.resources import (
     Binding,
@@ -128,6 +130,7 @@ async def _compare(
     reading = read_input(arguments)
     check_strict(arguments, reading, version)
     export = await broker.definitions()
+    _check_vhost(export, vhost)
     there = live.topology_of(export, vhost)
     namespace, is_plain = reading.namespace, Flavour(arguments.flavour) is Flavour.PLAIN
     findings = [*reading.findings]
@@ -166,13 +169,17 @@ async def _apply(
         if time.monotonic() > end:
             raise CommandFailed(text=f"still to change:\n{text(left)}")
         await asyncio.sleep(0.2)
+    if made.changes and any(exchange.name == EVENTS for exchange in wanted.exchanges):
+        with contextlib.suppress(BrokerError):  # a bridge that hears nothing looks every 15 s
+            await broker.announce(EVENTS)
     print(f"Applied: {len(made.changes)} steps.")
     return 0
 
 
 async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
-    there = live.topology_of(await broker.definitions(), vhost)
-    made = Plan(changes=removal(there))
+    export = await broker.definitions()
+    _check_vhost(export, vhost)
+    made = Plan(changes=removal(live.topology_of(export, vhost)))
     sys.stdout.write(text(made, is_coloured=is_coloured(sys.stdout)))
     if made.destructive and not arguments.allow:
         return _refused("Nothing was removed: say --allow to delete queues with their messages.")
@@ -184,11 +191,21 @@ async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace)
 async def _adopt(broker: LiveBroker, vhost: str) -> int:
     """Print a definitions file of nothing but the namespace: input for every other action."""
     version, export = await broker.version(), await broker.definitions()
+    _check_vhost(export, vhost)
     reading = read(json.dumps(export), "the broker", form="definitions", vhost=vhost)
     show(reading.findings)
     found = document(Topology(parameters=definitions.parameters(reading.namespace, vhost)), vhost)
     print(json.dumps({"rabbitmq_version": version, **found}, indent=2))
     return 0
+
+
+def _check_vhost(export: live.Export, vhost: str) -> None:
+    """Whose it is and who may do what there is not for us to say, so it is never made here."""
+    if not any(row["name"] == vhost for row in export["vhosts"]):
+        raise CommandFailed(
+            text=f"This RabbitMQ has no virtual host {vhost!r}. Make it with 'rabbitmqctl "
+            "add_vhost', and give its users their rights with 'rabbitmqctl set_permissions'."
+        )
 
 
 async def _carry_out(broker: LiveBroker, changes: tuple[Change, ...], vhost: str) -> None:

@@ -115,6 +115,7 @@ def _broker(notes: Notes, document: Node, vhost: str | None) -> Broker:
         )
         notes.check()
     chosen = vhost or next(iter(vhosts), "/")
+    vhosts |= {item["name"].text for item in document["vhosts"].items}
     if vhosts and chosen not in vhosts:
         notes.fault(
             document["queues"].place,

@@ -51,8 +51,12 @@ class Command:
 
     def __call__(self, action: str, *words: str) -> tuple[int, str]:
         """Run an action; return its exit code and what it printed."""
-        code = main(["policies", action, *words, *self._where, "--vhost", self.vhost])
+        code = self.elsewhere(self.vhost, action, *words)
         return code, self._output.readouterr().out
+
+    def elsewhere(self, vhost: str, *words: str) -> int:
+        """Run an action on a virtual host; return its exit code."""
+        return main(["policies", *words, *self._where, "--vhost", vhost])
 
 
 @pytest.fixture(params=["management", "rabbitmqctl"])
@@ -104,6 +108,34 @@ def test_a_namespace_from_nothing_to_nothing(busbridge: Command) -> None:
     assert (code, "destructive" in said) == (5, True)
     assert busbridge("remove", "--allow")[0] == 0
     assert busbridge("remove") == (0, "Nothing to change.\nRemoved: 0 objects.\n")
+
+
+def test_bridges_that_run_are_told(
+    busbridge: Command, pika_connection: pika.BlockingConnection
+) -> None:
+    """A message on the exchange where they listen, when something has changed, and only then."""
+    assert busbridge("apply", busbridge.file(ORDERS))[0] == 0
+    channel = pika_connection.channel()
+    heard = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(heard, "$sb/events")
+    assert busbridge("apply", busbridge.file(ORDERS))[0] == 0
+    assert busbridge("apply", busbridge.file(INVOICES))[0] == 0
+    assert eventually(lambda: count(channel, heard) == 1)
+    assert channel.basic_get(heard, auto_ack=True)[2] == b""
+
+
+def test_an_empty_virtual_host_is_adopted_and_a_missing_one_is_named(
+    busbridge: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is begun in a virtual host that is not there."""
+    code, adopted = busbridge("adopt")
+    assert (code, [*json.loads(adopted)]) == (
+        0,
+        ["rabbitmq_version", "vhosts", "global_parameters"],
+    )
+    for action in (("plan", busbridge.file(ORDERS)), ("apply", busbridge.file(ORDERS)), ("adopt",)):
+        assert busbridge.elsewhere("nowhere", *action) == 1
+        assert "has no virtual host 'nowhere'" in capsys.readouterr().err
 
 
 def test_messages_are_safe_without_a_word_of_the_user(
