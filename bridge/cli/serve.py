@@ -157,6 +157,7 @@ async def _serve(
                 message_bytes_max=model.TIER_MESSAGE_SIZE_MAX_BYTES[settings.tier],
             ),
         )
+        namespace.follow(lambda definitions: _heed(gateway, rules, definitions))
         admin = AdminServer(
             reasons=lambda: [*namespace.state.reasons, *_sidecar_reasons(sidecar)],
             samples=lambda: samples(namespace, sidecar, gateway),
@@ -220,6 +221,11 @@ def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
 def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
     for queue in definitions.queues:
         sidecar.add_entity(queue)
+
+
+def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> None:
+    gateway.rules = rules.merged(RuleSet.of(definitions))
+    gateway.recheck()
 
 
 def _sidecar_reasons(sidecar: Sidecar) -> list[str]:

@@ -43,7 +43,6 @@ from bridge.engine.settling import Settling, refusal
 from bridge.engine.source import Source
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
-from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
@@ -54,8 +53,6 @@ POLL_S = 15.0
 
 OFFER_S = 2.0
 """How often this bridge tells others what it keeps."""
-
-_NO_RECEIVES = (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
 
 
 class RabbitNamespace:
@@ -221,7 +218,7 @@ class RabbitNamespace:
     ) -> QueueReceiver:
         """Return a receiver without credit."""
         queue = self.directory.queue(path)
-        if queue.status in _NO_RECEIVES:
+        if not queue.status.allows_receives:
             raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
         if queue.requires_session and path.sub_queue is SubQueue.NONE:
             raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
@@ -237,7 +234,7 @@ class RabbitNamespace:
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers."""
         queue = self.directory.queue(path)
-        if queue.status in _NO_RECEIVES:
+        if not queue.status.allows_receives:
             raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
         if not numbers:
             return []

@@ -12,7 +12,7 @@ from bridge.engine.envelopes import encode, new_identity
 from bridge.engine.peers import error_of
 from bridge.engine.sender import Sender
 from bridge.model import entity as model
-from bridge.model.entity import TIER_MESSAGE_SIZE_MAX_BYTES, EntityStatus, Tier
+from bridge.model.entity import TIER_MESSAGE_SIZE_MAX_BYTES, Tier
 from bridge.model.errors import (
     ArgumentError,
     EntityDisabled,
@@ -26,7 +26,6 @@ from bridge.wire.basic import Table, text
 from bridge.wire.envelope import Operation
 from bridge.wire.reply import Refused, decode_reply
 
-_NO_SENDS = (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED)
 _HEADERS: Table = {headers.KIND: text(envelope.KIND)}
 
 
@@ -108,5 +107,5 @@ class Sending:
 
 
 def _check_status(queue: model.Queue) -> None:
-    if queue.status in _NO_SENDS:
+    if not queue.status.allows_sends:
         raise EntityDisabled(texts.disabled(queue.name, for_sends=True))

@@ -156,6 +156,16 @@ class Connection(asyncio.Protocol):
         self._watch_expiry()
         self.flush()
 
+    def recheck(self) -> None:
+        """The entities have changed: end the links that they do not allow any more."""
+        for link in list(self._links):
+            error = link.refusal() if link.link.is_open else None
+            if error is not None:
+                link.link.detach(*self.describe(error, str(link.path)))
+                self.log("link.ended", entity=str(link.path), reason=str(error))
+                self._forget(link)
+        self.flush()
+
     def _on_unauthorized(self) -> None:
         self.close(
             Unauthorized.condition,

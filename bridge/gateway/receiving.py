@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from bridge.engine.api import Complete, Received, ReceiveMode, Release
+from bridge.engine.texts import disabled
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
 from bridge.model.entity import Right
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import EntityDisabled, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Rejected
 from bridge.wire.mapping.outward import (
@@ -185,6 +186,16 @@ class ReceivingLink:
             for delivery in event.deliveries:
                 self.link.session.settle_outgoing(delivery, outcome)
             self.connection.flush_soon()
+
+    def refusal(self) -> ServiceBusError | None:
+        """Return why nothing may be received any more; `None` while it may."""
+        try:
+            queue = self.connection.gateway.namespace.entity(self.path)
+        except ServiceBusError as error:
+            return error
+        if queue.status.allows_receives:
+            return None
+        return EntityDisabled(disabled(queue.name, for_sends=False))
 
     def on_detached(self) -> None:
         """The link is gone; its locks stay until they are settled by token or expire."""

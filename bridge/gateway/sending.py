@@ -113,5 +113,9 @@ class SendingLink:
         if self.link.credit <= self._credit // 2 and self.link.credit + self._credit // 4 <= free:
             self.link.grant(free)
 
+    def refusal(self) -> ServiceBusError | None:
+        """Return why the link must end: never, each send is refused by itself."""
+        return None
+
     def on_detached(self) -> None:
         """The link is gone; what was taken is stored all the same."""

@@ -63,6 +63,11 @@ class Gateway:
         self.connections.discard(connection)
         self._changed.set()
 
+    def recheck(self) -> None:
+        """The entities have changed: end the links that they do not allow any more."""
+        for connection in list(self.connections):
+            connection.recheck()
+
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Take connections; returns the port (a free one when `port` is 0).
 

@@ -35,6 +35,16 @@ class EntityStatus(Enum):
     SEND_DISABLED = "SendDisabled"
     RECEIVE_DISABLED = "ReceiveDisabled"
 
+    @property
+    def allows_sends(self) -> bool:
+        """Whether messages may be put in: sent, scheduled, and their schedules cancelled."""
+        return self not in (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED)
+
+    @property
+    def allows_receives(self) -> bool:
+        """Whether messages may be received; what is locked can be settled in any case."""
+        return self not in (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
+
 
 class Right(Enum):
     """A claim of a shared access rule."""

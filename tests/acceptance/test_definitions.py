@@ -1,0 +1,117 @@
+"""What changes in RabbitMQ's definitions of entities while clients are connected."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pika
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+
+from bridge.topology.definitions import parameter_name
+from tests.acceptance.sdk import client_of, eventually, native_channel, receive, send, take
+from tests.fixtures.broker import Broker
+
+ENTITIES: dict[str, dict[str, object]] = {"orders": {}, "invoices": {}}
+
+Redefine = Callable[..., None]
+
+
+@pytest.fixture
+def redefine(bridge: Any, broker: Broker) -> Redefine:
+    """Change fields of an entity's definition as an operator does, and say so."""
+
+    def change(entity: str, **fields: Any) -> None:
+        vhost = urllib.parse.unquote(urllib.parse.urlsplit(bridge.amqp_url).path[1:])
+        path = f"/api/global-parameters/{quote(parameter_name(vhost, entity), safe='')}"
+        found = broker.management("GET", path)
+        broker.management("PUT", path, {**found, "value": {**found["value"], **fields}})
+        with native_channel(bridge) as channel:
+            channel.basic_publish("$sb/events", "", b"", pika.BasicProperties())
+
+    return change
+
+
+def is_refused(action: Callable[[], object], *kinds: type[Exception]) -> bool:
+    """Whether it fails with one of these errors."""
+    try:
+        action()
+    except kinds:
+        return True
+    return False
+
+
+def test_status_while_clients_are_connected(bridge: Any, redefine: Redefine) -> None:
+    """Senders and receivers that are open are refused, and only what the status forbids."""
+    with (
+        client_of(bridge) as client,
+        client.get_queue_sender("orders") as sender,
+        client.get_queue_receiver("orders") as receiver,
+    ):
+        send(client, "orders", "held", "waiting")
+        (held,) = receive(receiver)
+
+        def receiving() -> list[Any]:
+            return receiver.receive_messages(1, max_wait_time=0.5)
+
+        redefine("orders", status="ReceiveDisabled")
+        eventually(
+            "the open receiver ends", lambda: is_refused(receiving, MessagingEntityDisabledError)
+        )
+        sender.send_messages(ServiceBusMessage("sent while receiving is off"))
+        with pytest.raises(MessagingEntityDisabledError):
+            client.get_queue_receiver("orders").receive_messages(1, max_wait_time=1)
+        redefine("orders", status="SendDisabled")
+
+        def sending() -> None:
+            sender.send_messages(ServiceBusMessage("x"))
+
+        eventually(
+            "the open sender is refused", lambda: is_refused(sending, MessagingEntityDisabledError)
+        )
+        with client.get_queue_receiver("orders") as other:
+            other.complete_message(held)
+            assert str(take(other)[0]) == "waiting"
+        redefine("orders", status="Active")
+        eventually("sends go on", lambda: not is_refused(sending, ServiceBusError))
+        with client.get_queue_receiver("orders") as other:
+            assert [str(message) for message in take(other, 2)] == [
+                "sent while receiving is off",
+                "x",
+            ]
+
+
+def test_rules_of_an_entity_s_definition(bridge: Any, redefine: Redefine) -> None:
+    """A shared access rule of a queue's definition opens that queue, and no other."""
+    refused = (ServiceBusAuthenticationError, ServiceBusAuthorizationError)
+    rule = {"name": "till", "primaryKey": "key-of-till", "rights": ["Send"]}
+    text = (
+        f"Endpoint=sb://localhost:{bridge.port};SharedAccessKeyName=till;"
+        "SharedAccessKey=key-of-till;UseDevelopmentEmulator=true;"
+    )
+
+    def sending(queue: str) -> None:
+        with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+            send(client, queue, "x")
+
+    assert is_refused(lambda: sending("invoices"), *refused)
+    redefine("invoices", authorizationRules=[rule])
+    eventually("its key is known", lambda: not is_refused(lambda: sending("invoices"), *refused))
+    assert is_refused(lambda: sending("orders"), *refused)
+    with (
+        ServiceBusClient.from_connection_string(text, retry_total=0) as client,
+        pytest.raises(refused),
+        client.get_queue_receiver("invoices") as receiver,
+    ):
+        receiver.receive_messages(1, max_wait_time=1)
+    redefine("invoices", authorizationRules=[])
+    eventually("and forgotten", lambda: is_refused(lambda: sending("invoices"), *refused))
