@@ -6,5 +6,5 @@ import time
 
 
 def now_ms() -> int:
-    """Return the time now."""
+    """Return the time now, rounded down: nothing that waits for it is early."""
     return time.time_ns() // 1_000_000

@@ -25,13 +25,13 @@ from bridge.broker.connection import Connection
 from bridge.broker.consuming import Delivery
 from bridge.broker.errors import BrokerError, ChannelClosed, PublishRefused
 from bridge.broker.handover import Acks, Publish
+from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, marker
 from bridge.machine.wheel import Place
 from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
-from bridge.sidecar.clock import now_ms
 from bridge.sidecar.flights import Flights
 from bridge.sidecar.intake import Intake, PrefetchChanged
 from bridge.sidecar.office import Flight, Office

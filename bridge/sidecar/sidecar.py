@@ -13,8 +13,8 @@ from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.reconnect import keep_connected
+from bridge.engine.clock import now_ms
 from bridge.model.entity import Queue, Tier
-from bridge.sidecar.clock import now_ms
 from bridge.sidecar.intake import PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.life import Life
