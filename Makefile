@@ -54,4 +54,5 @@ test-sdks: setup ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
 	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(BIN)/python -m pytest -m sdks $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
-	rm -rf .venv .venv-* tests/acceptance/node/node_modules .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-* node_modules tests/acceptance/node/node_modules tests/acceptance/*/target
+	rm -rf .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
