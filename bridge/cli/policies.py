@@ -83,7 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _said(str(lost), LOST)
     except BrokerError as error:
         return _said(f"busbridge: {error}", FAILED)
-    except (ReadError, ServiceBusError, ValueError, OSError) as error:
+    except OSError as error:
+        return _said(f"busbridge: {error.filename or 'the output'}: {error.strerror}", INVALID)
+    except (ReadError, ServiceBusError, ValueError) as error:
         return _said(f"busbridge: {error}", INVALID)
 
 

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bridge.model.errors import ArgumentError
 from bridge.topology.capabilities import PATTERN_BYTES_MAX, TTL_MAX_MS
 from bridge.topology.resources import Policy, Queue, Value
 
@@ -35,11 +36,20 @@ _SPECIAL = frozenset("\\^$.[]|()?*+{}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """What no queue of a vhost may exceed, whoever made it. `None`: no ceiling."""
+    """What no queue of a vhost may exceed, whoever made it. `None`: no ceiling.
+
+    Raises:
+        ArgumentError: a ceiling under which no message could stay.
+    """
 
     time_to_live_ms: int | None = None
     size_bytes: int | None = None
     delivery_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, given in (("TTL", self.time_to_live_ms), ("size", self.size_bytes)):
+            if given is not None and given <= 0:
+                raise ArgumentError(f"A ceiling of {given} for the {what} leaves no message alive.")
 
 
 def escape(name: str) -> str:

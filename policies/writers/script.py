@@ -8,7 +8,7 @@ from policies.writers.definitions import Document
 
 
 class Unquotable(ValueError):
-    """A word that cannot be written in this shell so that the program gets it unchanged."""
+    """A word that cannot be written in this form so that RabbitMQ gets it unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from bridge.topology.resources import Binding, Exchange, Finding, Parameter, Pol
 from policies.writers.hcl import Attribute, Block, Body, quote, render
 from policies.writers.labels import digest, label
 from policies.writers.output import DEFAULT_VHOST, Wanted, Written
+from policies.writers.script import Unquotable
 
 _LABEL_LENGTH_MAX = 80
 
@@ -24,7 +25,13 @@ _REQUEST = (
 
 
 def write(wanted: Wanted) -> Written:
-    """Return variables for endpoint and login, and one resource for each object."""
+    """Return variables for endpoint and login, and one resource for each object.
+
+    Raises:
+        Unquotable: the provider cannot tell the vhost's name from an object's.
+    """
+    if "@" in wanted.vhost:
+        raise Unquotable(f"The Terraform provider takes no '@' in a vhost: {wanted.vhost!r}.")
     topology = wanted.topology
     is_own = wanted.vhost != DEFAULT_VHOST
     vhost = "rabbitmq_vhost.vhost.name" if is_own else quote(wanted.vhost)
