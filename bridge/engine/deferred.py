@@ -204,7 +204,9 @@ class DeferredQueue:
             self._channel = channel
             self._opened_s = loop.time()
             try:
-                await channel.consume(self.resource, self._on_delivery)
+                await channel.consume(
+                    self.resource, self._on_delivery, on_cancel=partial(self._on_cancel, channel)
+                )
             except NotFound:
                 self.forget()
                 raise
@@ -302,6 +304,11 @@ class DeferredQueue:
         duration_ms = self.queue.lock_duration_ms
         locks = [self._locks.acquire(shelved, holding, duration_ms) for holding in holdings]
         return encode_done(encode_locks(locks))
+
+    def _on_cancel(self, channel: Channel, tag: str) -> None:
+        """RabbitMQ has ended the consumer: the queue was deleted, or 4.3's consumer timeout."""
+        self.forget()
+        channel.abandon()
 
     def _on_closed(self, channel: Channel, error: BrokerError) -> None:
         """RabbitMQ has taken everything back: asks too, for whoever holds the queue next."""

@@ -22,7 +22,7 @@ from bridge.engine.api import (
 )
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model
-from bridge.model.errors import MessageLockLost, MessageNotFound, NotAllowed
+from bridge.model.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
@@ -333,3 +333,21 @@ async def test_of_two_copies_the_later_one_counts(door: Door, confirming: Channe
     await door.complete(found)
     with pytest.raises(MessageNotFound):
         await by_number(door, number)
+
+
+async def test_a_queue_that_was_deleted_is_made_again(door: Door, confirming: Channel) -> None:
+    """What was deferred is gone with it, what is deferred later is found."""
+    first, second = await deferred(door, "a", "b")
+    await by_number(door, first)
+    await confirming.delete_queue("orders/$deferred")
+
+    async def is_made() -> bool:
+        try:
+            await by_number(door, second)
+        except ServiceBusError as error:
+            return isinstance(error, MessageNotFound)
+        return False
+
+    await until(is_made)
+    (third,) = await deferred(door, "c")
+    await door.complete(*await by_number(door, third))
