@@ -36,6 +36,7 @@ from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long, text
+from bridge.wire.envelope import LAPSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
 RETRY_S = 1.0
@@ -78,8 +79,16 @@ class Departure:
         self._counters = counters
 
     def send_back(self, origin: Origin, holding: Holding) -> None:
-        """Have a message numbered that was published past the front door."""
+        """Have a message numbered that was published past the front door.
+
+        RabbitMQ may have made it a dead letter before: one that expired returns as such; one whose
+        bridges died while they held it was no client's yet, and begins anew.
+        """
         properties = holding.record.properties
+        if holding.death_reason == EXPIRED_REASON:
+            table = dict(properties.headers or {})
+            table[headers.KIND] = text(LAPSED_KIND)
+            properties.headers = table
         if properties.user_id is not None:
             # RabbitMQ would compare it with the bridge's own user.
             table = dict(properties.headers or {})

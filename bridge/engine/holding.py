@@ -89,6 +89,11 @@ class Holding(Fetched):
         reason = table.get(_DEATH, _ABSENT)[1]
         return DEATHS.get(reason) if isinstance(reason, bytes) else None
 
+    @property
+    def death_reason(self) -> str:
+        """That reason alone; "" when it is no such dead letter."""
+        return self.death[0] if self.death is not None else ""
+
     def received(
         self,
         *,

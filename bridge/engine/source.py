@@ -19,7 +19,7 @@ from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin
-from bridge.engine.holding import Holding, read
+from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
 from bridge.engine.intake import Intake
 from bridge.machine.demand import Close, Demand, Get, Look, Open, Withdrawn
 from bridge.model import entity as model
@@ -357,6 +357,8 @@ class Source:
         """Return what is to be done with a message that no receiver may have."""
         if not self.is_dead_letter and not self._has_come_through(holding):
             return self._departure.send_back
+        if self.is_dead_letter and self._was_too_late(holding):
+            return self._departure.send_back
         if self._copies.is_second(holding, now_ms()):
             return self._departure.drop
         if holding.has_expired(now_ms()):
@@ -370,6 +372,11 @@ class Source:
         if holding.exchange == self._active_exchange:
             return holding.is_numbered
         return not holding.exchange and holding.is_numbered and holding.is_published_again
+
+    def _was_too_late(self, holding: Holding) -> bool:
+        """Whether RabbitMQ made a dead letter of what was still to be sent back and numbered."""
+        reasons = (EXPIRED_REASON, EXHAUSTED_REASON)
+        return not holding.is_numbered and holding.death_reason in reasons
 
     def _before(self, holding: Holding) -> None:
         """Close the window that an ack or reject of this message would refill."""

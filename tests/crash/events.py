@@ -130,10 +130,16 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """The bridge, or RabbitMQ, died; locks of that time may have ended with it."""
+    """A bridge, or RabbitMQ, died; locks of that time may have ended with it.
+
+    Attributes:
+        at_ms: when it was seen to be dead.
+        begun_ms: before it was killed, where that is known.
+    """
 
     at_ms: int
     is_broker: bool = False
+    begun_ms: int | None = None
 
 
 Event = (

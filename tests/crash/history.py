@@ -76,16 +76,17 @@ class _Story:
     changed_ms: list[int] = field(default_factory=list)
 
 
-def check(events: Iterable[Event], *, first_number: int = 1) -> list[Fault]:
+def check(events: Iterable[Event], *, first_number: int = 1, bridges: int = 1) -> list[Fault]:
     """Judge a whole history: after the last event nothing is left in queue or dead-letter queue.
 
     Args:
         first_number: the number that the queue's first message of this history must have.
+        bridges: how many there were; each knows only what it has settled itself.
     """
     stories, kills = _stories(events)
     faults: list[Fault] = []
     for identity, story in stories.items():
-        faults += _check_story(identity, story, kills)
+        faults += _check_story(identity, story, kills, is_alone=bridges == 1)
     faults += _check_batches(stories)
     faults += _check_numbers(stories, first_number)
     return faults
@@ -135,7 +136,9 @@ def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[Kille
     return dict(stories), sorted(kills, key=lambda kill: kill.at_ms)
 
 
-def _check_story(identity: str, story: _Story, kills: Sequence[Killed]) -> list[Fault]:
+def _check_story(
+    identity: str, story: _Story, kills: Sequence[Killed], *, is_alone: bool
+) -> list[Fault]:
     faults = []
     if not story.batch:
         faults.append(Fault("unasked", f"{identity} was delivered, but nobody sent it"))
@@ -152,21 +155,25 @@ def _check_story(identity: str, story: _Story, kills: Sequence[Killed]) -> list[
             if begun_ms < story.due_ms:
                 early_ms = story.due_ms - begun_ms
                 faults.append(Fault("early", f"{identity} came {early_ms} ms before its time"))
-    faults += _check_settlement(identity, story, kills)
+    faults += _check_settlement(identity, story, kills, is_alone=is_alone)
     faults += _check_locks(identity, story, kills)
     return faults
 
 
-def _check_settlement(identity: str, story: _Story, kills: Sequence[Killed]) -> list[Fault]:
+def _check_settlement(
+    identity: str, story: _Story, kills: Sequence[Killed], *, is_alone: bool
+) -> list[Fault]:
     faults = []
     for settled in story.settled:
         for delivery in story.deliveries:
             if story.is_dead_lettering and delivery.is_dead != settled.is_dead:
                 # Dead-lettering is publish, confirm, ack: a kill in between leaves it in both.
                 continue
-            if delivery.number != settled.number or _may_be_undone(settled, delivery, kills):
+            if delivery.number != settled.number:
                 continue
-            if _may_be_copy(story, settled, delivery, kills):
+            may_come_again = _was_undone(settled, delivery, kills)
+            may_come_again |= _has_copy(story, settled, delivery, kills)
+            if may_come_again and (not is_alone or _is_forgotten(settled, delivery, kills)):
                 continue
             if delivery.locked_ms > settled.at_ms:
                 later_ms = delivery.locked_ms - settled.at_ms
@@ -183,35 +190,40 @@ def _check_settlement(identity: str, story: _Story, kills: Sequence[Killed]) -> 
     return faults
 
 
-def _may_be_undone(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) -> bool:
-    """Whether RabbitMQ died right after the settlement, and then the bridge before the delivery."""
-    forgot_ms = [
-        kill.at_ms
-        for kill in kills
-        if kill.is_broker and settled.at_ms <= kill.at_ms <= settled.at_ms + UNSURE_MS
-    ]
+def _is_forgotten(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) -> bool:
+    """Whether a bridge died between the two: it knew that the message was settled."""
+    times_ms = [kill.at_ms for kill in kills if not kill.is_broker]
+    return any(settled.at_ms <= at_ms <= delivery.locked_ms for at_ms in times_ms)
+
+
+def _was_undone(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) -> bool:
+    """Whether RabbitMQ died right after the settlement."""
     return any(
-        not kill.is_broker and forgot_ms and forgot_ms[0] <= kill.at_ms <= delivery.locked_ms
+        settled.at_ms <= kill.at_ms <= min(settled.at_ms + UNSURE_MS, delivery.locked_ms)
         for kill in kills
+        if kill.is_broker
     )
 
 
-def _may_be_copy(
+def _has_copy(
     story: _Story, settled: Settled, delivery: Delivered, kills: Sequence[Killed]
 ) -> bool:
-    """Whether a kill cut an abandon with changes, and another one what the bridge knew of it.
+    """Whether a kill left two copies of a message.
 
-    Such an abandon is publish, confirm, ack: a kill in between leaves two copies. The next bridge
-    drops the second one when it knows that the first is completed; it must live that long.
+    One of a bridge does when it cuts an abandon with changes (publish, confirm, ack); one of
+    RabbitMQ when the message was numbered just before. A bridge drops the second one when it knows
+    that the first is completed; it must live that long.
     """
-    times_ms = [kill.at_ms for kill in kills]
-    is_cut = any(
-        changed_ms <= at_ms <= changed_ms + UNSURE_MS and at_ms <= settled.at_ms
+    earlier = [kill for kill in kills if kill.at_ms <= settled.at_ms]
+    return any(
+        changed_ms <= kill.at_ms <= changed_ms + UNSURE_MS
         for changed_ms in story.changed_ms
-        for at_ms in times_ms
+        for kill in earlier
+    ) or any(
+        delivery.enqueued_ms <= kill.at_ms <= delivery.enqueued_ms + UNSURE_MS
+        for kill in earlier
+        if kill.is_broker
     )
-    is_forgotten = any(settled.at_ms <= at_ms <= delivery.locked_ms for at_ms in times_ms)
-    return is_cut and is_forgotten
 
 
 def _check_locks(identity: str, story: _Story, kills: Sequence[Killed]) -> list[Fault]:
@@ -226,8 +238,11 @@ def _check_locks(identity: str, story: _Story, kills: Sequence[Killed]) -> list[
         if later.count < earlier.count:
             text = f"{identity}: {earlier.count}, then {later.count}"
             faults.append(Fault("count falls", text))
-        ended_ms = (*(kill.at_ms for kill in kills), *story.returned_ms)
-        is_ended = any(earlier.locked_ms <= at_ms <= later.locked_ms for at_ms in ended_ms)
+        ends = [(at_ms, at_ms) for at_ms in story.returned_ms]
+        ends += [(kill.begun_ms or kill.at_ms, kill.at_ms) for kill in kills]
+        is_ended = any(
+            begun_ms <= later.locked_ms and earlier.locked_ms <= at_ms for begun_ms, at_ms in ends
+        )
         if later.locked_ms < earlier.locked_until_ms and not is_ended:
             overlap_ms = earlier.locked_until_ms - later.locked_ms
             faults.append(Fault("held twice", f"{identity}: locks overlap by {overlap_ms} ms"))

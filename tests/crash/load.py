@@ -1,8 +1,8 @@
 """Clients that keep a queue busy and note what they did and saw; kills may happen at any time.
 
-`python -m tests.crash.load ROLE CONNECTION_STRING AMQP_URL` prints the events of one role, a line
-each, until its standard input ends. A process of its own, because a client that is cut off leaves
-sockets behind.
+`python -m tests.crash.load ROLE CONNECTION_STRING AMQP_URL MARK` prints the events of one role, a
+line each, until its standard input ends; the mark is a part of all its identities. A process of its
+own, because a client that is cut off leaves sockets behind.
 
 Each actor is a thread with an azure-servicebus client of its own, without retries: what fails is
 noted as unanswered by not being noted as answered, and the actor connects again.
@@ -334,24 +334,24 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
     )
 
 
-def actors_of(role: str, text: str, amqp_url: str) -> list[Actor]:
+def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
     """Return the actors of a role: `send`, `receive`, `side` or `unwatched`."""
     notes = Printer()
     match role:
         case "send":
             return [
-                *(Sender(f"sender{i}", text, "load", notes) for i in range(4)),
-                Scheduler("scheduler", text, "load", notes),
+                *(Sender(f"sender{mark}{i}", text, "load", notes) for i in range(4)),
+                Scheduler(f"scheduler{mark}", text, "load", notes),
             ]
         case "receive":
-            return [Receiver(f"receiver{i}", text, "load", notes) for i in range(4)]
+            return [Receiver(f"receiver{mark}{i}", text, "load", notes) for i in range(4)]
         case "side":
             return [
-                Sender("side-sender", text, "side", notes, pause_s=0.2),
-                PoorReceiver("side-receiver", text, "side", notes),
-                Latecomer("latecomer", text, "side", notes),
-                Releaser("releaser", text, "side", notes),
-                NativePublisher("native", text, "side", notes, amqp_url),
+                Sender(f"side-sender{mark}", text, "side", notes, pause_s=0.2),
+                PoorReceiver(f"side-receiver{mark}", text, "side", notes),
+                Latecomer(f"latecomer{mark}", text, "side", notes),
+                Releaser(f"releaser{mark}", text, "side", notes),
+                NativePublisher(f"native{mark}", text, "side", notes, amqp_url),
             ]
         case "unwatched":
             return [

@@ -52,12 +52,17 @@ class Notes:
 
 
 @contextmanager
-def clients(role: str, bridge: Bridge, notes: Notes) -> Iterator[None]:
-    """The clients of a role in a process of their own; afterwards each has stopped."""
+def clients(role: str, bridge: Bridge, mark: str, *books: Notes) -> Iterator[None]:
+    """The clients of a role in a process of their own; afterwards each has stopped.
+
+    Args:
+        mark: what tells its messages from those of the same role on another bridge.
+        books: where each event is noted.
+    """
     process = subprocess.Popen(
         [
             *(sys.executable, "-W", "ignore", "-m", "tests.crash.load"),
-            *(role, bridge.connection_string, bridge.amqp_url),
+            *(role, bridge.connection_string, bridge.amqp_url, mark),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -69,7 +74,9 @@ def clients(role: str, bridge: Bridge, notes: Notes) -> Iterator[None]:
 
     def read() -> None:
         for line in lines:
-            notes.add(from_line(line))
+            event = from_line(line)
+            for notes in books:
+                notes.add(event)
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -83,52 +90,60 @@ def clients(role: str, bridge: Bridge, notes: Notes) -> Iterator[None]:
 
 
 class Siege:
-    """A bridge with clients at work on it.
+    """Bridges on one RabbitMQ, with clients at work on each.
 
     Attributes:
+        bridges: all of them.
+        bridge: the first.
         load: what happens on the queue of four senders, four receivers and a schedule.
         side: what happens where little is completed, and natively.
     """
 
-    def __init__(self, bridge: Bridge) -> None:
-        self.bridge = bridge
+    def __init__(self, *bridges: Bridge) -> None:
+        self.bridges = bridges
+        self.bridge = bridges[0]
         self.load = Notes()
         self.side = Notes()
+        self._own = {bridge: Notes() for bridge in bridges}
 
     @contextmanager
     def under_load(self) -> Iterator[None]:
         """Have all clients at work meanwhile; afterwards nothing is on its way."""
         with ExitStack() as at_work:
-            for role, notes in (
-                ("send", self.load),
-                ("receive", self.load),
-                ("side", self.side),
-                ("unwatched", Notes()),
-            ):
-                at_work.enter_context(clients(role, self.bridge, notes))
+            for index, bridge in enumerate(self.bridges):
+                mark = chr(ord("a") + index)
+                for role, books in (
+                    ("send", (self.load, self._own[bridge])),
+                    ("receive", (self.load, self._own[bridge])),
+                    ("side", (self.side,)),
+                    ("unwatched", ()),
+                ):
+                    at_work.enter_context(clients(role, bridge, mark, *books))
             self.progress()
             yield
             self.progress()
 
     def progress(self, *, within_s: float = 60) -> None:
-        """Wait until messages are accepted and settled again."""
-        for kind in (Accepted, Settled):
-            before = self.load.count(kind)
-            wait_for(
-                f"another {kind.__name__}",
-                lambda kind=kind, before=before: self.load.count(kind) > before,  # type: ignore[misc]
-                within_s=within_s,
-            )
+        """Wait until every bridge's clients have messages accepted and settled again."""
+        for bridge, notes in self._own.items():
+            for kind in (Accepted, Settled):
+                before = notes.count(kind)
+                wait_for(
+                    f"another {kind.__name__} on port {bridge.port}",
+                    lambda kind=kind, before=before, notes=notes: notes.count(kind) > before,  # type: ignore[misc]
+                    within_s=within_s,
+                )
 
-    def note_kill(self, *, is_broker: bool = False) -> None:
+    def note_kill(self, *, is_broker: bool = False, begun_ms: int | None = None) -> None:
         """Note that a process has died."""
         for notes in (self.load, self.side):
-            notes.add(Killed(now_ms(), is_broker=is_broker))
+            notes.add(Killed(now_ms(), is_broker=is_broker, begun_ms=begun_ms))
 
-    def kill(self) -> None:
-        """Kill the bridge now."""
-        self.bridge.kill()
-        self.note_kill()
+    def kill(self, bridge: Bridge | None = None) -> None:
+        """Kill a bridge now; the first one unless told otherwise."""
+        begun_ms = now_ms()
+        (bridge or self.bridge).kill()
+        self.note_kill(begun_ms=begun_ms)
 
     def start_armed(self, failpoint: str, *, within_s: float) -> bool:
         """Start the bridge with a failpoint; return whether it was reached and killed it."""
@@ -159,7 +174,8 @@ class Siege:
         """
         text = self.bridge.connection_string
         with ServiceBusClient.from_connection_string(text) as client:
-            for part, quiet in ((None, quiet_s), ("deadletter", 2.0)):
+            # A dead letter that never had a number goes back to get one.
+            for part, quiet in ((None, quiet_s), ("deadletter", 2.0), (None, 2.0)):
                 with client.get_queue_receiver(queue, sub_queue=part) as receiver:
                     end = time.monotonic() + quiet
                     while (left_s := end - time.monotonic()) > 0:
@@ -174,11 +190,11 @@ class Siege:
 
     def note_losses(self) -> None:
         """Note when RabbitMQ ended the bridge's locks, as the log tells."""
-        for line in self.bridge.lines:
+        for line in [line for bridge in self.bridges for line in bridge.lines]:
             if found := LOST.match(line):
                 moment = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
                 for notes in (self.load, self.side):
-                    notes.add(Killed(int(moment.timestamp() * 1000)))
+                    notes.add(Killed(int(moment.timestamp() * 1000), is_broker=True))
 
     def judge(self) -> str:
         """Drain both queues; fail with every fault; return what happened in numbers."""
@@ -196,7 +212,7 @@ class Siege:
         for queue, notes in (("load", self.load), ("side", self.side)):
             if not notes.events():
                 continue
-            found = check(notes.events())
+            found = check(notes.events(), bridges=len(self.bridges))
             faults += found
             stories += [f"{fault}\n{story(fault, notes.events())}" for fault in found[:10]]
             counts = Counter(type(event).__name__ for event in notes.events())

@@ -154,6 +154,39 @@ async def test_what_is_published_past_the_front_door_goes_back_through_it(
     await door.complete(*received)
 
 
+async def test_what_expires_past_the_front_door_is_a_numbered_dead_letter(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """RabbitMQ dead-letters it before anybody could number it."""
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    channel.basic_publish("", "orders", b"past", pika.BasicProperties(expiration="1"))
+    (dead,) = await door.client(path=door.dead_letters).receive()
+    assert dead.record.body == b"past"
+    assert dead.sequence_number == 1
+    assert (dead.dead_letter or _reason(dead.record))[0] == "TTLExpiredException"
+    await door.complete(dead, path=door.dead_letters)
+
+
+async def test_what_failed_past_the_front_door_begins_anew(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """Bridges that died while they held it used its deliveries up; no client had it."""
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    channel.basic_publish("", "orders", b"past")
+    for _ in range(model.Queue(name="orders").max_delivery_count):
+        method, _, body = channel.basic_get("orders")
+        assert method is not None
+        assert body == b"past"
+        channel.basic_reject(method.delivery_tag)
+    door.client(path=door.dead_letters).receiver.add_credit(1)
+    (received,) = await door.client().receive()
+    assert (received.record.body, received.sequence_number) == (b"past", 1)
+    assert received.delivery_count == 0
+    await door.complete(received)
+
+
 async def test_a_second_copy_is_dropped(
     door: Door, pika_connection: pika.BlockingConnection
 ) -> None:

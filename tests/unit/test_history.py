@@ -327,6 +327,27 @@ def test_a_number_of_an_earlier_history() -> None:
             ],
             id="a completion that both forgot",
         ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                Killed(60, is_broker=True),
+                replace(delivered("x", 1, 700), enqueued_ms=50),
+                Settled("x", 1, 800),
+                Killed(900),
+                replace(delivered("x", 1, 1000), enqueued_ms=50),
+            ],
+            id="a copy that RabbitMQ's death made and a bridge's hid",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                delivered("x", 1, 50),
+                delivered("x", 1, 70, count=1),
+                Settled("x", 1, 80),
+                Killed(90, begun_ms=60),
+            ],
+            id="a lock that another bridge gives before the dead one is found dead",
+        ),
         pytest.param([Sent(("x",), 1), delivered("x", 1, 50)], id="an unanswered send that is"),
         pytest.param(
             [Sent(("x",), 1, may_double=True), delivered("x", 1, 50), delivered("x", 2, 60)],
