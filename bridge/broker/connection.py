@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused
+from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused
 from bridge.broker.keeper import Keeper
 from bridge.broker.publishing import CONFIRM_TIMEOUT_S
 from bridge.broker.rpc import RPC_TIMEOUT_S
@@ -97,16 +97,23 @@ class Connection:
 
         Raises:
             LoginRefused: user, password, certificate or virtual host is wrong.
+            TlsRefused: one side does not take the other's certificate.
             ConnectionLost: no host answers; the text says what each one did.
         """
         failures = []
+        refused: LoginRefused | None = None
+        tls_refusals = 0
         for host, port in endpoint.hosts:
             connection = cls(name, timeout_s, confirm_timeout_s)
             try:
                 async with asyncio.timeout(open_timeout_s):
                     await connection._connect(endpoint, host, port, heartbeat_s)
-            except LoginRefused:
-                raise
+            except LoginRefused as error:
+                # A node that is just starting refuses what another one takes.
+                refused = error
+            except TlsRefused as error:
+                failures.append(f"{host}:{port}: {error}")
+                tls_refusals += 1
             except TimeoutError:
                 failures.append(f"{host}:{port} did not answer within {open_timeout_s:g} s")
             except (OSError, BrokerError) as error:
@@ -117,7 +124,10 @@ class Connection:
                 if not connection.server_properties:
                     connection._transport.lose(ConnectionLost(text="not connected"))
                     await connection._transport.is_gone.wait()
-        raise ConnectionLost(text="no RabbitMQ answers: " + "; ".join(failures))
+        if refused is not None:
+            raise refused
+        kind = TlsRefused if tls_refusals == len(endpoint.hosts) else ConnectionLost
+        raise kind(text="no RabbitMQ answers: " + "; ".join(failures))
 
     @property
     def is_blocked(self) -> bool:
@@ -187,8 +197,8 @@ class Connection:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self._transport, host, port, ssl=endpoint.tls)
-        except ssl.SSLCertVerificationError as error:
-            raise ConnectionLost(text=f"TLS: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise TlsRefused.of(error) from error
         start = self._expect(wire.CONNECTION_START)
         self._transport.write(wire.PROTOCOL_HEADER)
         arguments = (await start).arguments

@@ -114,7 +114,8 @@ class Consuming(Rpc):
             queue: the queue's name.
             on_delivery: called for each message, perhaps before this returns. It must not raise:
                 the channel is closed when it does.
-            tag: a tag of one's own, unique on the channel.
+            tag: a tag of one's own, unique on the channel, and not a decimal number: see
+                docs/architecture.md.
             no_ack: messages count as settled when they are sent (direct reply-to needs this).
             arguments: of basic.consume, such as x-stream-offset.
             on_cancel: called once with the tag when RabbitMQ ends the consumer (queue deleted,
@@ -158,6 +159,8 @@ class Consuming(Rpc):
     ) -> asyncio.Future[Any]:
         key = short_string(tag)[1:]
         assert key not in self._consumers, f"the consumer tag {tag} is in use"
+        # A get is a consumer of a quorum queue's too, and its delivery tag is its consumer tag.
+        assert not tag.isdecimal(), f"the consumer tag {tag} may be a get's"
         flags = (False, no_ack, False, False)
         question = self._ask(
             (wire.BASIC_CONSUME_OK,),

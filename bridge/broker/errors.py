@@ -3,6 +3,7 @@
     BrokerError
       ConnectionLost            the connection is gone, or could not be made
         LoginRefused            user, password, certificate or virtual host is wrong
+        TlsRefused              one side does not take the other's certificate
       BrokerSilent              no answer, or no confirm, within the deadline
       WriteBufferFull           RabbitMQ has not read what was written so far
       PublishRefused            basic.nack: a queue is full, or a leader is missing
@@ -20,6 +21,8 @@ Codes are those of https://www.rabbitmq.com/amqp-0-9-1-reference#constants.
 """
 
 from __future__ import annotations
+
+import ssl
 
 
 class BrokerError(Exception):
@@ -56,6 +59,18 @@ class LoginRefused(ConnectionLost):
     """RabbitMQ does not let this user in, or not into this virtual host."""
 
     is_retryable = False
+
+
+class TlsRefused(ConnectionLost):
+    """There is no TLS to be had: one side does not take the other's certificate."""
+
+    is_retryable = False
+
+    @classmethod
+    def of(cls, error: ssl.SSLError) -> TlsRefused:
+        """Return what OpenSSL's error stands for."""
+        words = getattr(error, "verify_message", "") or (error.reason or str(error))
+        return cls(text=f"TLS: {words.replace('_', ' ').lower()}")
 
 
 class BrokerSilent(BrokerError):

@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost
+from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost, TlsRefused
 from bridge.broker.keeper import Keeper
 from bridge.wire.amqp091 import (
     FRAME_BODY,
@@ -171,7 +172,12 @@ class Transport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell that the socket is gone."""
         self.is_gone.set()
-        error = ConnectionLost(text=f"RabbitMQ closed the connection ({exc or 'end of stream'})")
+        error: ConnectionLost
+        if isinstance(exc, ssl.SSLError):
+            error = TlsRefused.of(exc)
+        else:
+            text = f"RabbitMQ closed the connection ({exc or 'end of stream'})"
+            error = ConnectionLost(text=text)
         error.__cause__ = exc
         self.lose(error)
 

@@ -206,11 +206,16 @@ def _management_urls(
     if endpoint is None:
         return ()
     given = values["management-url"]
-    if given is None:
-        return default_urls(endpoint)
-    urls = tuple(url.strip().rstrip("/") for url in given.split(","))
+    urls = default_urls(endpoint)
+    if given is not None:
+        urls = tuple(url.strip().rstrip("/") for url in given.split(","))
     if not all(url.startswith(("http://", "https://")) for url in urls):
         raise SettingsError("--management-url begins with http:// or https://.")
+    if endpoint.is_external and not all("@" in url for url in urls):
+        raise SettingsError(
+            "RabbitMQ's management API takes no certificate as a login: give it one in "
+            "--management-url https://user:password@host:15671."
+        )
     return urls
 
 

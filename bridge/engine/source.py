@@ -264,7 +264,7 @@ class Source:
         self._starting[fetch] = self._channel.consume_soon(
             self.resource,
             partial(self._on_delivery, fetch),
-            tag=str(fetch),
+            tag=_window_tag(fetch),
             prefetch=size,
             on_cancel=lambda tag: self._on_window_closed(fetch),
         )
@@ -285,7 +285,7 @@ class Source:
 
     def _cancel(self, channel: Channel, fetch: int) -> None:
         if channel.close_reason is None:
-            closed = channel.cancel_soon(str(fetch))
+            closed = channel.cancel_soon(_window_tag(fetch))
             closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
 
     def _end_linger(self) -> None:
@@ -408,3 +408,7 @@ class Source:
                 self.departing(holding)
                 self._departure.expire(self, holding)
             self._watch_kept()
+
+
+def _window_tag(fetch: int) -> str:
+    return f"window-{fetch}"

@@ -20,6 +20,7 @@ from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node import Node
 from bridge.wire.basic import Properties
+from tests.brokers.certificates import make_certificates
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox, eventually
 
 PLAIN = Properties(delivery_mode=2).encode()
@@ -222,41 +223,9 @@ async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
     assert inbox.bodies == bodies
 
 
-async def _openssl(folder: Path, *arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        "openssl",
-        *arguments,
-        cwd=folder,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert await process.wait() == 0
-
-
-async def _certificates(folder: Path) -> None:
-    """Make a CA, a server's certificate for localhost, and a client's for the user `client`."""
-    await _openssl(
-        folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key",
-        "-out", "ca.pem", "-subj", "/CN=Test CA", "-days", "2",
-    )  # fmt: skip
-    for name, extension in (
-        ("server", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ("client", "extendedKeyUsage=clientAuth"),
-    ):
-        (folder / f"{name}.ext").write_text(extension)
-        await _openssl(
-            folder, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key",
-            "-out", f"{name}.csr", "-subj", f"/CN={name}",
-        )  # fmt: skip
-        await _openssl(
-            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-            "-CAcreateserial", "-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext",
-        )  # fmt: skip
-
-
 async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> None:
     """The server's certificate is checked; the client's is a login when there is no password."""
-    await _certificates(tmp_path)
+    await asyncio.to_thread(make_certificates, tmp_path)
     port = 0
     with contextlib.closing(await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)) as free:
         port = free.sockets[0].getsockname()[1]

@@ -55,6 +55,21 @@ async def test_messages_come_in_order_with_numbers_and_are_gone_when_completed(
     assert await ready(confirming, "orders") == 0
 
 
+async def test_one_by_one_and_many_at_once_do_not_mix(door: Door) -> None:
+    """Whatever is held, in whatever portions it came: the next ones come, and all locks stand.
+
+    RabbitMQ takes a consumer whose tag is the delivery tag of a message that was got for the same.
+    """
+    await door.send(*(str(number) for number in range(60)))
+    client = door.client()
+    received = []
+    for count in (5, 1, 1, 10, 1, 1, 1, 8, 1, 1, 14, 1, 15):
+        received += await client.receive(count)
+
+    assert [each.sequence_number for each in received] == list(range(1, 61))
+    await door.complete(*received)
+
+
 async def test_an_abandoned_message_comes_again_at_once_with_one_more_on_its_count(
     door: Door,
 ) -> None:
