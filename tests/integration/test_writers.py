@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -122,23 +123,35 @@ def run(text: str, programs: Path, **environment: str) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
 
 
+def installed_rabbitmqadmin_2() -> str | None:
+    """The program, where somebody has installed it (`cargo install rabbitmqadmin`)."""
+    program = shutil.which("rabbitmqadmin")
+    if program is None:
+        return None
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return program if done.stdout.startswith("rabbitmqadmin 2.") else None
+
+
 def run_rabbitmqadmin(broker: Broker, given: Wanted, folder: Path) -> None:
     """Version 1 is what the broker itself hands out; version 2 is no part of RabbitMQ."""
-    if given.target.version >= rabbitmqadmin.VERSION_2_FROM:
+    where = urllib.parse.urlsplit(broker.management_url)
+    login = f"-H {where.hostname} -P {where.port} -u {where.username} -p {where.password}"
+    programs = folder / "bin"
+    programs.mkdir()
+    is_new = given.target.version >= rabbitmqadmin.VERSION_2_FROM
+    installed = installed_rabbitmqadmin_2()
+    if is_new and installed is None:
         for command in rabbitmqadmin.commands(given):
             document = None if command.document is None else json.dumps(command.document)
             run_rabbitmqadmin_2(broker, list(command.words), document)
         return
-    where = urllib.parse.urlsplit(broker.management_url)
-    url = f"{where.scheme}://{where.hostname}:{where.port}/cli/rabbitmqadmin"
-    with urllib.request.urlopen(url) as answer:
-        program = answer.read()
-    script = folder / "rabbitmqadmin.py"
-    script.write_bytes(program)
-    programs = folder / "bin"
-    programs.mkdir()
-    login = f"-H {where.hostname} -P {where.port} -u {where.username} -p {where.password}"
-    words = shlex.join([sys.executable, "-W", "ignore", str(script)])
+    words = str(installed)
+    if not is_new:
+        url = f"{where.scheme}://{where.hostname}:{where.port}/cli/rabbitmqadmin"
+        script = folder / "rabbitmqadmin.py"
+        with urllib.request.urlopen(url) as answer:
+            script.write_bytes(answer.read())
+        words = shlex.join([sys.executable, "-W", "ignore", str(script)])
     (programs / "rabbitmqadmin").write_text(f'#!/bin/bash\nexec {words} {login} "$@"\n')
     (programs / "rabbitmqadmin").chmod(0o755)
     run(WRITERS["rabbitmqadmin"](given).text, programs)
