@@ -147,7 +147,7 @@ async def _serve(
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         namespace = RabbitNamespace(endpoint, management)
-        sidecar = Sidecar(endpoint, tier=settings.tier)
+        sidecar = Sidecar(endpoint, tier=settings.tier, on_full=namespace.note_full)
         namespace.follow(lambda definitions: _look_after(sidecar, definitions))
         gateway = Gateway(
             namespace,

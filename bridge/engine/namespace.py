@@ -32,7 +32,7 @@ from bridge.engine.directory import Directory, OnChange
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
-from bridge.engine.news import CHANGED, KEPT, WANTED, News
+from bridge.engine.news import CHANGED, FULL, KEPT, WANTED, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
 from bridge.engine.provision import merged, provision
@@ -213,6 +213,12 @@ class RabbitNamespace:
         assert self._sending is not None, "not started"
         await self._sending.cancel(self._sendable(path), numbers)
 
+    def note_full(self, entity: str) -> None:
+        """A sequencer of this process was refused by its queue: senders everywhere are to know."""
+        if self._sending is not None:
+            self._sending.note_full(entity)
+        self._news.tell(FULL, EntityPath(entity))
+
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> QueueReceiver:
@@ -357,7 +363,9 @@ class RabbitNamespace:
         await self._news.listen(connection)
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
-        """Another bridge keeps messages of an entity, or waits for them."""
+        """Another bridge keeps messages of an entity, or waits for them, or found it full."""
+        if kind == FULL and self._sending is not None:
+            self._sending.note_full(path.entity)
         source = self._sources.get((path.key, path.sub_queue))
         if source is not None and kind == KEPT and source.asked:
             self._news.tell(WANTED, path)

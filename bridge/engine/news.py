@@ -3,6 +3,7 @@
     (empty)   definitions have changed: read them
     kept      released messages of this entity wait at this bridge, where nobody asks for them
     wanted    somebody waits for messages of this entity here
+    full      the queue of this entity takes no more messages now
 
 Who keeps messages that are wanted elsewhere gives them back, though RabbitMQ counts that (only
 before 4.3 is anything kept).
@@ -25,6 +26,7 @@ from bridge.wire.basic import Properties
 CHANGED = ""
 KEPT = "kept"
 WANTED = "wanted"
+FULL = "full"
 
 
 class News:
@@ -67,7 +69,7 @@ class News:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         properties = Properties.decode(delivery.properties)
-        if properties.type not in (KEPT, WANTED):
+        if properties.type not in (KEPT, WANTED, FULL):
             self._on_changed()
         elif properties.app_id != self._name:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from bridge.broker.errors import Unroutable
@@ -19,14 +20,21 @@ from bridge.model.errors import (
     EntityNotFound,
     MessageSizeExceeded,
     NotAllowed,
+    QuotaExceeded,
 )
 from bridge.topology import names
+from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope, headers
 from bridge.wire.basic import Table, text
 from bridge.wire.envelope import Operation
 from bridge.wire.reply import Refused, decode_reply
 
 _HEADERS: Table = {headers.KIND: text(envelope.KIND)}
+
+
+FULL_S = 10.0
+"""How long an entity counts as full after its queue has refused a message: longer than it takes
+its sequencer to try again."""
 
 
 class Sending:
@@ -42,7 +50,12 @@ class Sending:
         self._sender = sender
         self._counters = counters
         self._message_bytes_max = message_bytes_max
+        self._full_until_s: dict[str, float] = {}
         self.tier = tier
+
+    def note_full(self, entity: str) -> None:
+        """An entity's queue has just refused a message: what is sent is refused for a while."""
+        self._full_until_s[entity.lower()] = asyncio.get_running_loop().time() + FULL_S
 
     async def send(self, queue: model.Queue, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
@@ -83,6 +96,9 @@ class Sending:
     ) -> bytes:
         """Return the envelope of a batch that may be sent."""
         _check_status(queue)
+        full_until_s = self._full_until_s.get(queue.name.lower(), 0.0)
+        if full_until_s and asyncio.get_running_loop().time() < full_until_s:
+            raise QuotaExceeded(texts.full(queue.name, queue.max_size_mb * MEBIBYTE))
         limit_bytes = TIER_MESSAGE_SIZE_MAX_BYTES[self.tier]
         if queue.max_message_size_kb is not None:
             limit_bytes = queue.max_message_size_kb * 1024

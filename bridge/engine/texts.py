@@ -44,3 +44,11 @@ def too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
         f"The received message (size:{size_bytes} bytes) exceeds the limit ({limit_bytes} bytes) "
         f"currently allowed on '{entity}'."
     )
+
+
+def full(entity: str, limit_bytes: int) -> str:
+    """Say that an entity takes no more messages until some have left it."""
+    return (
+        f"The maximum entity size has been reached or exceeded for Queue: '{entity}'. "
+        f"Max entity size in bytes: {limit_bytes}. QuotaType: EntitySize"
+    )

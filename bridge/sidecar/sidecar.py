@@ -11,7 +11,7 @@ from bridge.broker.boot import node_boot
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, PublishRefused
 from bridge.broker.reconnect import keep_connected
 from bridge.engine.clock import now_ms
 from bridge.model.entity import Queue, Tier
@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 class Sidecar:
     """Runs the sequencers of a namespace in this process.
 
+    Args:
+        on_full: called with an entity's name whenever its queue takes no more messages; again and
+            again, `RESTART_MAX_S` and a life of the sequencer apart at most, while it is full.
+
     Attributes:
         connected: set while RabbitMQ is there.
     """
@@ -45,11 +49,13 @@ class Sidecar:
         *,
         tier: Tier = Tier.STANDARD,
         clock: Callable[[], int] = now_ms,
+        on_full: Callable[[str], None] = lambda entity: None,
     ) -> None:
         self.connected = asyncio.Event()
         self._endpoint = endpoint
         self._tier = tier
         self._clock = clock
+        self._on_full = on_full
         self._offices: dict[str, Office] = {}
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -144,6 +150,9 @@ class Sidecar:
             try:
                 await life.run()
                 return
+            except PublishRefused:
+                self._on_full(life.name)
+                raise
             except PrefetchChanged as change:
                 log.info("sequencer.prefetch entity=%s prefetch=%s", life.name, change)
             finally:

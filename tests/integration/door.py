@@ -109,7 +109,7 @@ async def open_door(
     """Start a bridge with these queues."""
     async with Management(endpoint, management_url) as management:
         namespace = RabbitNamespace(endpoint, management, name="test")
-        sidecar = Sidecar(endpoint)
+        sidecar = Sidecar(endpoint, on_full=namespace.note_full)
 
         def look_after(definitions: model.Namespace) -> None:
             for queue in definitions.queues:

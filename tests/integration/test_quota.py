@@ -1,0 +1,76 @@
+"""MaxSizeInMegabytes: a full entity refuses what is sent, and nothing accepted is lost."""
+
+from __future__ import annotations
+
+from bridge.broker.endpoint import Endpoint
+from bridge.engine.api import Outgoing
+from bridge.model import entity as model
+from bridge.model.errors import QuotaExceeded
+from bridge.model.name import EntityPath
+from bridge.wire.basic import Properties
+from bridge.wire.record import Record
+from tests.fixtures.broker import Broker
+from tests.integration.door import Door, open_door, until
+
+QUEUES = (model.Queue(name="orders", max_size_mb=1), model.Queue(name="other"))
+BODY_BYTES = 200_000
+
+
+def message(number: int) -> Outgoing:
+    """A large message."""
+    properties = Properties(message_id=str(number), headers={}, delivery_mode=2)
+    return Outgoing(record=Record(properties, bytes(BODY_BYTES)), size_bytes=BODY_BYTES)
+
+
+async def fill(door: Door) -> int:
+    """Send until it is refused; return how many were accepted."""
+    accepted = 0
+
+    async def is_refused() -> bool:
+        nonlocal accepted
+        try:
+            await door.namespace.send(door.path, [message(accepted)])
+        except QuotaExceeded:
+            return True
+        accepted += 1
+        return False
+
+    await until(is_refused)
+    return accepted
+
+
+async def test_a_full_entity_refuses_sends(endpoint: Endpoint, broker: Broker) -> None:
+    """At every bridge, until some have left it; what was accepted keeps order and numbers."""
+    async with (
+        open_door(endpoint, broker.management_url, *QUEUES) as door,
+        open_door(endpoint, broker.management_url, *QUEUES, with_sidecar=False) as second,
+    ):
+        accepted = await fill(door)
+        await until(lambda: _is_refused(second))
+        await door.namespace.send(EntityPath("other"), [message(0)])
+        client = door.client()
+        for number in range(1, accepted + 1):
+            (received,) = await client.receive()
+            assert received.sequence_number == number
+            assert received.record.properties.message_id == str(number - 1)
+            await door.complete(received)
+        for each in (door, second):
+            await until(lambda each=each: _is_accepted(each), within_s=30)  # type: ignore[misc]
+        received = (await client.receive(2))[1]
+        assert received.sequence_number == accepted + 2
+
+
+async def _is_refused(door: Door) -> bool:
+    try:
+        await door.namespace.schedule(door.path, [])
+    except QuotaExceeded:
+        return True
+    return False
+
+
+async def _is_accepted(door: Door) -> bool:
+    try:
+        await door.namespace.send(door.path, [message(0)])
+    except QuotaExceeded:
+        return False
+    return True
