@@ -64,9 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
         "--management-url",
         metavar="URL",
         default=environment.get("BUSBRIDGE_MANAGEMENT_URL"),
-        help="RabbitMQ's management API; default: port 15672 at the host of --rabbitmq-url",
+        help="RabbitMQ's management API, several with commas between them; default: port 15672 "
+        "(amqps: https and 15671) at each host of --rabbitmq-url",
     )
-    for name, what in (("ca", "CA of RabbitMQ's certificate"), ("cert", "client certificate")):
+    for name, what in (
+        ("ca", "CA of RabbitMQ's certificate"),
+        ("cert", "client certificate"),
+        ("key", "its key, if not in the same file"),
+    ):
         variable = f"BUSBRIDGE_RABBITMQ_{name.upper()}"
         parser.add_argument(
             f"--rabbitmq-{name}", metavar="FILE", default=environment.get(variable), help=what
@@ -102,14 +107,18 @@ def is_coloured(stream: TextIO) -> bool:
 
 async def _run(arguments: argparse.Namespace) -> int:
     endpoint = parse_url(
-        arguments.rabbitmq_url, ca=arguments.rabbitmq_ca, cert=arguments.rabbitmq_cert
+        arguments.rabbitmq_url,
+        ca=arguments.rabbitmq_ca,
+        cert=arguments.rabbitmq_cert,
+        key=arguments.rabbitmq_key,
     )
     endpoint = replace(endpoint, vhost=arguments.vhost or endpoint.vhost)
     broker: LiveBroker
     if arguments.rabbitmqctl:
         broker = ConsoleBroker(endpoint.vhost, arguments.rabbitmqctl.split())
     else:
-        broker = HttpBroker(endpoint, arguments.management_url or ())
+        urls = (arguments.management_url or "").split(",")
+        broker = HttpBroker(endpoint, [url.strip() for url in urls if url.strip()])
     try:
         match arguments.action:
             case "adopt":

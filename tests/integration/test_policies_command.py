@@ -204,7 +204,7 @@ def test_plain_rabbitmq_is_planned_applied_and_checked(
 
 
 def test_errors_are_said_in_a_sentence(
-    busbridge: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broker: Broker, busbridge: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 2 for the input, 1 for the broker, 3 for what is lost."""
     missing = str(tmp_path / "missing.json")
@@ -212,6 +212,10 @@ def test_errors_are_said_in_a_sentence(
     assert "missing.json" in capsys.readouterr().err
     file = busbridge.file(model.Queue(name="orders", requires_session=True))
     nowhere = ["--management-url", "http://guest:guest@127.0.0.1:9"]
+    assert main(["policies", "plan", file, *nowhere]) == 1
+    several = ["--management-url", f"http://127.0.0.1:9, {broker.management_url}"]
+    assert main(["policies", "plan", file, *several, "--vhost", busbridge.vhost]) == 0
+    capsys.readouterr()
     assert main(["policies", "plan", file, *nowhere]) == 1
     assert "busbridge: " in capsys.readouterr().err
     assert main(["policies", "plan", file, "--rabbitmqctl", "/no/such/program"]) == 1
