@@ -81,14 +81,18 @@ class NodeFolder:
         """Make it where it is not there, and keep other processes out until `release`.
 
         Raises:
-            NodeFailed: another process has it.
+            NodeFailed: another process has it, or it cannot be made or written.
         """
-        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for part in ("data", "log", "home"):
-            (self._path / part).mkdir(parents=True, exist_ok=True)
-        if self._lock is not None:
-            return
-        lock = (self._path / "lock").open("w")
+        try:
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for part in ("data", "log", "home"):
+                (self._path / part).mkdir(parents=True, exist_ok=True)
+            if self._lock is not None:
+                return
+            lock = (self._path / "lock").open("w")
+        except OSError as error:
+            text = f"the folder {self._path} for a private RabbitMQ cannot be used: "
+            raise NodeFailed(text=text + str(error.strerror)) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

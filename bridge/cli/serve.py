@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from bridge.admin.server import AdminServer
 from bridge.broker.endpoint import Endpoint
@@ -37,6 +38,7 @@ from bridge.topology.findings import BY_THE_BRIDGE
 from bridge.topology.resources import Finding
 from policies.errors import ReadError
 from policies.readers import emulator
+from policies.readers.detect import decode
 
 _log = logging.getLogger("busbridge.serve")
 
@@ -89,8 +91,8 @@ def _run(work: Awaitable[None]) -> None:
 def _rules(settings: Settings) -> RuleSet:
     if settings.auth is not None:
         try:
-            return read_rules(settings.auth.read_text())
-        except ServiceBusError as error:
+            return read_rules(_text(settings.auth))
+        except (ReadError, ServiceBusError) as error:
             raise SettingsError(f"--auth {settings.auth}: {error}") from error
     if not settings.is_loopback:
         raise SettingsError(
@@ -100,11 +102,19 @@ def _rules(settings: Settings) -> RuleSet:
     return RuleSet(namespace=(WELL_KNOWN_RULE,))
 
 
+def _text(path: Path) -> str:
+    """Return a file's text, as the readers of `policies` take it."""
+    try:
+        return decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SettingsError(f"The file {path} cannot be read: {error.strerror}.") from error
+
+
 def _wanted(settings: Settings) -> model.Namespace:
     if settings.config is None:
         return model.Namespace(tier=settings.tier)
     try:
-        reading = emulator.read(settings.config.read_text(), str(settings.config))
+        reading = emulator.read(_text(settings.config), str(settings.config))
     except ReadError as error:
         raise SettingsError(str(error)) from error
     for finding in reading.findings:

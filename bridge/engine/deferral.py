@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
@@ -140,9 +139,8 @@ class Deferral:
 
     async def close(self) -> None:
         """Let go of everything."""
-        for deferred in self._queues.values():
-            with contextlib.suppress(BrokerError):
-                await deferred.close()
+        closes = (deferred.close() for deferred in self._queues.values())
+        await asyncio.gather(*closes, return_exceptions=True)
 
     def _of(self, queue: model.Queue) -> DeferredQueue:
         key = queue.name.lower()

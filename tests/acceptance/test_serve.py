@@ -289,6 +289,44 @@ def test_a_bad_config(tmp_path: Path, text: str, part: str) -> None:
     assert part in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--config", "--auth"])
+def test_a_file_that_is_no_text(tmp_path: Path, option: str) -> None:
+    """It is named, and what to do about it."""
+    path = tmp_path / "binary.json"
+    path.write_bytes(b"\xc3(\x00")
+    expect_sentence(serve(option, str(path)), 2, str(path), "UTF-8")
+
+
+def test_a_config_as_powershell_writes_it(tmp_path: Path, broker: Broker, vhost: str) -> None:
+    """UTF-16 with its mark is read, and so is UTF-8 with one."""
+    namespace = {"Name": "sbemulatorns", "Queues": [{"Name": "orders"}], "Topics": []}
+    document = json.dumps({"UserConfig": {"Namespaces": [namespace]}})
+    for encoding in ("utf-16", "utf-8-sig"):
+        path = tmp_path / "Config.json"
+        path.write_bytes(document.encode(encoding))
+        bridge = bridge_of(broker, vhost, config=path)
+        try:
+            bridge.start()
+            with client_of(bridge) as client:
+                send(client, "orders", encoding)
+        finally:
+            bridge.kill()
+
+
+def test_a_data_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    """The reason is a sentence."""
+    path = tmp_path / "file"
+    path.write_text("x")
+    expect_sentence(serve("--data-dir", str(path)), 1, str(path), "Not a directory")
+
+
+def test_an_address_that_is_none(rules: Path) -> None:
+    """Neither names that nobody knows nor addresses of others are listened on."""
+    for host in ("no.such.host.invalid", "192.0.2.1"):
+        done = serve("--host", host, "--auth", str(rules), "--rabbitmq-url", "amqp://localhost:1")
+        expect_sentence(done, 2, host, "--host")
+
+
 def test_bad_rules(tmp_path: Path) -> None:
     """A rules file that is none ends the command; what it says holds no key."""
     path = tmp_path / "rules.json"
