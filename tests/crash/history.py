@@ -171,9 +171,12 @@ def _check_settlement(
                 continue
             if delivery.number != settled.number:
                 continue
-            may_come_again = _was_undone(settled, delivery, kills)
-            may_come_again |= _has_copy(story, settled, delivery, kills)
+            was_undone = _was_undone(settled, delivery, kills)
+            may_come_again = was_undone or _has_copy(story, settled, delivery, kills)
             if may_come_again and (not is_alone or _is_forgotten(settled, delivery, kills)):
+                continue
+            if was_undone and delivery.is_dead:
+                # RabbitMQ itself made a dead letter of it, when its time was over.
                 continue
             if delivery.locked_ms > settled.at_ms:
                 later_ms = delivery.locked_ms - settled.at_ms

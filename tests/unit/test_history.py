@@ -330,6 +330,16 @@ def test_a_number_of_an_earlier_history() -> None:
         pytest.param(
             [
                 Sent(("x",), 1),
+                delivered("x", 1, 50),
+                Settled("x", 1, 80),
+                Killed(90, is_broker=True),
+                replace(delivered("x", 1, 300), is_dead=True),
+            ],
+            id="a completion that RabbitMQ forgot, of a message that expired then",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
                 Killed(60, is_broker=True),
                 replace(delivered("x", 1, 700), enqueued_ms=50),
                 Settled("x", 1, 800),
