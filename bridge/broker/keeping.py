@@ -9,9 +9,11 @@ import socket
 import sys
 import time
 
-LINGER_S = 0.2
+LINGER_S = 1.0
 """How long the connections live on after the bridge was killed, for RabbitMQ to apply what it has
-read. Acks that a channel keeps back are applied within a few milliseconds."""
+read. Acks that a channel keeps back are applied within a few milliseconds, unless RabbitMQ stands
+still just then: of 100 acks 67 came back when it did so for longer, none when for half as long
+(3.10.8 and 4.3.6)."""
 
 END_S = 10.0
 """So long RabbitMQ may take to read the rest."""

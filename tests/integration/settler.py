@@ -2,8 +2,8 @@
 
     python -m tests.integration.settler AMQP_URL QUEUE COUNT
 
-Takes twice `COUNT` messages, acks every other one, and dies when it is sure of that, with more
-deliveries on their way that it never reads.
+Takes twice `COUNT` messages, says so, and waits for the end of its standard input. Then acks every
+other one, and dies when it is sure of that, with more deliveries on their way that it never reads.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ async def main(url: str, queue: str, count: int) -> None:
     await channel.qos(3 * count)
     await channel.consume(queue, take)
     await done.wait()
+    print("taken", flush=True)
+    sys.stdin.read()
     for delivery in taken[: 2 * count : 2]:
         channel.ack(delivery.tag)
     channel.when_sure(die)

@@ -6,13 +6,15 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.endpoint import Endpoint, parse_url
 from bridge.broker.keeper import Keeper
+from bridge.broker.keeping import LINGER_S
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.integration.inbox import QUORUM, WITHIN_S, eventually
@@ -37,22 +39,53 @@ async def idle(channel: Channel, queue: str, least: int) -> int:
     return ready
 
 
+async def fill(channel: Channel) -> None:
+    """Make the queue `q` with more messages than are taken."""
+    await channel.declare_queue("q", arguments=QUORUM)
+    for _ in range(MESSAGES - 1):
+        channel.publish("", "q", PLAIN, bytes(1024))
+    await channel.publish_confirmed("", "q", PLAIN, b"last")
+
+
+async def settle_and_die(url: str, just_before: Callable[[], None]) -> None:
+    """Have a process take messages, settle some and die when it is sure of that."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.integration.settler", url, "q", str(COUNT)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"taken\n"
+    just_before()
+    process.stdin.close()
+    assert await asyncio.wait_for(process.wait(), WITHIN_S) == -signal.SIGKILL
+
+
 async def test_what_is_sure_stays_settled_after_a_kill(
     broker: Broker, vhost: str, confirming: Channel
 ) -> None:
     """Acks that the process was sure of are applied, though deliveries were left unread."""
-    await confirming.declare_queue("q", arguments=QUORUM)
-    for _ in range(MESSAGES):
-        confirming.publish("", "q", PLAIN, bytes(1024))
-    await confirming.publish_confirmed("", "q", PLAIN, b"last")
-    arguments = (broker.url_of(vhost), "q", str(COUNT))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.integration.settler", *arguments
-    )
-    assert await asyncio.wait_for(process.wait(), WITHIN_S) == -signal.SIGKILL
+    await fill(confirming)
+    await settle_and_die(broker.url_of(vhost), lambda: None)
+    assert await idle(confirming, "q", MESSAGES - COUNT) == MESSAGES - COUNT
 
-    left = MESSAGES + 1 - COUNT
-    assert await idle(confirming, "q", left) == left
+
+async def test_what_is_sure_stays_settled_though_rabbitmq_stands_still(
+    start_broker: Callable[[], Broker],
+) -> None:
+    """RabbitMQ does not run while the process settles and dies, and goes on soon after."""
+    node = start_broker().node
+    assert node is not None
+    connection = await Connection.open(parse_url(node.url), name="witness")
+    channel = await connection.channel()
+    await channel.confirm_select()
+    await fill(channel)
+    await settle_and_die(node.url, lambda: node.signal(signal.SIGSTOP))
+    await asyncio.sleep(LINGER_S / 2)
+    node.signal(signal.SIGCONT)
+    assert await idle(channel, "q", MESSAGES - COUNT) == MESSAGES - COUNT
+    await connection.close()
 
 
 async def test_a_connection_that_is_closed_is_not_kept(endpoint: Endpoint) -> None:
