@@ -1,4 +1,4 @@
-"""The mapping table of the documentation, made from `mapping`.
+"""The tables of the documentation: of properties, made from `mapping`, and of `versions`.
 
     python -m policies.mapping_table docs/policies.md [--check]
 
@@ -11,9 +11,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from policies import mapping
+from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade
 from policies.readers.properties import Kind
+from policies.report import TARGETS
 from policies.row import Row
 
 BEGIN = "<!-- mapping table: made by `python -m policies.mapping_table`; do not edit -->"
@@ -29,8 +30,9 @@ class NoMarks(ValueError):
 
 
 def markdown() -> str:
-    """Return the table."""
-    return _HEAD + "".join(_line(row) for row in mapping.ROWS)
+    """Return the tables."""
+    properties = _HEAD + "".join(_line(row) for row in mapping.ROWS)
+    return f"{properties}\nBy version of RabbitMQ:\n\n{versions.table(TARGETS)}"
 
 
 def inserted(page: str) -> str:

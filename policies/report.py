@@ -16,7 +16,7 @@ from bridge.model.duration import format_duration, is_forever
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities, path_of
 from bridge.topology.resources import Finding
-from policies import mapping
+from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade, Subject, decided
 from policies.readers.properties import PROPERTIES, Kind
 from policies.readers.reading import Reading
@@ -123,6 +123,10 @@ def to_json(report: Report) -> str:
         "schema": SCHEMA,
         "namespace": report.namespace,
         "targets": [_name(target) for target in report.targets],
+        "versions": {
+            version: versions.facts(Capabilities.of(version))
+            for version in dict.fromkeys(version for _, version in report.targets)
+        },
         "counts": {
             _name(target): {grade.value: report.count(target, grade) for grade in Grade}
             for target in report.targets

@@ -230,6 +230,8 @@ def test_json_is_for_scripts_and_the_same_every_time() -> None:
     assert (status["kind"], status["value"]) == ("Queue", "Disabled")
     assert status["grades"]["plain 3.10"]["grade"] == "lost"
     assert form["counts"]["plain 4.3"]["lost"] == 1
+    assert form["versions"]["3.10"]["consumer timeout"] == "one for the node (30 minutes)"
+    assert form["versions"]["4.3"]["delayed retry"].startswith("yes")
     assert sum(form["counts"]["bridge 4.0"].values()) == len(form["entries"])
 
 
