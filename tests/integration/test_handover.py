@@ -287,21 +287,24 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(
-    ("point", "left", "moved"),
+    ("point", "left", "moved", "unsure"),
     [
-        ("published", [b"a", b"b", b"c"], [b"a"]),
-        ("published:2", [b"b", b"c"], [b"a", b"b"]),
-        ("confirmed", [b"a", b"b", b"c"], [b"a"]),
-        ("confirmed:3", [b"c"], [b"a", b"b", b"c"]),
-        ("acked", [b"b", b"c"], [b"a"]),
-        ("acked:2", [b"c"], [b"a", b"b"]),
+        ("published", [b"a", b"b", b"c"], [], [b"a"]),
+        ("published:2", [b"b", b"c"], [b"a"], [b"b"]),
+        ("confirmed", [b"a", b"b", b"c"], [b"a"], []),
+        ("confirmed:3", [b"c"], [b"a", b"b", b"c"], []),
+        ("acked", [b"b", b"c"], [b"a"], []),
+        ("acked:2", [b"c"], [b"a", b"b"], []),
     ],
 )
 async def test_a_process_dies_at_each_point(
     broker: Broker, vhost: str, connection: Connection, confirming: Channel, point: str,
-    left: list[bytes], moved: list[bytes],
+    left: list[bytes], moved: list[bytes], unsure: list[bytes],
 ) -> None:  # fmt: skip
-    """Killed at a point, the message is where that point says; none is in neither queue."""
+    """Killed at a point, the message is where that point says; none is in neither queue.
+
+    What was not confirmed RabbitMQ may have read from the dying connection, or not.
+    """
     await confirming.declare_queue("in", arguments={**QUORUM, "x-delivery-limit": 1_000})
     await confirming.declare_queue("out", arguments=QUORUM)
     for body in (b"a", b"b", b"c"):
@@ -322,4 +325,4 @@ async def test_a_process_dies_at_each_point(
 
     assert code == -signal.SIGKILL
     assert sorted(inbox.bodies) == left
-    assert await contents(connection, "out", len(moved)) == moved
+    assert await contents(connection, "out", len(moved)) in (moved, moved + unsure)
