@@ -170,6 +170,7 @@ class RabbitNamespace:
         """Read the definitions and look for policies that overrule ours; see `state`."""
         try:
             await self.directory.read()
+            self.state.alarms = await self._management.alarms()
             self.state.findings = await policy_reasons(
                 self.directory.namespace, self.capabilities, self._management
             )

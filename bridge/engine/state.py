@@ -20,6 +20,7 @@ class State:
     Attributes:
         management: what the management API refused at the last attempt, else `None`.
         findings: policies of somebody else's that overrule ours, a sentence each.
+        alarms: RabbitMQ's alarms as its management API told them last, such as `disk on rabbit@a`.
     """
 
     def __init__(self, sender: Sender, intake: Intake) -> None:
@@ -27,6 +28,7 @@ class State:
         self._intake = intake
         self.management: str | None = None
         self.findings: Sequence[str] = ()
+        self.alarms: Sequence[str] = ()
 
     def __repr__(self) -> str:
         return f"State(reasons={self.reasons!r})"
@@ -44,10 +46,12 @@ class State:
             found.append(f"There is no connection for publishing to RabbitMQ: {self._sender.lost}.")
         if self._intake.lost is not None:
             found.append(f"There is no connection for consuming to RabbitMQ: {self._intake.lost}.")
-        if self._sender.blocked is not None:
+        # RabbitMQ tells a connection of an alarm only when that publishes.
+        alarm = self._sender.blocked or ", ".join(self.alarms)
+        if alarm:
             found.append(
-                f"RabbitMQ has an alarm and takes no messages: {self._sender.blocked}. Sends are "
-                "answered with server-busy, settlement goes on."
+                f"RabbitMQ has an alarm and takes no messages: {alarm}. Sends are answered with "
+                "server-busy, settlement goes on."
             )
         if self.management is not None:
             found.append(f"RabbitMQ's management API cannot be used: {self.management}.")
