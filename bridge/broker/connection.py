@@ -170,6 +170,10 @@ class Connection:
             raise
         return channel
 
+    def flush(self) -> None:
+        """Write what was collected so far without waiting for the end of the turn."""
+        self._transport.flush()
+
     async def drain(self) -> None:
         """Wait until little of what was written is unsent."""
         await self._transport.drain(self._timeout_s)

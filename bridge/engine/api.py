@@ -182,6 +182,9 @@ class Namespace(Protocol):
             MessageLockLost: the token is unknown or its lock has ended; `done` is not called.
         """
 
+    def flush(self) -> None:
+        """Do at once what would be done at the end of this turn of the event loop."""
+
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now; returns the new ends (UTC ms), in order.
 

@@ -42,6 +42,7 @@ from bridge.engine.sending import Sending
 from bridge.engine.settling import Settling, refusal
 from bridge.engine.source import Source
 from bridge.engine.state import State, policy_reasons
+from bridge.engine.turn import Turn
 from bridge.model import entity as model
 from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
@@ -78,6 +79,7 @@ class RabbitNamespace:
         self.directory = Directory(management)
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
+        self._turn = Turn()
         self._keeper = Keeper()
         self._intake = Intake(
             endpoint, name=f"{name} consuming", keeper=self._keeper, on_up=self._on_up
@@ -277,6 +279,11 @@ class RabbitNamespace:
             self._settling.complete(path, lock_token, done)
         return is_own
 
+    def flush(self) -> None:
+        """Do at once what would be done at the end of this turn of the event loop."""
+        self._turn.run()
+        self._intake.flush()
+
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now."""
         if all(self._locks.is_own(token) for token in lock_tokens):
@@ -316,6 +323,7 @@ class RabbitNamespace:
                 path,
                 queue,
                 intake=self._intake,
+                turn=self._turn,
                 departure=self._departure,
                 can_return=not self.capabilities.nack_counts,
                 is_clustered=self._is_clustered,

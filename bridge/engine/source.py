@@ -21,7 +21,9 @@ from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
 from bridge.engine.intake import Intake
+from bridge.engine.turn import Turn
 from bridge.machine.demand import Close, Demand, Get, Look, Open, Withdrawn
+from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -42,6 +44,7 @@ class Source:
     """One queue of RabbitMQ as this process receives from it.
 
     Args:
+        turn: where what is to be done at the end of a loop turn is collected.
         can_return: `basic.nack(requeue)` does not count as a failed delivery (RabbitMQ 4.3).
         is_clustered: RabbitMQ has several nodes.
         deliver: called with the source, the receiver's number and its message.
@@ -60,6 +63,7 @@ class Source:
         queue: model.Queue,
         *,
         intake: Intake,
+        turn: Turn,
         departure: Departure,
         can_return: bool,
         is_clustered: bool,
@@ -73,6 +77,7 @@ class Source:
         self.resource = name_of(queue.name)
         self._active_exchange = names.active_exchange(queue.name)
         self._intake = intake
+        self._turn = turn
         self._departure = departure
         self._can_return = can_return
         self._deliver = deliver
@@ -89,6 +94,8 @@ class Source:
         self._linger: asyncio.TimerHandle | None = None
         self._last_arrival_s = 0.0
         self._kept_timer: asyncio.TimerHandle | None = None
+        self._rhythm = Rhythm()
+        self._standing: asyncio.TimerHandle | None = None
         self._is_closing = False
 
     def __repr__(self) -> str:
@@ -120,11 +127,16 @@ class Source:
 
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
+        rhythm = self._rhythm
+        rhythm.asked(asyncio.get_running_loop().time(), count)
+        if rhythm.is_steady != self._demand.is_standing:
+            self._stand(rhythm.is_steady)
         self._demand.ask(receiver, count)
         self._turn_soon()
 
     async def withdraw(self, receiver: int) -> None:
         """Take back what a receiver asked for; nothing more comes for it when this returns."""
+        self._end_rhythm()
         ticket = self._demand.withdraw(receiver)
         done = self._withdrawals[ticket] = asyncio.get_running_loop().create_future()
         self._turn_soon()
@@ -133,11 +145,13 @@ class Source:
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
         self._before(holding)
+        self._rhythm.settled(asyncio.get_running_loop().time(), self._demand.asked)
         holding.channel.ack(holding.tag)
         self._pass(point, holding)
 
     def give_back(self, holding: Holding, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
+        self._end_rhythm()
         self._before(holding)
         self._copies.let_go(holding)
         holding.channel.reject(holding.tag, True)
@@ -148,6 +162,7 @@ class Source:
 
         Before 4.3 RabbitMQ counts whatever is returned, so the message stays here.
         """
+        self._end_rhythm()
         if self._can_return:
             self._before(holding)
             self._copies.let_go(holding)
@@ -160,6 +175,7 @@ class Source:
 
     def departing(self, holding: Holding) -> None:
         """A message is about to be handed over to another queue, and acked here then."""
+        self._end_rhythm()
         close = self._demand.settling(holding.fetch)
         if close is not None:
             self._close(close.fetch)
@@ -185,7 +201,7 @@ class Source:
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
-        for timer in (self._kept_timer, self._linger):
+        for timer in (self._kept_timer, self._linger, self._standing):
             if timer is not None:
                 timer.cancel()
         if self._channel is not None:
@@ -194,9 +210,9 @@ class Source:
     def _turn_soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            self._turn.soon(self._act)
 
-    def _turn(self) -> None:
+    def _act(self) -> None:
         """Hand out what is kept, and bring what is fetched in line with what is asked."""
         self._is_turn_due = False
         self._expire_kept()
@@ -288,6 +304,32 @@ class Source:
             closed = channel.cancel_soon(_window_tag(fetch))
             closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
 
+    def _stand(self, is_standing: bool) -> None:
+        """Begin to fetch one message ahead, or end it; what was fetched so goes back."""
+        self._demand.is_standing = is_standing
+        if is_standing:
+            if self._standing is None:
+                loop = asyncio.get_running_loop()
+                self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
+        elif self._can_return:
+            for holding in self._demand.give_up_kept():
+                self.release(holding)
+        self._turn_soon()
+
+    def _end_rhythm(self) -> None:
+        self._rhythm.stop()
+        if self._demand.is_standing:
+            self._stand(False)
+
+    def _watch_rhythm(self) -> None:
+        """End the standing when nobody asks any more."""
+        loop = asyncio.get_running_loop()
+        self._standing = None
+        if self._rhythm.is_over(loop.time()):
+            self._end_rhythm()
+        elif self._demand.is_standing:
+            self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
+
     def _end_linger(self) -> None:
         """Nobody has wanted the room of open windows for a while: close them."""
         self._linger = None
@@ -350,6 +392,9 @@ class Source:
         receiver = self._demand.arrived(fetch)
         if receiver is not None:
             self._deliver(self, receiver, holding)
+        elif self._demand.is_standing:
+            self._demand.keep(holding)
+            self._watch_kept()
         else:
             self.release(holding)
 

@@ -218,6 +218,7 @@ class Connection(asyncio.Protocol):
             self._endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
         if self.starved:
             self._feed_starved()
+        self.gateway.namespace.flush()
         self.flush()
 
     def eof_received(self) -> bool:

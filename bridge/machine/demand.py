@@ -9,6 +9,12 @@ only with acks of messages that this same consumer was given. Therefore:
   for one more message: then the refill is that message;
 * messages of closed windows can be settled at any time.
 
+**Ahead.** While receivers take one message at a time in a steady rhythm (`rhythm`), a window of
+`AHEAD_MAX` messages stands: an ack brings the message after the next before it is asked for, for
+RabbitMQ takes longer to bring it than a client to ask. It goes to the next asker; the engine ends
+the standing as soon as nobody asks at once, and gives back what came ahead. No other message is
+ever fetched without having been asked for.
+
 What a closing window may still bring counts as fetched until RabbitMQ says that it is closed. What
 arrives when the asker has gone is **kept** (unacked), and offered to the next asker.
 
@@ -42,6 +48,13 @@ WINDOW_SIZE_MAX = 2_000
 
 WINDOWS_MAX = 8
 """Windows that may be open or closing at a time, of one entity."""
+
+AHEAD_MAX = 2
+"""Messages that may be fetched ahead of who asks.
+
+Measured (3.10, one idle node): an ack brings the next message after 0.15 ms, a client asks after
+about 0.05 ms.
+"""
 
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.
@@ -115,6 +128,9 @@ class Demand(Generic[Message]):
         is_cautious: RabbitMQ counts what a cancel returns (before 4.3).
         is_clustered: RabbitMQ does not return what cancelled consumers of a dead node held (before
             4.3, in a cluster); needs `is_cautious`.
+
+    Attributes:
+        is_standing: whether messages may be fetched ahead.
     """
 
     def __init__(
@@ -136,6 +152,8 @@ class Demand(Generic[Message]):
         self._last_fetch = 0
         self._is_stocked = True
         self._ready: int | None = None
+        self.is_standing = False
+        self._standing = 0
 
     def __repr__(self) -> str:
         return f"Demand(asked={self.asked}, under_way={self._under_way}, kept={self.kept})"
@@ -213,6 +231,10 @@ class Demand(Generic[Message]):
             entry.room += 1
             self._under_way += 1
             return None
+        if self._stands(fetch) and self.under_way + self.kept - self.asked < AHEAD_MAX:
+            entry.room += 1
+            self._under_way += 1
+            return None
         return self._close(fetch, entry)
 
     def stayed(self, fetch: int) -> None:
@@ -232,7 +254,9 @@ class Demand(Generic[Message]):
         What is being fetched is promised already: while it covers the demand nothing is offered
         (`plan` then closes windows, unless it is cautious).
         """
-        if not self._kept or (self.asked <= self._under_way and not self._is_cautious):
+        if not self._kept:
+            return None
+        if self.asked <= self._under_way - self._standing_room() and not self._is_cautious:
             return None
         receiver = self._asks.take(with_withdrawn=False)
         return None if receiver is None else (receiver, self._kept.pop())
@@ -259,7 +283,7 @@ class Demand(Generic[Message]):
         """Return what is to be done so that what is fetched agrees with what is asked."""
         effects: list[Effect] = []
         effects += self._close_full() if self._is_cautious else self.close_spare()
-        still_coming = None if self._is_cautious else self._under_way
+        still_coming = None if self._is_cautious else self._under_way - self._ahead()
         effects += [Withdrawn(ticket) for ticket in self._asks.end_withdrawals(still_coming)]
         wanted = self.asked - self._under_way - len(self._kept)
         if wanted > 0 and can_fetch:
@@ -269,9 +293,10 @@ class Demand(Generic[Message]):
     def close_spare(self) -> list[Close]:
         """Return what closes the windows that are full, and those that nobody wants."""
         closes = self._close_full()
-        spare = self.spare
+        spare = self.spare - self._ahead()
         for fetch, entry in reversed(self._fetches.items()):
-            if entry.state is _State.OPEN and entry.room and spare > 0:
+            is_open = entry.state is _State.OPEN and entry.room and not self._stands(fetch)
+            if is_open and spare > 0:
                 spare -= entry.room
                 closes.append(self._close(fetch, entry))
         return closes
@@ -282,8 +307,19 @@ class Demand(Generic[Message]):
         return [
             self._close(fetch, entry)
             for fetch, entry in self._fetches.items()
-            if entry.state is _State.OPEN and entry.room == 0
+            if entry.state is _State.OPEN and entry.room == 0 and not self._stands(fetch)
         ]
+
+    def _stands(self, fetch: int) -> bool:
+        return self.is_standing and fetch == self._standing
+
+    def _ahead(self) -> int:
+        """Return how many messages are being fetched ahead."""
+        return min(self._standing_room(), max(self._under_way - self.asked, 0))
+
+    def _standing_room(self) -> int:
+        entry = self._fetches.get(self._standing) if self.is_standing else None
+        return 0 if entry is None else entry.room
 
     def _fetch(self, wanted: int) -> list[Effect]:
         """Begin fetches. While gets are under way no window is opened that could overtake them."""
@@ -294,6 +330,10 @@ class Demand(Generic[Message]):
         ]
         if _State.GETTING in states or _State.LOOKING in states:
             return []
+        can_stand = self.is_standing and not self._is_clustered
+        if can_stand and wanted == 1 and self._standing not in self._fetches:
+            self._standing = self._begin(_State.OPEN, AHEAD_MAX)
+            return [Open(self._standing, AHEAD_MAX)]
         if self._is_stocked and wanted <= self._gets_max:
             return [Get(self._begin(_State.GETTING, 1)) for _ in range(wanted)]
         if len(states) >= self._windows_max:

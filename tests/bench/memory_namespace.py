@@ -311,6 +311,9 @@ class MemoryNamespace:
         done(None)
         return True
 
+    def flush(self) -> None:
+        """Nothing is put off here."""
+
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Lengthen locks."""
         return self._queue(path).renew(lock_tokens)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.demand import Close, Demand, Fetched, Get, Look, Open, Withdrawn
+from bridge.machine.demand import AHEAD_MAX, Close, Demand, Fetched, Get, Look, Open, Withdrawn
 
 
 def test_a_window_that_is_full_is_closed_before_anything_of_it_is_settled() -> None:
@@ -191,6 +191,50 @@ def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     assert demand.under_way == 2
 
 
+def in_rhythm() -> Demand[Fetched]:
+    """A demand whose one receiver has the first message of the window that stands."""
+    demand: Demand[Fetched] = Demand()
+    demand.is_standing = True
+    demand.ask(1, 1)
+    assert demand.plan() == [Open(1, AHEAD_MAX)]
+    assert demand.arrived(1) == 1
+    assert demand.plan() == []
+    return demand
+
+
+def test_in_rhythm_messages_come_before_they_are_asked_for() -> None:
+    """As many as the window that stands holds, and no more; they are given by number."""
+    demand = in_rhythm()
+    for number in range(2, 2 + AHEAD_MAX):
+        assert demand.settling(1) is None or number == 1 + AHEAD_MAX
+        assert demand.arrived(1) is None
+        demand.keep(Fetched(number, 1, None))
+    assert demand.plan() == []
+    demand.ask(1, 1)
+    offer = demand.offer()
+    assert offer is not None
+    assert (offer[0], offer[1].number) == (1, 2)
+    assert demand.plan() == []
+
+
+def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:
+    """Whether it waits for messages or all of them are here."""
+    waiting, full = in_rhythm(), in_rhythm()
+    for _ in range(AHEAD_MAX - 1):
+        assert full.arrived(1) is None
+    for demand in (waiting, full):
+        demand.is_standing = False
+        assert demand.plan() == [Close(1)]
+
+
+def test_a_withdrawal_does_not_wait_for_what_comes_ahead() -> None:
+    """What comes ahead was not fetched for who withdraws."""
+    demand = in_rhythm()
+    demand.settling(1)
+    ticket = demand.withdraw(1)
+    assert demand.plan() == [Withdrawn(ticket)]
+
+
 class DemandAgainstRabbitMQ(RuleBasedStateMachine):
     """A queue that fills every prefetch it is given, commands and deliveries on their way.
 
@@ -215,6 +259,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         self.held: list[Fetched] = []
         self.asks: dict[int, int] = {1: 0, 2: 0, 3: 0}
         self.tickets: dict[int, tuple[int, int]] = {}
+        self.stood: set[int] = set()
         self.published = 0
         self.settled = 0
 
@@ -225,6 +270,8 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             match effect:
                 case Open(fetch, size):
                     self.commands.append(("open", fetch, size))
+                    if fetch == self.demand._standing:
+                        self.stood.add(fetch)
                 case Get(fetch):
                     self.commands.append(("get", fetch, 0))
                 case Look(fetch):
@@ -294,15 +341,36 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 receiver = self.demand.arrived(fetch)
                 if receiver is not None:
                     self.give(receiver, message)
-                else:
-                    assert self.is_cautious, "fetched what nobody asked for"
+                elif self.is_cautious or self.demand.is_standing:
                     self.demand.keep(message)
+                else:
+                    assert self.stood, "nobody asked for it"
+                    self.give_back(message)
             case "empty":
                 self.demand.empty(fetch)
             case "looked":
                 self.demand.looked(fetch, number)
             case "closed":
                 self.demand.closed(fetch)
+        self.act()
+
+    def give_back(self, message: Fetched) -> None:
+        close = self.demand.settling(message.fetch)
+        if close is not None:
+            self.commands.append(("close", close.fetch, 0))
+        self.commands.append(("nack", message.fetch, message.number))
+
+    @rule()
+    def find_a_rhythm(self) -> None:
+        self.demand.is_standing = True
+        self.act()
+
+    @rule()
+    def lose_the_rhythm(self) -> None:
+        self.demand.is_standing = False
+        if not self.is_cautious:
+            for message in self.demand.give_up_kept():
+                self.give_back(message)
         self.act()
 
     @rule(receiver=st.integers(1, 3), count=st.integers(1, 8))
@@ -349,7 +417,10 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         on_its_way += sum(size for what, _, size in self.commands if what == "open")
         on_its_way += sum(self.credit[fetch] for fetch in self.consumers)
         assert on_its_way <= self.demand.under_way
-        assert self.is_cautious or self.demand.under_way <= sum(self.asks.values())
+        ahead = any(fetch in self.demand._fetches for fetch in self.stood)
+        assert (
+            self.is_cautious or self.demand.under_way <= sum(self.asks.values()) + ahead * AHEAD_MAX
+        )
 
     def teardown(self) -> None:
         """When all has been said, what is asked for has come, or the queue is empty."""

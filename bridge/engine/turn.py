@@ -1,0 +1,25 @@
+"""What is done once at the end of a turn of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Turn:
+    """Collects work for the end of this turn; who cannot wait runs it at once."""
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], None]] = []
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do this at the end of the turn."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self.run)
+        self._due.append(work)
+
+    def run(self) -> None:
+        """Do what has been collected."""
+        due, self._due = self._due, []
+        for work in due:
+            work()
