@@ -129,7 +129,7 @@ class Source:
         """A receiver wants `count` more messages."""
         rhythm = self._rhythm
         rhythm.asked(asyncio.get_running_loop().time(), count)
-        if rhythm.is_steady != self._demand.is_standing:
+        if self._can_return and rhythm.is_steady != self._demand.is_standing:
             self._stand(rhythm.is_steady)
         self._demand.ask(receiver, count)
         self._turn_soon()
@@ -305,13 +305,16 @@ class Source:
             closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
 
     def _stand(self, is_standing: bool) -> None:
-        """Begin to fetch one message ahead, or end it; what was fetched so goes back."""
+        """Begin to fetch ahead, or end it; what came so goes back, uncounted.
+
+        Only since 4.3: before, it would have to stay here, out of reach of native consumers.
+        """
         self._demand.is_standing = is_standing
         if is_standing:
             if self._standing is None:
                 loop = asyncio.get_running_loop()
                 self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
-        elif self._can_return:
+        else:
             for holding in self._demand.give_up_kept():
                 self.release(holding)
         self._turn_soon()

@@ -218,7 +218,8 @@ class Connection(asyncio.Protocol):
             self._endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
         if self.starved:
             self._feed_starved()
-        self.gateway.namespace.flush()
+        if not self._tasks:  # what they are about to do comes before what is flushed
+            self.gateway.namespace.flush()
         self.flush()
 
     def eof_received(self) -> bool:

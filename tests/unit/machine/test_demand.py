@@ -360,17 +360,18 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             self.commands.append(("close", close.fetch, 0))
         self.commands.append(("nack", message.fetch, message.number))
 
+    @precondition(lambda self: not self.is_cautious)
     @rule()
     def find_a_rhythm(self) -> None:
         self.demand.is_standing = True
         self.act()
 
+    @precondition(lambda self: self.demand.is_standing)
     @rule()
     def lose_the_rhythm(self) -> None:
         self.demand.is_standing = False
-        if not self.is_cautious:
-            for message in self.demand.give_up_kept():
-                self.give_back(message)
+        for message in self.demand.give_up_kept():
+            self.give_back(message)
         self.act()
 
     @rule(receiver=st.integers(1, 3), count=st.integers(1, 8))
