@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bridge.model import entity as model
-from bridge.model.duration import parse_duration_ms
+from bridge.model.duration import format_duration, parse_duration_ms
 from bridge.topology import compiler, definitions
-from bridge.topology.capabilities import Capabilities
+from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
 from bridge.topology.plain import compile_plain
 from bridge.topology.policy import MEBIBYTE, PRIORITY, Ceiling
 from bridge.topology.resources import Finding, Topology
@@ -113,8 +113,13 @@ def compiled(
 def _ceiling(arguments: argparse.Namespace) -> Ceiling:
     size_mb = arguments.ceiling_size_mb
     ttl = arguments.ceiling_ttl
+    time_to_live_ms = None if ttl is None else parse_duration_ms(ttl)
+    if time_to_live_ms is not None and time_to_live_ms > TTL_MAX_MS:
+        raise ValueError(
+            f"--ceiling-ttl {ttl}: RabbitMQ's longest is {format_duration(TTL_MAX_MS)}."
+        )
     return Ceiling(
-        time_to_live_ms=None if ttl is None else parse_duration_ms(ttl),
+        time_to_live_ms=time_to_live_ms,
         size_bytes=None if size_mb is None else size_mb * MEBIBYTE,
     )
 

@@ -30,6 +30,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     [
         (("--ceiling-ttl", "soon"), "'soon' is not an ISO 8601 duration"),
         (("--ceiling-ttl", "PT0S"), "leaves no message alive"),
+        (("--ceiling-ttl", "P3651D"), "RabbitMQ's longest is P3650D"),
         (("--ceiling-size-mb", "-5"), "leaves no message alive"),
         (("--target", "2"), "'2' is not a RabbitMQ version"),
         (("--target", "3.9"), "3.9"),
