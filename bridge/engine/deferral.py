@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from bridge.broker.channel import Channel
-from bridge.broker.errors import BrokerError, Unroutable
+from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.deferred import DeferredQueue
@@ -18,7 +18,7 @@ from bridge.engine.peers import error_of
 from bridge.engine.sender import REPLY_TIMEOUT_S, Sender
 from bridge.machine.shelf import Room
 from bridge.model import entity as model
-from bridge.model.errors import MessageLockLost, OperationTimeout, ServerBusy
+from bridge.model.errors import MessageLockLost, OperationTimeout, QuotaExceeded, ServerBusy
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, text
@@ -35,6 +35,8 @@ from bridge.wire.reply import Refused, decode_reply
 
 BODIES_BYTES_MAX = 64 << 20
 """Bodies of deferred messages that are in memory; others are read again when they are asked for."""
+
+FULL_RETRY_S = 0.2
 
 _HEADERS: Table = {headers.KIND: text(ASK)}
 
@@ -71,8 +73,12 @@ class Deferral:
 
         Raises:
             BrokerError: RabbitMQ does not make it now.
+            QuotaExceeded: it is full.
         """
-        await self._of(queue).declare()
+        deferred = self._of(queue)
+        if deferred.is_full:
+            raise QuotaExceeded(texts.deferred_full(queue.name))
+        await deferred.declare()
 
     async def lock(
         self, queue: model.Queue, sub_queue: SubQueue, numbers: Sequence[int]
@@ -88,9 +94,7 @@ class Deferral:
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 await deferred.attend()
-            answer = await self._sender.ask(
-                "", deferred.resource, _HEADERS, body, persistent=True, can_expire=True
-            )
+            answer = await self._ask(deferred.resource, body)
         except TimeoutError as error:
             raise OperationTimeout("RabbitMQ does not deliver deferred messages now.") from error
         except Unroutable as error:
@@ -102,6 +106,20 @@ class Deferral:
         if isinstance(reply, Refused):
             raise error_of(reply)
         return decode_locks(reply.numbers)
+
+    async def _ask(self, resource: str, body: bytes) -> bytes:
+        """Publish an ask; a full queue takes it as soon as its messages have been delivered."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + REPLY_TIMEOUT_S
+        while True:
+            try:
+                return await self._sender.ask(
+                    "", resource, _HEADERS, body, persistent=True, can_expire=True
+                )
+            except ServerBusy as error:
+                if not isinstance(error.__cause__, PublishRefused) or loop.time() > end_s:
+                    raise
+                await asyncio.sleep(FULL_RETRY_S)
 
     def show(self, path: EntityPath, token: UUID) -> bytes:
         """Return what a lock of this process holds, for another bridge (`wire.deferred`).

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bridge.broker import failpoint as failpoints
-from bridge.broker.errors import AckLost, BrokerError
+from bridge.broker.errors import AckLost, BrokerError, PublishRefused
 from bridge.broker.handover import Publish
+from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.holding import (
@@ -30,7 +31,7 @@ from bridge.engine.holding import (
 )
 from bridge.engine.sender import Sender
 from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import QuotaExceeded, ServiceBusError
 from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
@@ -171,7 +172,7 @@ class Departure:
         """Set a message aside, its count unchanged.
 
         Raises:
-            ServerBusy, BrokerError: it is where it was, still held.
+            QuotaExceeded, ServerBusy, BrokerError: it is where it was, still held.
         """
         properties = _changed(holding, changes)
         assert properties.headers is not None
@@ -180,7 +181,12 @@ class Departure:
         properties.headers[headers.DELIVERED] = long(holding.failures)
         queue = names.deferred_queue(origin.queue.name)
         publish = Publish("", queue, properties.encode(), holding.record.body)
-        await self._move(origin, holding, publish, "engine.defer", is_put_back=origin.is_deferred)
+        try:
+            await self._move(
+                origin, holding, publish, "engine.defer", is_put_back=origin.is_deferred
+            )
+        except PublishRefused as error:
+            raise QuotaExceeded(texts.deferred_full(origin.queue.name)) from error
 
     async def _move(
         self,

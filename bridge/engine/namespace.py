@@ -303,7 +303,7 @@ class RabbitNamespace:
     async def _prepare_deferral(self, path: EntityPath) -> None:
         try:
             await self._deferral.prepare(self.directory.queue(path))
-        except BrokerError as error:
+        except (BrokerError, ServiceBusError) as error:
             raise refusal(error) from error
 
     async def _renew_own(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:

@@ -27,6 +27,7 @@ from bridge.machine.locks import Lock
 from bridge.model.errors import (
     MessageLockLost,
     NotAllowed,
+    QuotaExceeded,
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
@@ -143,8 +144,10 @@ def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
 
     Never that a retry helps: the Go SDK repeats a settlement after such an answer, finds that it
     has settled the message on its side, and reports success. So the lock counts as lost, and the
-    message comes back when it ends.
+    message comes back when it ends. That something is full it does report.
     """
+    if isinstance(error, QuotaExceeded):
+        return error
     if isinstance(error, ServiceBusError) and not error.is_retryable:
         return error
     return MessageLockLost(f"{texts.LOCK_LOST} ({error})")

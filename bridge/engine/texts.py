@@ -52,3 +52,8 @@ def full(entity: str, limit_bytes: int) -> str:
         f"The maximum entity size has been reached or exceeded for Queue: '{entity}'. "
         f"Max entity size in bytes: {limit_bytes}. QuotaType: EntitySize"
     )
+
+
+def deferred_full(entity: str) -> str:
+    """Say that no more messages can be set aside until some of them are gone."""
+    return f"The largest number of deferred messages has been reached for Queue: '{entity}'."

@@ -38,6 +38,9 @@ JOURNAL_SEGMENT_BYTES = 33_554_432
 """32 MiB: a stream forgets whole segments, so a journal is 3 percent above its limit at most;
 32 segments are 64 files."""
 
+DEFERRED_MAX = 60_000
+"""Deferred messages of an entity: a prefetch is 65,535 at most, and asks need some of it."""
+
 DEATH_HEADER = "x-first-death-reason"
 """Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
 
@@ -151,8 +154,18 @@ def dead_letters(entity: model.Queue | model.Subscription) -> Topology:
 
 
 def deferred_queue(entity: str) -> Queue:
-    """Return the queue of what was set aside: one bridge at a time holds it all, unacked."""
-    return quorum_queue(names.deferred_queue(entity), {"x-single-active-consumer": True})
+    """Return the queue of what was set aside: one bridge at a time holds it all, unacked.
+
+    So it may hold no more than a prefetch.
+    """
+    return quorum_queue(
+        names.deferred_queue(entity),
+        {
+            "x-single-active-consumer": True,
+            "x-max-length": DEFERRED_MAX,
+            "x-overflow": "reject-publish",
+        },
+    )
 
 
 def sink() -> Queue:

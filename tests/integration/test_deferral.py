@@ -22,9 +22,16 @@ from bridge.engine.api import (
 )
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model
-from bridge.model.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from bridge.model.errors import (
+    MessageLockLost,
+    MessageNotFound,
+    NotAllowed,
+    QuotaExceeded,
+    ServiceBusError,
+)
 from bridge.model.name import EntityPath
-from bridge.wire.basic import text
+from bridge.wire import headers
+from bridge.wire.basic import Properties, long, text
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door, outgoing, until
 
@@ -351,3 +358,43 @@ async def test_a_queue_that_was_deleted_is_made_again(door: Door, confirming: Ch
     await until(is_made)
     (third,) = await deferred(door, "c")
     await door.complete(*await by_number(door, third))
+
+
+async def test_more_deferred_messages_than_a_quorum_queue_delivers_unasked(
+    door: Door, confirming: Channel
+) -> None:
+    """Without a prefetch RabbitMQ delivers 2,000: the last of 5,000 is found all the same."""
+    for number in range(1, 5_001):
+        table = {
+            headers.SEQUENCE_NUMBER: long(number),
+            headers.ENQUEUED_TIME: long(1),
+            headers.DEFERRED: text(""),
+            headers.DELIVERED: long(0),
+        }
+        properties = Properties(headers=table, delivery_mode=2).encode()
+        confirming.publish("", "orders/$deferred", properties, b"%d" % number)
+    found = await by_number(door, 5_000, 1, 2_500)
+    assert [each.record.body for each in found] == [b"5000", b"1", b"2500"]
+    await door.complete(*found)
+
+
+async def test_a_full_queue_refuses_a_deferral_and_still_gives_what_it_has(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One too many stays locked where it was; the others are found."""
+    monkeypatch.setattr("bridge.topology.parts.DEFERRED_MAX", 3)
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        await door.send(*(str(number) for number in range(20)))
+        messages = await door.client().receive(20)
+        refused = []
+        for each in messages:
+            try:
+                await settle(door, each, Defer())
+            except QuotaExceeded:
+                refused.append(each)
+        assert len(refused) > 10
+        kept = [each.sequence_number for each in messages if each not in refused]
+        found = await by_number(door, *kept)
+        with pytest.raises(QuotaExceeded):
+            await settle(door, refused[0], Defer())
+        await door.complete(*found, *refused)
