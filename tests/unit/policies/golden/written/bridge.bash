@@ -195,6 +195,8 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-consumer-timeout": 315360000000,
     "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
+    "x-max-length": 60000,
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   },
@@ -269,6 +271,8 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-consumer-timeout": 315360000000,
     "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
+    "x-max-length": 60000,
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   },
@@ -355,6 +359,8 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-consumer-timeout": 315360000000,
     "x-consumer-disconnected-timeout": 2000,
     "x-single-active-consumer": true,
+    "x-max-length": 60000,
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   },
