@@ -13,23 +13,51 @@ from policies.live import Export, topology_of
 _Settings = Mapping[str, Value]
 
 
+_FATE = frozenset(
+    {
+        *("message-ttl", "expires", "delivery-limit", "max-length", "max-length-bytes", "max-age"),
+        *("overflow", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy"),
+    }
+)
+"""Settings that decide what becomes of messages; others are a user's own business."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Which policy is in force on a queue once the plan is carried out.
+    """Which policies are in force on a queue once the plan is carried out.
 
     Attributes:
         policies: one as a rule, none, or several of equal priority, of which RabbitMQ takes any.
         wanted: the policy of ours that should be; `None` when it needs none.
+        operators: the same of operator policies; of what both limit, the smaller limit holds.
+        ceiling: the operator policy of ours that should be.
     """
 
     queue: str
     policies: tuple[Policy, ...]
     wanted: Policy | None
+    operators: tuple[Policy, ...] = ()
+    ceiling: Policy | None = None
 
     @property
     def is_right(self) -> bool:
-        """Whether the policy in force is ours, or there should be none of ours."""
-        return self.wanted is None or self.policies == (self.wanted,)
+        """Whether messages fare as they shall: by our policy, with nobody else's limits."""
+        if self.wanted is not None and self.policies != (self.wanted,):
+            return False
+        if len(self.policies) > 1 or len(self.operators) > 1:
+            return False
+        meant = _in_force(*(each for each in (self.wanted, self.ceiling) if each is not None))
+        return _in_force(*self.policies, *self.operators) == meant
+
+
+def _in_force(*policies: Policy) -> _Settings:
+    """What policies together decide of messages."""
+    found: dict[str, Value] = {}
+    for key, value in (item for policy in policies for item in policy.definition.items()):
+        old = found.get(key)
+        if key in _FATE and not (isinstance(old, int) and isinstance(value, int) and old < value):
+            found[key] = value
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +108,26 @@ def make(wanted: Topology, export: Export, vhost: str, *, keep: bool = False) ->
 
 
 def _winners(wanted: Topology, live: Iterable[Policy]) -> list[Winner]:
-    ours = [policy for policy in wanted.policies if not policy.is_operator]
-    foreign = [policy for policy in live if not is_owned(policy) and not policy.is_operator]
-    found = []
-    for queue in wanted.queues:
-        own = winners(queue, ours)
-        found.append(
-            Winner(
-                queue=queue.name,
-                policies=winners(queue, [*ours, *foreign]),
-                wanted=own[0] if own else None,
-            )
+    foreign = [policy for policy in live if not is_owned(policy)]
+    ours, ceilings = _by_kind(wanted.policies)
+    users, operators = _by_kind([*wanted.policies, *foreign])
+    return [
+        Winner(
+            queue=queue.name,
+            policies=winners(queue, users),
+            wanted=next(iter(winners(queue, ours)), None),
+            operators=winners(queue, operators),
+            ceiling=next(iter(winners(queue, ceilings)), None),
         )
+        for queue in wanted.queues
+    ]
+
+
+def _by_kind(policies: Iterable[Policy]) -> tuple[list[Policy], list[Policy]]:
+    """Return the policies, and the operator policies."""
+    found: tuple[list[Policy], list[Policy]] = ([], [])
+    for policy in policies:
+        found[policy.is_operator].append(policy)
     return found
 
 

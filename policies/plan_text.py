@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 
 from bridge.topology.diff import Action, Change, Resource
 from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue
@@ -86,12 +87,20 @@ def _settings(resource: Resource | None) -> dict[str, str]:
 
 
 def _winner(winner: Winner) -> str:
-    names = " or ".join(f"{p.name} (priority {p.priority})" for p in winner.policies) or "none"
+    given = _names(winner.policies, winner.operators)
     if winner.is_right:
-        return f"  {winner.queue}: {names}"
-    assert winner.wanted is not None
-    wanted = f"{winner.wanted.name} (priority {winner.wanted.priority})"
-    return f"  {winner.queue}: {names} instead of {wanted}"
+        return f"  {winner.queue}: {given}"
+    wanted = () if winner.wanted is None else (winner.wanted,)
+    ceiling = () if winner.ceiling is None else (winner.ceiling,)
+    return f"  {winner.queue}: {given} instead of {_names(wanted, ceiling)}"
+
+
+def _names(policies: Sequence[Policy], operators: Sequence[Policy]) -> str:
+    given = [" or ".join(f"{p.name} (priority {p.priority})" for p in policies) or "none"]
+    if operators:
+        names = " or ".join(f"{p.name} (priority {p.priority})" for p in operators)
+        given.append(f"operator policy {names}")
+    return " and ".join(given)
 
 
 def _summary(plan: Plan) -> str:
@@ -100,7 +109,7 @@ def _summary(plan: Plan) -> str:
     counts = Counter(change.action for change in plan.changes)
     parts = [f"{counts[action]} to {action.value}" for action in Action if counts[action]]
     parts += [f"{len(plan.destructive)} of them destructive"] if plan.destructive else []
-    parts += [f"{len(plan.overridden)} queues under another policy"] if plan.overridden else []
+    parts += [f"{len(plan.overridden)} queues under other policies"] if plan.overridden else []
     return ", ".join(parts) + "."
 
 

@@ -162,3 +162,51 @@ def test_the_order_of_the_steps_strands_no_message(
             assert ends & to_make <= made_so_far
         elif isinstance(change.resource, Queue | Exchange):
             made_so_far.add(change.resource.name)
+
+
+def theirs(pattern: str, **definition: object) -> dict[str, object]:
+    """A policy of somebody else's, of the lowest priority."""
+    return {
+        "vhost": "/",
+        "name": "theirs",
+        "pattern": pattern,
+        "apply-to": "queues",
+        "definition": {key.replace("_", "-"): value for key, value in definition.items()},
+        "priority": 0,
+    }
+
+
+def operator(pattern: str, **definition: object) -> dict[str, object]:
+    """An operator policy of somebody else's."""
+    value = theirs(pattern, **definition)
+    return {
+        "vhost": value.pop("vhost"),
+        "name": value.pop("name"),
+        "component": "operator_policy",
+        "value": value,
+    }
+
+
+def test_a_catch_all_that_takes_dead_letters_is_named() -> None:
+    """Our queues that need no policy have none of ours above it: its TTL would be theirs."""
+    made = between(orders(), orders(), policies=[theirs(".*", message_ttl=60_000)])
+    said = plan_text.text(made)
+    assert "orders/$deadletterqueue: theirs (priority 0) instead of none" in said
+    assert "orders/$inbox: theirs (priority 0) instead of none" in said
+    assert "  orders: " not in said
+
+
+def test_a_catch_all_that_touches_no_message_is_left_in_peace() -> None:
+    """A place for leaders, say."""
+    rows = [theirs(".*", queue_leader_locator="balanced")]
+    assert between(orders(), orders(), policies=rows).is_empty
+
+
+def test_a_lower_limit_of_an_operator_is_named() -> None:
+    """What is above ours changes nothing."""
+    made = between(orders(), orders(), parameters=[operator("^orders$", delivery_limit=3)])
+    ours = "busbridge.limit-9.size-1073741824 (priority 50)"
+    both = f"orders: {ours} and operator policy theirs (priority 0) instead of {ours}\n"
+    assert both in plan_text.text(made)
+    higher = [operator("^orders$", delivery_limit=30)]
+    assert between(orders(), orders(), parameters=higher).is_empty
