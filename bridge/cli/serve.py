@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bridge.admin.server import AdminServer
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused
 from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node import Node
@@ -69,9 +69,21 @@ def run(arguments: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         return 0  # told to stop while it started
     except (BrokerError, ServiceBusError) as error:
-        print(f"busbridge: {error}", file=sys.stderr)
+        print(f"busbridge: {error}{_advice(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _advice(error: Exception) -> str:
+    """Return what an operator does about a right that is missing."""
+    if isinstance(error, AccessRefused):
+        return (
+            ". The bridge's user needs the rights configure, write and read on everything in its "
+            "virtual host."
+        )
+    if isinstance(error, ManagementRefused) and error.code in (401, 403):
+        return ". The bridge's user needs the tag policymaker, and access to its virtual host."
+    return ""
 
 
 def _run(work: Awaitable[None]) -> None:

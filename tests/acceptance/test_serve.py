@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -352,21 +353,21 @@ def test_a_wrong_password(broker: Broker, vhost: str) -> None:
     management_url = broker.management_url.replace("guest:guest@", "")
     done = serve("--rabbitmq-url", url, "--management-url", management_url)
 
-    expect_sentence(done, 1)
+    expect_sentence(done, 1, "user")
     assert "secret-word" not in done.stderr
 
 
 @pytest.fixture
-def user_of(broker: Broker, vhost: str) -> Iterator[Callable[[str, str], list[str]]]:
-    """Options for a user of RabbitMQ who has these tags and may configure these names."""
+def user_of(broker: Broker, vhost: str) -> Iterator[Callable[..., list[str]]]:
+    """Options for a user of RabbitMQ who has these tags and these rights on the virtual host."""
     made = []
 
-    def options(tags: str, configure: str) -> list[str]:
+    def options(tags: str, **rights: str) -> list[str]:
         name = f"tests-{len(made)}-{vhost}"
         made.append(name)
         broker.management("PUT", f"/api/users/{name}", {"password": "p", "tags": tags})
-        rights = {"configure": configure, "write": ".*", "read": ".*"}
-        broker.management("PUT", f"/api/permissions/{vhost}/{name}", rights)
+        all_rights = {"configure": ".*", "write": ".*", "read": ".*"} | rights
+        broker.management("PUT", f"/api/permissions/{vhost}/{name}", all_rights)
         address = broker.url_of(vhost).partition("@")[2]
         http = broker.management_url.partition("@")[2]
         return [
@@ -380,10 +381,10 @@ def user_of(broker: Broker, vhost: str) -> Iterator[Callable[[str, str], list[st
 
 
 def test_least_rights(
-    user_of: Callable[[str, str], list[str]], config: Path, broker: Broker, vhost: str
+    user_of: Callable[..., list[str]], config: Path, broker: Broker, vhost: str
 ) -> None:
     """The rights that docs/operations.md asks for are enough."""
-    options = (*user_of("policymaker,monitoring", ".*"), "--config", str(config))
+    options = (*user_of("policymaker,monitoring"), "--config", str(config))
     bridge = Bridge(options, amqp_url=broker.url_of(vhost))
     try:
         bridge.start()
@@ -395,15 +396,52 @@ def test_least_rights(
 
 
 @pytest.mark.parametrize(
-    ("tags", "configure"), [("management", ".*"), ("", ".*"), ("policymaker", "^$")]
+    ("tags", "rights", "parts"),
+    [
+        ("management", {}, ["401", "policymaker"]),
+        ("", {}, ["401", "policymaker"]),
+        ("policymaker", {"configure": "^$"}, ["403", "configure"]),
+        ("policymaker", {"write": "^$"}, ["403", "write"]),
+        ("policymaker", {"read": "^$"}, ["403", "read"]),
+    ],
 )
 def test_too_few_rights(
-    user_of: Callable[[str, str], list[str]], config: Path, tags: str, configure: str
+    user_of: Callable[..., list[str]],
+    config: Path,
+    tags: str,
+    rights: dict[str, str],
+    parts: list[str],
 ) -> None:
-    """Without them the bridge ends and says what RabbitMQ refused."""
-    done = serve(*user_of(tags, configure), "--config", str(config))
+    """Without one of them the bridge ends and says what RabbitMQ refused, and what is needed."""
+    done = serve(*user_of(tags, **rights), "--config", str(config))
 
-    expect_sentence(done, 1)
+    expect_sentence(done, 1, *parts)
+
+
+def test_a_virtual_host_of_any_name(broker: Broker, config: Path) -> None:
+    """It is percent-encoded in the URL; one that is not there is named."""
+    name = "team a/büro"
+    quoted = urllib.parse.quote(name, safe="")
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    broker.management("PUT", f"/api/vhosts/{quoted}", {})
+    try:
+        broker.management("PUT", f"/api/permissions/{quoted}/guest", everything)
+        bridge = bridge_of(broker, name, config=config)
+        try:
+            bridge.start()
+            with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
+                send(client, "orders", "hello")
+                assert [str(message) for message in take(receiver)] == ["hello"]
+        finally:
+            bridge.stop()
+        rows = broker.management("GET", f"/api/queues/{quoted}")
+        assert "orders" in {row["name"] for row in rows}
+    finally:
+        broker.management("DELETE", f"/api/vhosts/{quoted}")
+
+    options = ("--rabbitmq-url", broker.url_of(name), "--management-url", broker.management_url)
+    done = serve(*options)
+    expect_sentence(done, 1, name)
 
 
 def test_no_management_api(broker: Broker, vhost: str) -> None:
