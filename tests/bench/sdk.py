@@ -2,10 +2,13 @@
 
 Both servers speak through the same gateway, so the difference is what RabbitMQ, the sequencer and
 the engine cost. Rounds alternate between the two; medians are compared.
+
+    python -m tests.bench.sdk [--rabbitmq TREE]...
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import subprocess
@@ -13,7 +16,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bridge.broker.installation import Installation
+from bridge.broker.node import Node
 from tests.bench.figure import Figure, compare, report
+from tests.bench.rabbit import bench, installations
 from tests.bench.server import bridge_server, memory_server
 
 ROUNDS = 5
@@ -48,16 +54,32 @@ def run_client(connection: str, queue: str, scenario: str, count: int) -> dict[s
 
 
 @contextmanager
-def servers() -> Iterator[tuple[str, str, str]]:
+def servers(node: Node) -> Iterator[tuple[str, str, str]]:
     """The connection strings of the bridge and of the memory server, and RabbitMQ's version."""
-    with bridge_server([QUEUE]) as bridge, memory_server([QUEUE]) as memory:
+    host, port = node.endpoint.hosts[0]
+    where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
+    where += ("--management-url", node.management_url)
+    with bridge_server([QUEUE], *where) as bridge, memory_server([QUEUE]) as memory:
         yield bridge.connection_string, memory, bridge.rabbitmq_version
 
 
 def main() -> int:
     """Measure, print, and return the exit code."""
+    figures = asyncio.run(_all(installations(sys.argv[1:])))
+    return 0 if report("SDK through the bridge", figures) else 1
+
+
+async def _all(found: list[Installation]) -> list[Figure]:
     figures: list[Figure] = []
-    with servers() as (ours, peers, version):
+    for installation in found:
+        async with bench(installation) as rabbit:
+            figures += await asyncio.to_thread(_measure, rabbit.node)
+    return figures
+
+
+def _measure(node: Node) -> list[Figure]:
+    figures: list[Figure] = []
+    with servers(node) as (ours, peers, version):
         for scenario, count, name, floor in SCENARIOS:
             mine: list[dict[str, object]] = []
             theirs: list[dict[str, object]] = []
@@ -79,7 +101,7 @@ def main() -> int:
             )
             if "ms" in mine[0]:
                 figures.append(_latency(scenario, name, mine, theirs, version))
-    return 0 if report("SDK through the bridge", figures) else 1
+    return figures
 
 
 def _latency(
