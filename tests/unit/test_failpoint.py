@@ -1,10 +1,95 @@
-"""Failpoints: the settings that arm one, and those that are refused."""
+"""Failpoints: where they are, the settings that arm one, and those that are refused."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from bridge.broker.failpoint import HAND_OVERS, Failpoint, failpoints
+from bridge.broker.failpoint import HAND_OVERS, POINTS, Failpoint, failpoints
+
+BRIDGE = Path(__file__).parents[2] / "bridge"
+
+VERBS = frozenset({"ack", "reject", "nack", "publish", "submit", "move"})
+"""Whatever takes a message out of a queue of RabbitMQ, or puts one in."""
+
+PASSING = frozenset({"failpoint", "point", "site", "SITE"})
+"""Who is told its point by the caller says so in one of these names."""
+
+ELSEWHERE = {
+    ("sender.py", "ask"): "publishes by `publish`, which has its points",
+    ("sending.py", "send"): "likewise",
+    ("life.py", "_on_failed"): "tells the next life what a full queue refused, and ends",
+    ("tail.py", "on_delivery"): "reads the journal, a stream: its acks settle nothing",
+}
+"""Functions that need no point of their own."""
+
+
+def functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return the innermost functions of all that talks to RabbitMQ above the floor of `broker`."""
+    for path in sorted(BRIDGE.rglob("*.py")):
+        if path.relative_to(BRIDGE).parts[0] in ("engine", "sidecar", "gateway", "admin", "cli"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield path, node
+
+
+def own(function: ast.AST) -> Iterator[ast.AST]:
+    """Return the nodes of a function without those of the functions in it."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from own(node)
+
+
+def settles(node: ast.AST) -> bool:
+    """Whether this takes a message out of a queue, or puts one in."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in VERBS
+    )
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Return what could name a point: texts, variables, arguments, and passes."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+
+
+def test_every_publish_and_ack_has_a_point() -> None:
+    """Whoever publishes or settles names a site or point of the tables, or is told one."""
+    known = set(HAND_OVERS) | set(failpoints())
+    without = {
+        (path.name, function.name)
+        for path, function in functions()
+        if any(settles(node) for node in own(function))
+        and not any(
+            name in known or name in PASSING
+            for node in ast.walk(function)
+            for name in names_in(node)
+        )
+    }
+    assert without == set(ELSEWHERE)
+
+
+def test_every_point_is_somewhere_in_the_bridge() -> None:
+    """A point that nobody passes would never be tested."""
+    texts = {
+        node.value
+        for path in BRIDGE.rglob("*.py")
+        if path.name != "failpoint.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    sites = {site for site in HAND_OVERS if not site.startswith(("bench.", "test."))}
+    assert {name for name in sites | set(POINTS) if name not in texts} == set()
 
 
 def test_each_hand_over_has_its_three_points() -> None:
