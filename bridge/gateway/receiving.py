@@ -28,6 +28,8 @@ from bridge.wire.mapping.outward import (
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
+_NUMBER_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
 _MESSAGE_BYTES_GUESS = 16_384
 """What a message is taken to weigh before the first has been seen."""
 
@@ -104,7 +106,8 @@ class ReceivingLink:
         if received.lock_token is not None:
             link.send(received.lock_token.bytes_le, payload, is_settled=False)
         else:
-            tag = (received.sequence_number & 0xFFFFFFFF).to_bytes(4, "big")
+            # Nothing is locked, and the Go SDK complains of a tag of another size.
+            tag = (received.sequence_number & _NUMBER_MASK).to_bytes(16, "big")
             link.send(tag, payload, is_settled=True)
         if self._asked < link.credit:
             self.pull()

@@ -274,6 +274,7 @@ def test_receive_and_delete(bridge: Any) -> None:
             messages = receive(receiver, 3)
             assert [str(message) for message in messages] == ["a", "b", "c"]
             assert all(message.delivery_count == 0 for message in messages)
+            assert [len(message._delivery_tag) for message in messages] == [16] * 3
             with pytest.raises(ValueError, match=r"RECEIVE_AND_DELETE|receive_mode|peek"):
                 receiver.complete_message(messages[0])
         with client.get_queue_receiver("receive-and-delete") as receiver:
