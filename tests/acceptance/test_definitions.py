@@ -15,13 +15,14 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
 )
 
 from bridge.topology.definitions import parameter_name
 from tests.acceptance.sdk import client_of, eventually, native_channel, receive, send, take
 from tests.fixtures.broker import Broker
 
-ENTITIES: dict[str, dict[str, object]] = {"orders": {}, "invoices": {}}
+ENTITIES: dict[str, dict[str, object]] = {"orders": {}, "invoices": {}, "full": {}}
 
 Redefine = Callable[..., None]
 
@@ -115,3 +116,26 @@ def test_rules_of_an_entity_s_definition(bridge: Any, redefine: Redefine) -> Non
         receiver.receive_messages(1, max_wait_time=1)
     redefine("invoices", authorizationRules=[])
     eventually("and forgotten", lambda: is_refused(lambda: sending("invoices"), *refused))
+
+
+def test_a_full_queue(bridge: Any, broker: Broker) -> None:
+    """The client is told so in Azure's words; with room again everything accepted arrives."""
+    vhost = urllib.parse.unquote(urllib.parse.urlsplit(bridge.amqp_url).path[1:])
+    path = f"/api/policies/{quote(vhost, safe='')}/tight"
+    definition = {"max-length": 2, "delivery-limit": 9}
+    policy = {"pattern": "^full$", "definition": definition, "priority": 999, "apply-to": "queues"}
+    broker.management("PUT", path, policy)
+    accepted: list[str] = []
+    with client_of(bridge) as client, client.get_queue_sender("full") as sender:
+
+        def sending() -> None:
+            sender.send_messages(ServiceBusMessage(str(len(accepted))))
+            accepted.append(str(len(accepted)))
+
+        eventually("it is full", lambda: is_refused(sending, ServiceBusQuotaExceededError))
+        broker.management("DELETE", path)
+        with client.get_queue_receiver("full") as receiver:
+            found = take(receiver, len(accepted))
+        assert [str(message) for message in found] == accepted
+        assert [message.sequence_number for message in found] == list(range(1, len(found) + 1))
+        eventually("there is room", lambda: not is_refused(sending, ServiceBusError), within_s=30)
