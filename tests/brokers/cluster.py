@@ -11,6 +11,10 @@ from tests.brokers.node import CREDENTIALS, Node
 
 NAMES = ("a", "b", "c")
 
+DEAD_LETTERS_AGAIN_MS = 2_000
+"""What RabbitMQ dead-letters while the target's leader dies is published again after this time; by
+itself it waits 3 minutes."""
+
 
 class Cluster:
     """The nodes; `close` at last."""
@@ -40,6 +44,13 @@ class Cluster:
             list(at_once.map(Node.start, others))
         for node in others:
             node.join(first)
+        for node in self.nodes:
+            self._hurry(node)
+
+    def restart(self, node: Node) -> None:
+        """Start a node again that was killed."""
+        node.start()
+        self._hurry(node)
 
     def node(self, name: str) -> Node:
         """Return a node by RabbitMQ's name of it."""
@@ -49,6 +60,10 @@ class Cluster:
         """End all of them; the one whose epmd they share comes last."""
         for node in reversed(self.nodes):
             node.close()
+
+    def _hurry(self, node: Node) -> None:
+        name = "dead_letter_worker_publisher_confirm_timeout"
+        node.rabbitmqctl("eval", f"application:set_env(rabbit, {name}, {DEAD_LETTERS_AGAIN_MS}).")
 
     def _made(self, name: str, **options: Any) -> Node:
         node = Node(self._installation, self._folder / name, name=name, **options)

@@ -42,21 +42,23 @@ def buckets(broker: Broker) -> list[str]:
     return [row["name"] for row in queues(broker) if row["name"].startswith(prefix)]
 
 
-def kill(siege: Siege, node: Node) -> None:
+def kill(siege: Siege, cluster: Broker, node: Node) -> None:
     """Kill a node under load; go on without it, and then with it."""
+    assert cluster.cluster is not None
     node.kill()
     siege.note_kill(is_broker=True)
     siege.progress(within_s=BACK_S)
-    node.start()
+    cluster.cluster.restart(node)
     siege.progress(within_s=BACK_S)
 
 
+@pytest.mark.soak
 def test_a_leader_kill(cluster: Broker, start_bridge: StartBridge) -> None:
     """The node dies that leads all queues, and that the bridge is connected to."""
     siege = Siege(start_bridge(on=cluster, vhost="/"))
     pid = siege.bridge.pid
     with siege.under_load():
-        kill(siege, leader(cluster, names.inbox("load")))
+        kill(siege, cluster, leader(cluster, names.inbox("load")))
     assert siege.bridge.pid == pid
     siege.judge()
 
@@ -82,7 +84,7 @@ def test_leader_kills(cluster: Broker, start_bridge: StartBridge) -> None:
             time.sleep(chance.uniform(1, 3))
             if queue == BUCKET:
                 queue = chance.choice(buckets(cluster))
-            kill(siege, leader(cluster, queue))
+            kill(siege, cluster, leader(cluster, queue))
     assert siege.bridge.pid == pid
     assert siege.bridge.is_running
     siege.judge()
