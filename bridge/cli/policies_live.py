@@ -34,6 +34,7 @@ from policies.grade import Flavour
 from policies.plan import Plan
 from policies.plan_text import text, title
 from policies.readers import read
+from policies.writers import emulator
 from policies.writers.definitions import document
 
 DRIFTED, REFUSED = 4, 5
@@ -84,6 +85,15 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
         help="through rabbitmqctl on the broker's host instead of the management API",
     )
     parser.add_argument("--vhost", help="the virtual host (default: that of the URL)")
+    if action == "adopt":
+        parser.add_argument(
+            "--as",
+            dest="form",
+            choices=("definitions", "config"),
+            default="definitions",
+            help="a RabbitMQ definitions file that holds the whole namespace (default), or "
+            "Config.json, which 'busbridge serve --config' takes too",
+        )
     if action in WITH_INPUT:
         parser.add_argument(
             "--prune", action="store_true", help="entities that the input does not name shall go"
@@ -122,7 +132,7 @@ async def _run(arguments: argparse.Namespace) -> int:
     try:
         match arguments.action:
             case "adopt":
-                return await _adopt(broker, endpoint.vhost)
+                return await _adopt(broker, endpoint.vhost, form=arguments.form)
             case "remove":
                 return await _remove(broker, endpoint.vhost, arguments)
             case action:
@@ -197,12 +207,17 @@ async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace)
     return 0
 
 
-async def _adopt(broker: LiveBroker, vhost: str) -> int:
-    """Print a definitions file of nothing but the namespace: input for every other action."""
+async def _adopt(broker: LiveBroker, vhost: str, *, form: str) -> int:
+    """Print nothing but the namespace, as a file that every other action takes."""
     version, export = await broker.version(), await broker.definitions()
     _check_vhost(export, vhost)
     reading = read(json.dumps(export), "the broker", form="definitions", vhost=vhost)
     show(reading.findings)
+    if form == "config":
+        config, lost = emulator.write(reading.namespace)
+        show(lost)
+        print(config, end="")
+        return 0
     found = document(Topology(parameters=definitions.parameters(reading.namespace, vhost)), vhost)
     print(json.dumps({"rabbitmq_version": version, **found}, indent=2))
     return 0

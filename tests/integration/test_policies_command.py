@@ -103,6 +103,9 @@ def test_a_namespace_from_nothing_to_nothing(busbridge: Command) -> None:
     path = Path(busbridge.file()).with_name("adopted.json")
     path.write_text(adopted)
     assert busbridge("check", str(path), "--prune") == (0, "Nothing to change.\n")
+    _, config = busbridge("adopt", "--as", "config")
+    path.write_text(config)
+    assert busbridge("check", str(path), "--prune") == (0, "Nothing to change.\n")
 
     code, said = busbridge("remove")
     assert (code, "destructive" in said) == (5, True)

@@ -11,6 +11,7 @@ from bridge.model import entity as model
 from bridge.model.entity import DAY_MS, MINUTE_MS, SECOND_MS
 from policies.errors import ReadError
 from policies.readers import emulator
+from policies.writers import emulator as written
 
 
 def config(queues: list[Any] | None = None, topics: list[Any] | None = None) -> str:
@@ -184,3 +185,27 @@ def test_a_forward_to_nowhere_is_a_finding() -> None:
     (finding,) = reading.findings
     assert (finding.entity, finding.property, finding.grade) == ("q", "ForwardTo", "lost")
     assert "Queue 'q' forwards to 'elsewhere', which is not in the input." in finding.message
+
+
+def test_what_config_json_has_no_place_for_is_named_when_one_is_written() -> None:
+    """Tier, access rules and the parameters of SQL filters; none of their keys is shown."""
+    rule = model.AuthorizationRule(
+        name="app", primary_key="secret", rights=frozenset({model.Right.SEND})
+    )
+    expression = model.SqlFilter(expression="a = @a", parameters=(("@a", 1),))
+    subscription = model.Subscription(
+        topic="t", name="s", rules=(model.Rule(name="r", filter=expression),)
+    )
+    namespace = model.Namespace(
+        tier=model.Tier.PREMIUM,
+        queues=(model.Queue(name="q", authorization_rules=(rule,)),),
+        topics=(model.Topic(name="t", subscriptions=(subscription,)),),
+    )
+    text, lost = written.write(namespace)
+
+    assert [(each.entity, each.property, each.grade) for each in lost] == [
+        ("", "Tier", "lost"),
+        ("q", "AuthorizationRules", "lost"),
+        (subscription.path, "Rules", "lost"),
+    ]
+    assert "secret" not in text + str(lost)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from bridge.model import entity as model
 from bridge.topology import definitions
 from policies.readers import read
+from policies.writers import emulator
 from tests.unit.policies import writing
 from tests.unit.policies.entities import TEXTS, namespaces
 
@@ -26,7 +27,9 @@ def same(namespace: model.Namespace, **changes: Any) -> model.Namespace:
 @given(namespaces(has_keys=False))
 def test_config_json_comes_back(namespace: model.Namespace) -> None:
     """Whatever Config.json can say is read as it was meant."""
-    assert same(namespace) == same(read(writing.emulator(namespace), "Config.json").namespace)
+    text, lost = emulator.write(namespace)
+    assert same(namespace) == same(read(text, "Config.json").namespace)
+    assert not lost
 
 
 @SETTINGS

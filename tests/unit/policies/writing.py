@@ -63,28 +63,6 @@ def _rule(rule: model.Rule, suffix: str) -> dict[str, Any]:
     return body | _action(rule)
 
 
-def emulator(namespace: model.Namespace) -> str:
-    """Write a Config.json."""
-    topics = [
-        {
-            "Name": topic.name,
-            "Properties": properties(topic),
-            "Subscriptions": [
-                {
-                    "Name": each.name,
-                    "Properties": properties(each),
-                    "Rules": [{"Name": r.name, "Properties": _rule(r, "")} for r in each.rules],
-                }
-                for each in topic.subscriptions
-            ],
-        }
-        for topic in namespace.topics
-    ]
-    queues = [{"Name": each.name, "Properties": properties(each)} for each in namespace.queues]
-    own = {"Name": namespace.name, "Queues": queues, "Topics": topics}
-    return json.dumps({"UserConfig": {"Namespaces": [own], "Logging": {"Type": "File"}}})
-
-
 def _camel(value: Any) -> Any:
     if isinstance(value, dict):
         return {

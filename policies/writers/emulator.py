@@ -1,0 +1,100 @@
+"""A namespace as the emulator's `Config.json`, which `busbridge serve --config` takes as well.
+
+The counterpart of `readers.emulator`. What the file has no place for is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+
+from bridge.model import entity as model
+from bridge.model.duration import format_duration
+from bridge.topology import definitions
+from bridge.topology.resources import Finding
+from policies.grade import Grade
+from policies.readers.filters import CORRELATION_FIELDS
+from policies.readers.properties import PROPERTIES, Kind, names_of
+
+Json = dict[str, object]
+
+
+def write(namespace: model.Namespace) -> tuple[str, tuple[Finding, ...]]:
+    """Return the file's text, and what it cannot say."""
+    queues = [_entity(queue) for queue in namespace.queues]
+    topics = [
+        _entity(topic)
+        | {
+            "Subscriptions": [
+                _entity(each) | {"Rules": [_rule(rule) for rule in each.rules]}
+                for each in topic.subscriptions
+            ]
+        }
+        for topic in namespace.topics
+    ]
+    own = {"Name": namespace.name, "Queues": queues, "Topics": topics}
+    file = {"UserConfig": {"Namespaces": [own], "Logging": {"Type": "File"}}}
+    return json.dumps(file, indent=2, ensure_ascii=False) + "\n", tuple(_lost(namespace))
+
+
+def _entity(entity: model.Entity) -> Json:
+    properties: Json = {}
+    for name in names_of(Kind(type(entity).__name__)):
+        field = PROPERTIES[name].field
+        value = getattr(entity, field)
+        if field.endswith("_ms"):
+            value = format_duration(value)
+        elif isinstance(value, model.EntityStatus):
+            value = value.value
+        if value not in (None, ""):
+            properties[name] = value
+    return {"Name": entity.name, "Properties": properties}
+
+
+def _rule(rule: model.Rule) -> Json:
+    action: Json = {"Action": {"SqlExpression": rule.action}} if rule.action else {}
+    match rule.filter:
+        case model.CorrelationFilter() as correlation:
+            body: Json = {
+                "FilterType": "Correlation",
+                "CorrelationFilter": _correlation(correlation),
+            }
+        case model.SqlFilter(expression=expression):
+            body = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": expression}}
+        case model.TrueFilter():
+            body = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}
+        case model.FalseFilter():
+            body = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=0"}}
+    return {"Name": rule.name, "Properties": body | action}
+
+
+def _correlation(given: model.CorrelationFilter) -> Json:
+    values = {name: getattr(given, field) for name, field in CORRELATION_FIELDS.items()}
+    fields: Json = {name: value for name, value in values.items() if value}
+    return fields | ({"Properties": dict(given.properties)} if given.properties else {})
+
+
+def _lost(namespace: model.Namespace) -> list[Finding]:
+    found = []
+    if namespace.tier is not model.Tier.STANDARD:
+        found.append(_finding("", "Tier", f"It is {namespace.tier.value}: give it to the command."))
+    for path, rules in (
+        ("", namespace.authorization_rules),
+        *((each.name, each.authorization_rules) for each in namespace.queues),
+        *((each.name, each.authorization_rules) for each in namespace.topics),
+    ):
+        if rules:
+            names = ", ".join(rule.name for rule in rules)
+            text = f"Config.json has no place for {names}: use serve's --auth, or definitions."
+            found.append(_finding(path, "AuthorizationRules", text))
+    for entity in definitions.entities(namespace):
+        if isinstance(entity, model.Subscription):
+            found += [
+                _finding(entity.path, "Rules", f"The parameters of {rule.name!r} are left out.")
+                for rule in entity.rules
+                if isinstance(rule.filter, model.SqlFilter) and rule.filter.parameters
+            ]
+    return found
+
+
+def _finding(entity: str, what: str, message: str) -> Finding:
+    return Finding(entity=entity, property=what, grade=Grade.LOST.value, message=message)
