@@ -87,7 +87,7 @@ class Buckets:
             bucket.is_open, bucket.count = False, 0
             if bucket.young_in is not None:
                 young.append(bucket.place)
-                if bucket.young_in != self._boot:
+                if bucket.young_in != self._boot and not self._is_shared(bucket.place):
                     channel = await self._opened_channel()
                     await channel.delete_queue(self._queue(bucket.place))
             await self._declare(bucket.place)
@@ -213,6 +213,16 @@ class Buckets:
 
     async def _end(self, bucket: Bucket) -> bool:
         """Remove a bucket that is over; False when something is left in it."""
+        async with self._making:  # a later bucket may take its name
+            return await self._remove(bucket)
+
+    def _is_shared(self, where: Place) -> bool:
+        """Whether a later bucket has this one's queue: after a long stop they can meet."""
+        queue = self._queue(where)
+        buckets = self._life.sequencer.memory.wheel.buckets
+        return any(each != where and self._queue(each) == queue for each in buckets)
+
+    async def _remove(self, bucket: Bucket) -> bool:
         channel = await self._opened_channel()
         where = bucket.place
         queue = self._queue(where)
@@ -226,7 +236,8 @@ class Buckets:
             bucket.is_open = False
             return False
         self._life.sequencer.memory.wheel.remove(where)
-        await channel.delete_queue(queue)
+        if not self._is_shared(where):
+            await channel.delete_queue(queue)
         await self._life.write(self._life.sequencer.note_bucket(where, BucketState.GONE))
         del self._outstanding[where]
         return True

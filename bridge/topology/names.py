@@ -29,6 +29,10 @@ EVENTS = "$sb/events"
 """Fanout exchange: a definition has changed, read it again."""
 
 
+BUCKET_NAMES = 256
+"""Names of buckets of one entity and level."""
+
+
 def resource_base(entity: str) -> str:
     """Return the RabbitMQ name that an entity's resources begin with."""
     name = entity.lower()
@@ -81,8 +85,13 @@ def deferred_queue(entity: str) -> str:
 
 
 def bucket(entity: str, level: int, slot: int) -> str:
-    """Queue: scheduled messages whose time falls in slot `slot` of wheel level `level`."""
-    return f"{resource_base(entity)}/$scheduled/{level}-{slot}"
+    """Queue: scheduled messages whose time falls in slot `slot` of wheel level `level`.
+
+    Names come round again: RabbitMQ never forgets a queue's name (each new one costs an atom of
+    Erlang's for good, of 5,000,000; measured on 3.10, 4.0 and 4.3). Two slots that share a name are
+    far apart: 8.5 minutes on the finest level, whose buckets reach 2 minutes ahead.
+    """
+    return f"{resource_base(entity)}/$scheduled/{level}-{slot % BUCKET_NAMES}"
 
 
 def bucket_prefix(entity: str) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from bridge.topology import names
 from bridge.wire.reply import Done, Refused
 from tests.fixtures.sidecar import Rig, numbers
 from tests.integration.declared import eventually
@@ -148,3 +149,26 @@ def test_buckets_whose_time_is_over_are_removed(rig: MakeRig) -> None:
     orders.take(1)
 
     assert eventually(lambda: not orders.buckets(), within_s=20)
+
+
+def test_two_buckets_may_meet_in_one_queue_after_a_long_stop(rig: MakeRig) -> None:
+    """Names of buckets come round again; what waits for its time there outlasts the older one."""
+    finest_ms = 20
+    orders = rig()
+    process = orders.start(finest_ms=finest_ms)
+    first_ms = now_ms() + 1_000
+    second_ms = first_ms + finest_ms * names.BUCKET_NAMES
+    orders.schedule(b"first", due_ms=first_ms)
+    (queue,) = orders.buckets()
+    process.stop()
+    orders.publish(b"second", headers={"x-opt-scheduled-enqueue-time": second_ms})
+    time.sleep((second_ms - 800 - now_ms()) / 1000)
+    orders.start(finest_ms=finest_ms)
+    assert orders.take(1)[0].body == b"first"
+    assert orders.buckets() == [queue]
+
+    (second,) = orders.take(1)
+
+    assert second.body == b"second"
+    assert second_ms <= second.at_ms
+    assert eventually(lambda: not orders.buckets())
