@@ -139,9 +139,14 @@ class Connection:
         """Whether the connection has ended."""
         return self.close_reason is not None
 
-    def keep(self, keeper: Keeper) -> None:
-        """Have what is written read by RabbitMQ even if this process is killed right after."""
-        self._transport.keep(keeper)
+    def keep(self, keeper: Keeper, *, is_direct: bool = True) -> None:
+        """Have what is written read by RabbitMQ even if this process is killed right after.
+
+        Args:
+            keeper: holds the socket.
+            is_direct: write past the event loop, so that `is_kept` can tell what was written.
+        """
+        self._transport.keep(keeper, is_direct=is_direct)
 
     @property
     def is_kept(self) -> bool:

@@ -85,7 +85,7 @@ class Transport(asyncio.Protocol):
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
         self._raw: socket.socket | None = None
-        self._is_plain = False
+        self._is_direct = False
         self._keeper: Keeper | None = None
         self._rest = b""
         self._is_flush_due = False
@@ -101,10 +101,10 @@ class Transport(asyncio.Protocol):
         self._socket = cast(asyncio.Transport, transport)
         self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
 
-    def keep(self, keeper: Keeper) -> None:
-        """Have what was written outlive this process."""
+    def keep(self, keeper: Keeper, *, is_direct: bool) -> None:
+        """Have what was written outlive this process; with `is_direct`, know what is written."""
         assert self._socket is not None
-        self._is_plain = self._socket.get_extra_info("ssl_object") is None
+        self._is_direct = is_direct and self._socket.get_extra_info("ssl_object") is None
         number = self._socket.get_extra_info("socket").fileno()
         self._raw = socket.socket(fileno=os.dup(number))
         keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper))
@@ -116,7 +116,7 @@ class Transport(asyncio.Protocol):
         With TLS nobody can tell what the kernel has taken.
         """
         return (
-            self._is_plain
+            self._is_direct
             and self._keeper is not None
             and self._keeper.is_alive
             and self._socket is not None
@@ -225,7 +225,7 @@ class Transport(asyncio.Protocol):
     def _send(self, data: bytes) -> None:
         """Give as much as possible to the kernel now, and the rest to the event loop."""
         assert self._socket is not None
-        if self._is_plain and self._raw is not None and self._socket.get_write_buffer_size() == 0:
+        if self._is_direct and self._raw is not None and self._socket.get_write_buffer_size() == 0:
             with contextlib.suppress(OSError):  # the event loop will find out and tell
                 data = data[self._raw.send(data) :]
             if not data:

@@ -131,6 +131,21 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(rig: MakeRig, point: str,
     history.judge(drain(orders, history.sent))
 
 
+def test_a_kill_with_much_on_its_way(rig: MakeRig) -> None:
+    """What the journal has, the active queue has too, though thousands were not confirmed."""
+    orders = rig()
+    history = History()
+    for batch in range(150):
+        bodies = [b"%d %d" % (batch, place) for place in range(10)]
+        orders.send(*bodies)
+        history.sent |= {*bodies}
+    doomed = orders.start(failpoint="sequencer.number.confirmed")
+    assert doomed.process.wait(10) == -signal.SIGKILL
+    orders.start()
+
+    history.judge(drain(orders, history.sent))
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_while_a_message_moves_to_a_finer_bucket(rig: MakeRig, step: str) -> None:
     """It is in the coarse bucket, in the finer one or in both, and becomes active once."""
