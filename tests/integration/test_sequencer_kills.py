@@ -186,6 +186,7 @@ def test_a_kill_after_the_answer_keeps_what_was_answered(rig: MakeRig) -> None:
     assert orders.schedule(b"b", due_ms=now_ms() + 60_000) == [number + 1]
 
 
+@pytest.mark.soak
 # pika leaves the socket of a killed peer to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("dies_again", [False, True])
