@@ -172,7 +172,7 @@ def _check_settlement(
             if delivery.number != settled.number:
                 continue
             was_undone = _was_undone(settled, delivery, kills)
-            may_come_again = was_undone or _has_copy(story, settled, delivery, kills)
+            may_come_again = was_undone or _has_copy(story, settled.at_ms, delivery, kills)
             if may_come_again and (not is_alone or _is_forgotten(settled, delivery, kills)):
                 continue
             if was_undone and delivery.is_dead:
@@ -208,16 +208,14 @@ def _was_undone(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) 
     )
 
 
-def _has_copy(
-    story: _Story, settled: Settled, delivery: Delivered, kills: Sequence[Killed]
-) -> bool:
-    """Whether a kill left two copies of a message.
+def _has_copy(story: _Story, at_ms: int, delivery: Delivered, kills: Sequence[Killed]) -> bool:
+    """Whether a kill before this time left two copies of a message.
 
     One of a bridge does when it cuts an abandon with changes (publish, confirm, ack); one of
     RabbitMQ when the message was numbered just before. A bridge drops the second one when it knows
     that the first is completed; it must live that long.
     """
-    earlier = [kill for kill in kills if kill.at_ms <= settled.at_ms]
+    earlier = [kill for kill in kills if kill.at_ms <= at_ms]
     return any(
         changed_ms <= kill.at_ms <= changed_ms + UNSURE_MS
         for changed_ms in story.changed_ms
@@ -238,7 +236,10 @@ def _check_locks(identity: str, story: _Story, kills: Sequence[Killed]) -> list[
     for earlier, later in pairwise(alive):
         if earlier.number != later.number:
             continue
-        if later.count < earlier.count:
+        is_copy = _has_copy(story, earlier.locked_ms, later, kills) and any(
+            earlier.locked_ms <= kill.at_ms <= later.locked_ms for kill in kills
+        )
+        if later.count < earlier.count and not is_copy:
             text = f"{identity}: {earlier.count}, then {later.count}"
             faults.append(Fault("count falls", text))
         ends = [(at_ms, at_ms) for at_ms in story.returned_ms]

@@ -320,6 +320,19 @@ def test_a_number_of_an_earlier_history() -> None:
             [
                 Sent(("x",), 1),
                 delivered("x", 1, 50),
+                Returned("x", 60, is_changed=True),
+                Killed(70),
+                delivered("x", 1, 80, count=3),
+                Settled("x", 1, 90),
+                Killed(100),
+                delivered("x", 1, 110, count=2),
+            ],
+            id="such a copy, which was delivered less often",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                delivered("x", 1, 50),
                 Settled("x", 1, 80),
                 Killed(90, is_broker=True),
                 Killed(200),
