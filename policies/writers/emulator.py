@@ -36,8 +36,9 @@ def write(namespace: model.Namespace) -> tuple[str, tuple[Finding, ...]]:
     return json.dumps(file, indent=2, ensure_ascii=False) + "\n", tuple(_lost(namespace))
 
 
-def _entity(entity: model.Entity) -> Json:
-    properties: Json = {}
+def properties(entity: model.Entity) -> Json:
+    """Return Azure's names and values of an entity's properties, without those that are empty."""
+    found: Json = {}
     for name in names_of(Kind(type(entity).__name__)):
         field = PROPERTIES[name].field
         value = getattr(entity, field)
@@ -46,18 +47,19 @@ def _entity(entity: model.Entity) -> Json:
         elif isinstance(value, model.EntityStatus):
             value = value.value
         if value not in (None, ""):
-            properties[name] = value
-    return {"Name": entity.name, "Properties": properties}
+            found[name] = value
+    return found
+
+
+def _entity(entity: model.Entity) -> Json:
+    return {"Name": entity.name, "Properties": properties(entity)}
 
 
 def _rule(rule: model.Rule) -> Json:
     action: Json = {"Action": {"SqlExpression": rule.action}} if rule.action else {}
     match rule.filter:
-        case model.CorrelationFilter() as correlation:
-            body: Json = {
-                "FilterType": "Correlation",
-                "CorrelationFilter": _correlation(correlation),
-            }
+        case model.CorrelationFilter() as given:
+            body: Json = {"FilterType": "Correlation", "CorrelationFilter": correlation(given)}
         case model.SqlFilter(expression=expression):
             body = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": expression}}
         case model.TrueFilter():
@@ -67,7 +69,8 @@ def _rule(rule: model.Rule) -> Json:
     return {"Name": rule.name, "Properties": body | action}
 
 
-def _correlation(given: model.CorrelationFilter) -> Json:
+def correlation(given: model.CorrelationFilter) -> Json:
+    """Return Azure's names and values of what a correlation filter compares."""
     values = {name: getattr(given, field) for name, field in CORRELATION_FIELDS.items()}
     fields: Json = {name: value for name, value in values.items() if value}
     return fields | ({"Properties": dict(given.properties)} if given.properties else {})

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
-
-import pytest
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
@@ -88,9 +85,8 @@ async def test_what_is_sure_stays_settled_though_rabbitmq_stands_still(
     await connection.close()
 
 
-async def test_a_connection_that_is_closed_is_not_kept(endpoint: Endpoint) -> None:
-    """Closing ends the connection at once, whoever holds a duplicate of its socket."""
-    keeper = Keeper()
+async def kept(endpoint: Endpoint, keeper: Keeper) -> Connection:
+    """Return a connection that a keeper holds."""
     keeper.start()
     connection = await Connection.open(endpoint, name="kept")
     connection.keep(keeper)
@@ -99,36 +95,28 @@ async def test_a_connection_that_is_closed_is_not_kept(endpoint: Endpoint) -> No
         return connection.is_kept
 
     await eventually(is_kept)
+    return connection
+
+
+async def test_a_connection_that_is_closed_is_not_kept(endpoint: Endpoint) -> None:
+    """Closing ends the connection at once, whoever holds a duplicate of its socket."""
+    keeper = Keeper()
+    connection = await kept(endpoint, keeper)
     await asyncio.wait_for(connection.close(), 2)
     await keeper.close()
     assert not keeper.is_alive
 
 
-async def test_without_its_keeper_a_connection_is_not_kept(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_its_keeper_a_connection_is_not_kept(endpoint: Endpoint) -> None:
     """A keeper that was killed keeps nothing, and that is known."""
-    started: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-
-    def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
-        started.append(popen(*arguments, **options))  # type: ignore[call-overload]
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", start)
     keeper = Keeper()
-    keeper.start()
-    connection = await Connection.open(endpoint, name="kept")
-    connection.keep(keeper)
-
-    async def is_kept() -> bool:
-        return connection.is_kept
+    connection = await kept(endpoint, keeper)
 
     async def is_not_kept() -> bool:
         return not connection.is_kept
 
-    await eventually(is_kept)
-    started[0].kill()
+    assert keeper._process is not None
+    keeper._process.kill()
     await eventually(is_not_kept)
     channel = await connection.channel()
     await channel.barrier()

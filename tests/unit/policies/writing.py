@@ -7,27 +7,14 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from bridge.model import entity as model
-from bridge.model.duration import MAX_MS, format_duration
+from bridge.model.duration import MAX_MS
 from bridge.topology import definitions
 from policies.readers.filters import CORRELATION_FIELDS
-from policies.readers.properties import PROPERTIES, Kind, camel, names_of
+from policies.readers.properties import PROPERTIES, camel
 from policies.readers.terraform import NAMES
+from policies.writers.emulator import correlation, properties
 
 ID = "/subscriptions/0/resourceGroups/rg/providers/Microsoft.ServiceBus/namespaces/"
-
-
-def properties(entity: model.Entity) -> dict[str, Any]:
-    """Return Azure's names and values of an entity's properties."""
-    found: dict[str, Any] = {}
-    for name in names_of(Kind(type(entity).__name__)):
-        value = getattr(entity, PROPERTIES[name].field)
-        if PROPERTIES[name].field.endswith("_ms"):
-            value = format_duration(value)
-        elif name == "Status":
-            value = value.value
-        if value not in (None, ""):
-            found[name] = value
-    return found
 
 
 def _action(rule: model.Rule) -> dict[str, Any]:
@@ -47,17 +34,16 @@ def _expression(given: model.Filter) -> str | None:
 
 def _correlation(given: model.Filter) -> dict[str, Any]:
     assert isinstance(given, model.CorrelationFilter)
-    fields = {n: getattr(given, f) for n, f in CORRELATION_FIELDS.items() if getattr(given, f)}
-    return fields | ({"Properties": dict(given.properties)} if given.properties else {})
+    return correlation(given)
 
 
-def _rule(rule: model.Rule, suffix: str) -> dict[str, Any]:
+def _rule(rule: model.Rule) -> dict[str, Any]:
     expression = _expression(rule.filter)
     if expression is not None:
-        body = {"FilterType": f"Sql{suffix}", "SqlFilter": {"SqlExpression": expression}}
+        body = {"FilterType": "SqlFilter", "SqlFilter": {"SqlExpression": expression}}
     else:
         body = {
-            "FilterType": f"Correlation{suffix}",
+            "FilterType": "CorrelationFilter",
             "CorrelationFilter": _correlation(rule.filter),
         }
     return body | _action(rule)
@@ -94,7 +80,7 @@ def _resources(namespace: model.Namespace) -> list[tuple[str, list[str], dict[st
         found.append((kind, names, _camel(properties(entity))))
         if isinstance(entity, model.Subscription):
             for each in entity.rules:
-                body = _camel(_rule(each, "Filter"))
+                body = _camel(_rule(each))
                 found.append((f"{kind}/rules", [*names, each.name], body))
     return found
 
