@@ -52,43 +52,47 @@ def is_refused(action: Callable[[], object], *kinds: type[Exception]) -> bool:
 
 
 def test_status_while_clients_are_connected(bridge: Any, redefine: Redefine) -> None:
-    """Senders and receivers that are open are refused, and only what the status forbids."""
+    """Senders and receivers that are open are refused, and only what the status forbids.
+
+    A change takes effect a moment later, so what is tried meanwhile may still succeed: the open
+    receiver finds nothing that it could take, and every send that is accepted is expected.
+    """
+    accepted: list[str] = []
     with (
         client_of(bridge) as client,
         client.get_queue_sender("orders") as sender,
         client.get_queue_receiver("orders") as receiver,
     ):
-        send(client, "orders", "held", "waiting")
+        send(client, "orders", "held")
         (held,) = receive(receiver)
 
         def receiving() -> list[Any]:
             return receiver.receive_messages(1, max_wait_time=0.5)
 
+        def sending() -> None:
+            body = str(len(accepted))
+            sender.send_messages(ServiceBusMessage(body))
+            accepted.append(body)
+
         redefine("orders", status="ReceiveDisabled")
         eventually(
             "the open receiver ends", lambda: is_refused(receiving, MessagingEntityDisabledError)
         )
-        sender.send_messages(ServiceBusMessage("sent while receiving is off"))
+        sending()
         with pytest.raises(MessagingEntityDisabledError):
             client.get_queue_receiver("orders").receive_messages(1, max_wait_time=1)
         redefine("orders", status="SendDisabled")
-
-        def sending() -> None:
-            sender.send_messages(ServiceBusMessage("x"))
-
         eventually(
             "the open sender is refused", lambda: is_refused(sending, MessagingEntityDisabledError)
         )
         with client.get_queue_receiver("orders") as other:
             other.complete_message(held)
-            assert str(take(other)[0]) == "waiting"
+            received = take(other, len(accepted))
         redefine("orders", status="Active")
         eventually("sends go on", lambda: not is_refused(sending, ServiceBusError))
         with client.get_queue_receiver("orders") as other:
-            assert [str(message) for message in take(other, 2)] == [
-                "sent while receiving is off",
-                "x",
-            ]
+            received += take(other)
+        assert [str(message) for message in received] == accepted
 
 
 def test_rules_of_an_entity_s_definition(bridge: Any, redefine: Redefine) -> None:
