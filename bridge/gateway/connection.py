@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from bridge.broker.outlet import Outlet
 from bridge.gateway import attaching, texts
 from bridge.gateway.grants import Grants
 from bridge.gateway.nodes import ReplyLink, RequestLink
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("busbridge.gateway")
 
+WRITE_BYTES = 16_384
+"""So much is written without waiting for the end of the loop's turn: a client reads the first
+messages of many while the others are still being made ready."""
+
 LINGER_S = 1.0
 """How long a closed connection waits for its peer to read the close before it is torn down."""
 
@@ -64,6 +69,7 @@ class Connection(asyncio.Protocol):
             now_ms=self._monotonic_ms(),
         )
         self._transport: asyncio.Transport | None = None
+        self._outlet: Outlet | None = None
         self._links: dict[SendingLink | ReceivingLink, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers = Timers(self._loop)
@@ -191,6 +197,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
+        self._outlet = Outlet(self._transport)
         host = self._transport.get_extra_info("peername")
         self.peer = f"{host[0]}:{host[1]}" if host else "?"
         self._transport.set_write_buffer_limits(high=self.gateway.settings.output_bytes_high)
@@ -205,7 +212,7 @@ class Connection(asyncio.Protocol):
         for event in self._endpoint.lost():
             self._on_event(event)
         self._timers.cancel_all()
-        self._transport = None
+        self._transport = self._outlet = None
         self.gateway.remove(self)
 
     def data_received(self, data: bytes) -> None:
@@ -256,8 +263,10 @@ class Connection(asyncio.Protocol):
             transport.resume_reading()
 
     def flush_soon(self) -> None:
-        """Write what there is at the end of the loop's turn."""
-        if not self._is_flush_due:
+        """Write what there is at the end of the loop's turn; much of it, at once."""
+        if self._endpoint.output_bytes > WRITE_BYTES:
+            self.flush()
+        elif not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self.flush)
 
@@ -266,10 +275,10 @@ class Connection(asyncio.Protocol):
         self._is_flush_due = False
         transport = self._transport
         output = self._endpoint.take_output()
-        if transport is None:
+        if transport is None or self._outlet is None:
             return
         if output:
-            transport.write(output)
+            self._outlet.write(output)
             if self.starved and not self._is_writing_paused:
                 self._loop.call_soon(self._feed_starved)
         if self._endpoint.is_finished and not transport.is_closing():
