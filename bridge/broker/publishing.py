@@ -70,6 +70,10 @@ class Publishing(Rpc):
         """How many publishes wait for their confirm."""
         return len(self._unconfirmed)
 
+    def leads_to(self, queue: str) -> bool:
+        """Whether a publish to this queue by its name waits for its confirm."""
+        return any(publish[:2] == ("", queue) for publish in self._unconfirmed.values())
+
     async def confirm_select(self) -> None:
         """Have every publish confirmed from now on."""
         if not self._is_confirming:

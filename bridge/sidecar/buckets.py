@@ -13,6 +13,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.broker.channel import Channel
@@ -75,8 +76,8 @@ class Buckets:
         self._owner = os.urandom(8)
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self) -> None:
-        """Declare the buckets that are known and begin to look after them.
+    async def declare(self) -> None:
+        """Declare the buckets that are known.
 
         RabbitMQ may have failed over one that was being made. Nothing was stored in it; but 3.10
         may have left a queue that takes messages and never confirms them.
@@ -92,6 +93,13 @@ class Buckets:
                     await channel.delete_queue(self._queue(bucket.place))
             await self._declare(bucket.place)
         await self._seal(young)
+
+    def begin(self) -> None:
+        """Begin to open and to remove them.
+
+        What an earlier life had on its way must be confirmed: some of it goes into a bucket that is
+        over, some is the successor of what a bucket holds.
+        """
         self._tasks = [
             asyncio.create_task(self._guarded(each)) for each in (self._keep, self._house)
         ]
@@ -134,14 +142,17 @@ class Buckets:
         while held and held[0][0] <= now_ms and life.flights.has_room:
             due_ms, _, waiting, delivery = heapq.heappop(held)
             publication = life.sequencer.activate(waiting, delivery.body, now_ms)
-            publications = () if publication is None else (publication,)
+            if publication is None:
+                self._drop(delivery)
+                continue
             life.submit(
-                publications, acks=((delivery.channel, delivery.tag),), site="scheduler.activate"
+                (publication,),
+                acks=((delivery.channel, delivery.tag),),
+                then=partial(self._count_out, self._places[delivery.consumer_tag]),
+                site="scheduler.activate",
             )
-            self._count_out(self._places[delivery.consumer_tag])
-            if publication is not None:
-                life.meters.activated += 1
-                life.meters.lateness_ms.add(now_ms - due_ms)
+            life.meters.activated += 1
+            life.meters.lateness_ms.add(now_ms - due_ms)
         self._arm()
 
     @property
@@ -212,7 +223,7 @@ class Buckets:
         await channel.consume(self._queue(bucket.place), self._on_delivery, tag=tag)
 
     async def _end(self, bucket: Bucket) -> bool:
-        """Remove a bucket that is over; False when something is left in it."""
+        """Remove a bucket that is over; False when something may be left in it."""
         async with self._making:  # a later bucket may take its name
             return await self._remove(bucket)
 
@@ -226,10 +237,13 @@ class Buckets:
         channel = await self._opened_channel()
         where = bucket.place
         queue = self._queue(where)
-        if self._outstanding[where]:
+        # A queue is deleted with what it holds, and what comes later is confirmed all the same.
+        if self._outstanding[where] or self._life.flights.lead_to(queue):
             return False
         state = await channel.declare_queue(queue, passive=True)
-        if state.messages or self._outstanding[where]:
+        # What another consumer holds is not counted: RabbitMQ may be late to notice its end.
+        ours = sum(self._queue(each) == queue for each in self._tags)
+        if state.messages or state.consumers > ours or self._outstanding[where]:
             return False
         await channel.cancel(self._tags.pop(where))
         if self._outstanding[where]:

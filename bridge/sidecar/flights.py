@@ -64,6 +64,10 @@ class Flights:
         """How many publications are not confirmed."""
         return self._handover.in_flight
 
+    def lead_to(self, queue: str) -> bool:
+        """Whether something is on its way to a queue by its name."""
+        return self._channel.leads_to(queue)
+
     def first_entry(self, otherwise: int) -> int:
         """Return the entry of the oldest arrival that is not acked, as far as it was published."""
         oldest = next(iter(self.open.values()), None)

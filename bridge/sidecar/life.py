@@ -134,9 +134,16 @@ class Life:
             # Whoever runs this life may be gone already.
             self._ended.exception()
 
-    def submit(self, publications: Sequence[Publication], *, acks: Acks = (), site: str) -> None:
-        """Publish what the sequencer made; when it is confirmed, ack."""
-        self.flights.submit(self.sequencer, publications, acks=acks, site=site)
+    def submit(
+        self,
+        publications: Sequence[Publication],
+        *,
+        acks: Acks = (),
+        then: Callable[[], None] | None = None,
+        site: str,
+    ) -> None:
+        """Publish what the sequencer made; when it is confirmed, ack, and do what comes then."""
+        self.flights.submit(self.sequencer, publications, acks=acks, then=then, site=site)
 
     async def write(self, publication: Publication) -> None:
         """Publish an entry of the journal's and wait until it is confirmed."""
@@ -173,11 +180,12 @@ class Life:
         self.sequencer, left = succeed(office, replay)
         self.flights.keep(left)
         office.begin(self.sequencer, self._life, self.flights.open)
-        await self._buckets.start()
+        await self._buckets.declare()
         self._publish_again(self.flights.release())
         self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
         await self.flights.land()
+        self._buckets.begin()
         self._loop.call_later(RETURNING_S, self._forget_tail)
 
     def _publish_again(self, flights: Sequence[Flight]) -> None:

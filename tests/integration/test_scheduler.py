@@ -6,12 +6,20 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pamqp.commands as spec
+
+from bridge.machine.wheel import FINEST_MS, GRACE_MS
 from bridge.topology import names
 from bridge.wire.reply import Done, Refused
+from tests.fixtures.relay import Relay
 from tests.fixtures.sidecar import Rig, numbers
 from tests.integration.declared import eventually
 
 MakeRig = Callable[..., Rig]
+
+
+SOON_MS = 3_000
+"""Far enough ahead to be scheduled on a machine that is busy."""
 
 
 def now_ms() -> int:
@@ -149,6 +157,93 @@ def test_buckets_whose_time_is_over_are_removed(rig: MakeRig) -> None:
     orders.take(1)
 
     assert eventually(lambda: not orders.buckets(), within_s=20)
+
+
+def the_bucket(orders: Rig) -> str:
+    """Return the name of the only bucket, when it is there."""
+    assert eventually(lambda: len(orders.buckets()) == 1)
+    return orders.buckets()[0]
+
+
+def is_removed(orders: Rig, bucket: str) -> bool:
+    """Whether the bucket of what is due soon is removed when its time is over."""
+    over_ms = SOON_MS + FINEST_MS + GRACE_MS
+    return eventually(lambda: not orders.has(bucket), within_s=over_ms / 1000)
+
+
+def is_activation(orders: Rig) -> Callable[[spec.Basic.Publish], bool]:
+    """Say of a publish whether it makes messages active."""
+    return lambda publish: publish.exchange == names.active_exchange(orders.queue.name)
+
+
+def test_a_bucket_outlasts_what_is_on_its_way_into_it(rig: MakeRig) -> None:
+    """What RabbitMQ is slow to store is stored, though the bucket's time is over."""
+    orders = rig()
+    prefix = names.bucket_prefix(orders.queue.name)
+    with Relay(orders.url, holds=lambda publish: publish.routing_key.startswith(prefix)) as relay:
+        orders.start(url=relay.url)
+        orders.send(b"a", due_ms=now_ms() + SOON_MS)
+        assert relay.holding.wait(10)
+        bucket = the_bucket(orders)
+        assert not is_removed(orders, bucket)
+        relay.release()
+
+        assert [each.body for each in orders.take(1)] == [b"a"]
+        assert is_removed(orders, bucket)
+
+
+def test_a_bucket_outlasts_what_came_out_until_that_is_active(rig: MakeRig) -> None:
+    """What RabbitMQ was slow to make active when the bridge was killed is there still."""
+    orders = rig()
+    with Relay(orders.url, holds=is_activation(orders)) as relay:
+        sidecar = orders.start(url=relay.url)
+        orders.send(b"a", due_ms=now_ms() + SOON_MS)
+        bucket = the_bucket(orders)
+        assert relay.holding.wait(10)
+        assert not is_removed(orders, bucket)
+        sidecar.kill()
+    orders.start()
+
+    assert [each.body for each in orders.take(1)] == [b"a"]
+    assert is_removed(orders, bucket)
+
+
+def test_a_bucket_is_opened_when_what_was_left_is_confirmed(rig: MakeRig) -> None:
+    """What a lost connection kept from being made active waits in its bucket until it is."""
+    orders = rig()
+    with Relay(orders.url, holds=is_activation(orders)) as relay:
+        sidecar = orders.start(url=relay.url)
+        orders.send(b"a", due_ms=now_ms() + SOON_MS)
+        bucket = the_bucket(orders)
+        assert relay.holding.wait(10)
+        relay.cut()
+        assert relay.holding.wait(10)
+        assert not is_removed(orders, bucket)
+        sidecar.kill()
+    orders.start()
+
+    assert [each.body for each in orders.take(1)] == [b"a"]
+
+
+def test_a_bucket_outlasts_what_an_earlier_consumer_holds(rig: MakeRig) -> None:
+    """RabbitMQ may be late to notice that a sequencer is gone: what it held is not ready yet."""
+    orders = rig()
+    earlier = orders.connection.channel()
+    held: list[bytes] = []
+    with Relay(orders.url, holds=is_activation(orders)) as relay:
+        sidecar = orders.start(url=relay.url)
+        orders.send(b"a", due_ms=now_ms() + SOON_MS)
+        bucket = the_bucket(orders)
+        assert relay.holding.wait(10)
+        earlier.basic_consume(bucket, lambda *message: held.append(message[-1]))
+        sidecar.kill()
+    assert eventually(lambda: bool(orders.connection.process_data_events() or held))
+    orders.start()
+    assert not is_removed(orders, bucket)
+    earlier.close()
+
+    assert [each.body for each in orders.take(1)] == [b"a"]
+    assert is_removed(orders, bucket)
 
 
 def test_two_buckets_may_meet_in_one_queue_after_a_long_stop(rig: MakeRig) -> None:
