@@ -17,8 +17,11 @@ import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from bridge.broker import failpoint
 from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost, TlsRefused
 from bridge.broker.keeper import Keeper
+from bridge.broker.outlet import Outlet
+from bridge.broker.pledge import Pledge
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,
@@ -64,7 +67,8 @@ class Transport(asyncio.Protocol):
         sinks: channel number -> who takes its frames.
         parts: what is to be written at the end of this turn.
         due: called at the end of this turn, before `parts` are joined.
-        written: called once after they were written, or when the connection has ended.
+        written: called once after they were written, or promised to be (`pledge`), or when the
+            connection has ended.
         is_full: too much is unsent; nothing more may be published.
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
@@ -85,8 +89,11 @@ class Transport(asyncio.Protocol):
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
         self._raw: socket.socket | None = None
-        self._is_direct = False
+        self._outlet: Outlet | None = None
         self._keeper: Keeper | None = None
+        self._pledge: Pledge | None = None
+        self._pledged = b""
+        self._sent_bytes = 0
         self._rest = b""
         self._is_flush_due = False
         self._is_paused = False
@@ -104,10 +111,15 @@ class Transport(asyncio.Protocol):
     def keep(self, keeper: Keeper, *, is_direct: bool) -> None:
         """Have what was written outlive this process; with `is_direct`, know what is written."""
         assert self._socket is not None
-        self._is_direct = is_direct and self._socket.get_extra_info("ssl_object") is None
         number = self._socket.get_extra_info("socket").fileno()
         self._raw = socket.socket(fileno=os.dup(number))
-        keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper))
+        outlet = Outlet(self._socket)
+        if is_direct and outlet.is_direct:
+            self._outlet = outlet
+            self.flush()
+            if Pledge.is_possible() and self._socket.get_write_buffer_size() == 0:
+                self._pledge = Pledge(self._raw, self._sent_bytes)
+        keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper), self._pledge)
 
     @property
     def is_kept(self) -> bool:
@@ -116,7 +128,7 @@ class Transport(asyncio.Protocol):
         With TLS nobody can tell what the kernel has taken.
         """
         return (
-            self._is_direct
+            self._outlet is not None
             and self._keeper is not None
             and self._keeper.is_alive
             and self._socket is not None
@@ -210,6 +222,8 @@ class Transport(asyncio.Protocol):
             self.parts.clear()
             self.due.clear()
             return
+        if self._pledged:
+            self._redeem()
         if self.due:
             due, self.due = self.due, []
             for emit in due:
@@ -218,19 +232,38 @@ class Transport(asyncio.Protocol):
             self._has_written = True
             joined = b"".join(self.parts)
             self.parts.clear()
+            if self.written and self._promise(joined):
+                self._tell_written()
+                self.loop.call_soon(self._redeem)
+                return
             self._send(joined)
         if self.written:
             self._tell_written()
 
+    def _promise(self, data: bytes) -> bool:
+        """See to it that this is written, even if the process is killed before `_redeem`."""
+        if self._pledge is None or not self.is_kept:
+            return False
+        if not self._pledge.make(data, self._sent_bytes):
+            return False
+        self._pledged = data
+        return True
+
+    def _redeem(self) -> None:
+        """Write what was promised."""
+        data, self._pledged = self._pledged, b""
+        if data and self.lost is None:
+            failpoint.reach("transport.promised")
+            self._send(data)
+
     def _send(self, data: bytes) -> None:
         """Give as much as possible to the kernel now, and the rest to the event loop."""
         assert self._socket is not None
-        if self._is_direct and self._raw is not None and self._socket.get_write_buffer_size() == 0:
-            with contextlib.suppress(OSError):  # the event loop will find out and tell
-                data = data[self._raw.send(data) :]
-            if not data:
-                return
-        self._socket.write(data)
+        self._sent_bytes += len(data)
+        if self._outlet is not None:
+            self._outlet.write(data)
+        else:
+            self._socket.write(data)
         if self._is_paused and self._socket.get_write_buffer_size() > UNSENT_BYTES_MAX:
             self.is_full = True
 
@@ -287,6 +320,10 @@ class Transport(asyncio.Protocol):
                 self._raw.shutdown(socket.SHUT_RDWR)
             self._raw.close()
             self._raw = self._keeper = None
+        if self._pledge is not None:
+            self._pledge.close()
+            self._pledge = None
+        self._pledged = b""
         if self._socket is not None:
             self._socket.abort()
         else:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import signal
+import socket
 import sys
 from collections.abc import Callable
 
+import pytest
+
+from bridge.broker import keeping
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint, parse_url
 from bridge.broker.keeper import Keeper
 from bridge.broker.keeping import LINGER_S
+from bridge.broker.pledge import Pledge
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.integration.inbox import QUORUM, WITHIN_S, eventually
@@ -83,6 +89,52 @@ async def test_what_is_sure_stays_settled_though_rabbitmq_stands_still(
     node.signal(signal.SIGCONT)
     assert await idle(channel, "q", MESSAGES - COUNT) == MESSAGES - COUNT
     await connection.close()
+
+
+@pytest.mark.parametrize("written", [0, 1, 60, 100])
+def test_a_pledge_is_redeemed_from_where_the_kernel_has_it(written: int) -> None:
+    """Whatever was written of it before the kill, the peer reads it once and whole."""
+    data = bytes(range(100))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as ours:
+            theirs, _ = listener.accept()
+            ours.sendall(b"before")
+            pledge = Pledge(ours, len(b"before"))
+            assert pledge.make(data, len(b"before"))
+            ours.sendall(data[:written])
+            with mmap.mmap(pledge.descriptor, keeping.PLEDGE_BYTES) as memory:
+                keeping.redeem(ours, memory)
+                keeping.redeem(ours, memory)
+            pledge.close()
+        with theirs, theirs.makefile("rb") as stream:
+            assert stream.read() == b"before" + data
+
+
+def test_an_older_pledge_is_not_redeemed_again() -> None:
+    """What was written after it shows that it was kept."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as ours:
+            theirs, _ = listener.accept()
+            pledge = Pledge(ours, 0)
+            assert pledge.make(b"promised", 0)
+            ours.sendall(b"promised, and more")
+            with mmap.mmap(pledge.descriptor, keeping.PLEDGE_BYTES) as memory:
+                keeping.redeem(ours, memory)
+            pledge.close()
+        with theirs, theirs.makefile("rb") as stream:
+            assert stream.read() == b"promised, and more"
+
+
+def test_too_much_is_not_promised() -> None:
+    """The memory is of one size; what is larger is written first, as ever."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as ours,
+    ):
+        pledge = Pledge(ours, 0)
+        assert pledge.make(bytes(keeping.PLEDGE_BYTES_MAX), 0)
+        assert not pledge.make(bytes(keeping.PLEDGE_BYTES_MAX + 1), 0)
+        pledge.close()
 
 
 async def kept(endpoint: Endpoint, keeper: Keeper) -> Connection:
