@@ -1,17 +1,17 @@
 """Which messages a source holds or has settled, so that a second copy is recognised.
 
-After a failure of the broker a message can stand in a queue twice, under one number: the sequencer
-publishes again what it does not know to be stored, and RabbitMQ may forget an ack. A message that
-the engine itself put back (abandoned with changed properties) has the same number too, and a higher
-generation. It is no copy while this engine is doing so; when an engine died in between, both are
-there, and whichever comes second is the copy.
+After a failure of the broker a message can stand in a queue twice: the sequencer publishes again
+what it does not know to be stored, and RabbitMQ may forget an ack. A message that the engine itself
+put back (abandoned with changed properties) has the same identity too, and a higher generation. It
+is no copy while this engine is doing so; when an engine died in between, both are there, and
+whichever comes second is the copy.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-from bridge.engine.holding import Holding
+from bridge.engine.holding import Holding, Identity
 
 SETTLED_MAX = 50_000
 SETTLED_MS = 60_000
@@ -19,12 +19,12 @@ SETTLED_MS = 60_000
 
 
 class Copies:
-    """The numbers of one source."""
+    """The identities of one source's messages."""
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}
-        self._expected: dict[int, int] = {}
-        self._settled: OrderedDict[int, tuple[int | None, int]] = OrderedDict()
+        self._held: dict[Identity, int] = {}
+        self._expected: dict[Identity, int] = {}
+        self._settled: OrderedDict[Identity, tuple[int | None, int]] = OrderedDict()
         self._carried: OrderedDict[int, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -35,10 +35,10 @@ class Copies:
         """Whether this message is held already, or was settled a short while ago."""
         if not holding.is_numbered:
             return False
-        held = self._held.get(holding.number)
+        held = self._held.get(holding.identity)
         if held is not None and not self._replaces(holding, held):
             return True
-        settled = self._settled.get(holding.number)
+        settled = self._settled.get(holding.identity)
         if settled is None:
             return False
         generation, at_ms = settled
@@ -47,33 +47,33 @@ class Copies:
 
     def expect(self, holding: Holding, generation: int) -> None:
         """A message is being put back as this generation."""
-        self._expected[holding.number] = generation
+        self._expected[holding.identity] = generation
 
     def expect_no_more(self, holding: Holding) -> None:
         """That has ended, one way or the other."""
-        self._expected.pop(holding.number, None)
+        self._expected.pop(holding.identity, None)
 
     def _replaces(self, holding: Holding, held: int) -> bool:
-        is_expected = self._expected.get(holding.number) == holding.generation
+        is_expected = self._expected.get(holding.identity) == holding.generation
         return is_expected and holding.generation > held
 
     def hold(self, holding: Holding) -> None:
         """A message has come and is held from now on."""
         if holding.is_numbered:
-            self._held[holding.number] = holding.generation
+            self._held[holding.identity] = holding.generation
 
     def let_go(self, holding: Holding) -> None:
         """A message is held no longer; it may come again."""
-        if self._held.get(holding.number) == holding.generation:
-            del self._held[holding.number]
+        if self._held.get(holding.identity) == holding.generation:
+            del self._held[holding.identity]
 
     def settle(self, holding: Holding, now_ms: int, *, is_put_back: bool = False) -> None:
         """A message is gone from its queue, for good or as its next generation."""
         self.let_go(holding)
         if holding.is_numbered:
             generation = holding.generation if is_put_back else None
-            self._settled[holding.number] = generation, now_ms
-            self._settled.move_to_end(holding.number)
+            self._settled[holding.identity] = generation, now_ms
+            self._settled.move_to_end(holding.identity)
             self._forget_old(now_ms)
 
     def _forget_old(self, now_ms: int) -> None:

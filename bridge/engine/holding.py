@@ -12,6 +12,7 @@ from bridge.machine.demand import Fetched
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.record import Record
+from bridge.wire.stamp import NO_IDENTITY
 
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
@@ -29,6 +30,9 @@ DEATHS: dict[bytes, tuple[str, str]] = {
 
 The third has no counterpart in Azure: only a native consumer can do that.
 """
+
+Identity = bytes | tuple[int, int]
+"""What tells a message from all others of its entity."""
 
 _DELIVERY_COUNT = "x-delivery-count"
 _DEATH = "x-first-death-reason"
@@ -48,7 +52,7 @@ class Holding(Fetched):
         enqueued_ms: when it was enqueued (UTC ms).
         time_to_live_ms: its effective TTL, or `None` for ever.
         generation: the deliveries that were counted before it was published again; of two copies
-            with one number the one of the higher generation counts.
+            the one of the higher generation counts.
         failures: failed deliveries before this one, in all.
     """
 
@@ -74,6 +78,19 @@ class Holding(Fetched):
     def is_numbered(self) -> bool:
         """Whether it has gone through the sequencer."""
         return self.number >= 0
+
+    @property
+    def identity(self) -> Identity:
+        """What all copies of it have in common, and no other message has.
+
+        Two messages may have one number when RabbitMQ and a sequencer failed together. A native
+        message has its number and its time only.
+        """
+        table = self.record.properties.headers or _NO_HEADERS
+        identity = table.get(headers.IDENTITY, _ABSENT)[1]
+        if isinstance(identity, bytes) and identity != NO_IDENTITY:
+            return identity
+        return self.number, self.enqueued_ms
 
     @property
     def is_published_again(self) -> bool:

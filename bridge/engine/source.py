@@ -192,7 +192,7 @@ class Source:
         self._copies.expect(holding, generation)
 
     def remember(self, holding: Holding, *, is_put_back: bool = False) -> None:
-        """A message is settled: what comes under its number from now on is a second copy."""
+        """A message is settled: what comes with its identity from now on is a second copy."""
         self._copies.expect_no_more(holding)
         self._copies.settle(holding, now_ms(), is_put_back=is_put_back)
 

@@ -9,11 +9,25 @@ from bridge.engine.copies import SETTLED_MAX, SETTLED_MS, Copies
 from bridge.engine.holding import Holding, read
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long
+from bridge.wire.stamp import NO_IDENTITY
+
+A, B = b"a" * 20, b"b" * 20
 
 
-def message(number: int, *, generation: int = 0, failures: int = 0) -> Holding:
+def message(
+    number: int,
+    *,
+    generation: int = 0,
+    failures: int = 0,
+    identity: bytes = NO_IDENTITY,
+    enqueued_ms: int = 1,
+) -> Holding:
     """A delivery of a numbered message, read."""
-    table: Table = {headers.SEQUENCE_NUMBER: long(number), headers.ENQUEUED_TIME: long(1)}
+    table: Table = {
+        headers.SEQUENCE_NUMBER: long(number),
+        headers.ENQUEUED_TIME: long(enqueued_ms),
+        headers.IDENTITY: ("x", identity),
+    }
     if generation:
         table[headers.DELIVERED] = long(generation)
     if failures:
@@ -38,6 +52,24 @@ def test_what_is_settled_is_remembered_for_a_while() -> None:
     copies.settle(message(1), 0)
     assert copies.is_second(message(1), SETTLED_MS - 1)
     assert not copies.is_second(message(1), SETTLED_MS)
+
+
+def test_two_messages_under_one_number_are_no_copies() -> None:
+    """One of them would be lost."""
+    copies = Copies()
+    copies.hold(message(1, identity=A))
+    copies.settle(message(2, identity=A), 0)
+    copies.settle(message(3, enqueued_ms=1), 0)
+    assert not copies.is_second(message(1, identity=B), 0)
+    assert not copies.is_second(message(2, identity=B), 0)
+    assert not copies.is_second(message(3, enqueued_ms=2), 0)
+
+
+def test_one_message_under_two_numbers_is_a_copy() -> None:
+    """A sequencer that does not know of the first number gives it another."""
+    copies = Copies()
+    copies.hold(message(1, identity=A))
+    assert copies.is_second(message(2, identity=A), 0)
 
 
 def test_a_message_put_back_with_changed_properties_is_no_copy() -> None:
