@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,22 +82,26 @@ async def provision(
     wanted = replace(compiled, parameters=parameters)
     live = await _live(management)
     changes = diff(wanted, live, keep=True)
-    definitions_only = [each for each in changes if isinstance(each.resource, Parameter)]
-    for change in changes:
-        if change not in definitions_only:
-            await _make(change, management, channel)
-    if any(isinstance(change.resource, Queue) for change in changes):
-        await _fix(live, channel)
-    for change in definitions_only:
+    last = [change for change in changes if isinstance(change.resource, Parameter)]
+    first = [change for change in changes if change not in last]
+    for change in first:
+        await _make(change, management, channel)
+    if first:
+        await _fix(live, [change.resource for change in first], channel)
+    for change in last:
         await _make(change, management, channel)
     return compiled.findings
 
 
-async def _fix(live: Topology, channel: Channel) -> None:
+async def _fix(live: Topology, made: Sequence[object], channel: Channel) -> None:
     """Wait until what was just declared outlasts a kill of RabbitMQ."""
     await seal(channel, os.urandom(8))
-    if not any(queue.arguments.get("x-queue-type") == "stream" for queue in live.queues):
+    if any(map(_is_stream, made)) and not any(map(_is_stream, live.queues)):
         await asyncio.sleep(FIRST_STREAM_S)
+
+
+def _is_stream(resource: object) -> bool:
+    return isinstance(resource, Queue) and resource.arguments.get("x-queue-type") == "stream"
 
 
 async def _make(change: Change, management: Management, channel: Channel) -> None:

@@ -21,7 +21,7 @@ from bridge.broker.connection import Connection
 from bridge.broker.consuming import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
-from bridge.broker.seal import seal
+from bridge.broker.seal import seal, settle
 from bridge.machine.wheel import Bucket, Place, place
 from bridge.topology import names
 from bridge.topology.parts import bucket_queue
@@ -79,8 +79,8 @@ class Buckets:
     async def declare(self) -> None:
         """Declare the buckets that are known.
 
-        RabbitMQ may have failed over one that was being made. Nothing was stored in it; but 3.10
-        may have left a queue that takes messages and never confirms them.
+        RabbitMQ may have failed over one that was being made or removed. Nothing is stored in it;
+        but it may be there as a queue that refuses messages, or takes and never confirms them.
         """
         wheel = self._life.sequencer.memory.wheel
         young = []
@@ -249,10 +249,16 @@ class Buckets:
         if self._outstanding[where]:
             bucket.is_open = False
             return False
-        self._life.sequencer.memory.wheel.remove(where)
+        sequencer = self._life.sequencer
         if not self._is_shared(where):
+            # A kill of RabbitMQ may bring it back as a queue that refuses everything: so long as
+            # that can be, it is known as one to be deleted and declared again.
+            bucket.young_in = self._boot
+            await self._life.write(sequencer.note_bucket(where, BucketState.YOUNG))
             await channel.delete_queue(queue)
-        await self._life.write(self._life.sequencer.note_bucket(where, BucketState.GONE))
+            await settle(channel)
+        sequencer.memory.wheel.remove(where)
+        await self._life.write(sequencer.note_bucket(where, BucketState.GONE))
         del self._outstanding[where]
         return True
 

@@ -28,6 +28,9 @@ OTHER_DEATHS = "$sb/other-deaths"
 EVENTS = "$sb/events"
 """Fanout exchange: a definition has changed, read it again."""
 
+SEAL = "$sb/seal"
+"""Exchange that nobody uses: declared and deleted so that the changes before it last."""
+
 
 BUCKET_NAMES = 256
 """Names of buckets of one entity and level."""
@@ -106,4 +109,4 @@ def bridge_queue(instance: bytes) -> str:
 
 def seal(owner: bytes) -> str:
     """Queue: declared so that those before it last, and deleted at once."""
-    return f"$sb/seal/{owner.hex()}"
+    return f"{SEAL}/{owner.hex()}"

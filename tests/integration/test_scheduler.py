@@ -11,7 +11,7 @@ import pamqp.commands as spec
 from bridge.machine.wheel import FINEST_MS, GRACE_MS
 from bridge.topology import names
 from bridge.wire.reply import Done, Refused
-from tests.fixtures.relay import Relay
+from tests.fixtures.relay import Holds, Relay
 from tests.fixtures.sidecar import Rig, numbers
 from tests.integration.declared import eventually
 
@@ -171,16 +171,24 @@ def is_removed(orders: Rig, bucket: str) -> bool:
     return eventually(lambda: not orders.has(bucket), within_s=over_ms / 1000)
 
 
-def is_activation(orders: Rig) -> Callable[[spec.Basic.Publish], bool]:
-    """Say of a publish whether it makes messages active."""
-    return lambda publish: publish.exchange == names.active_exchange(orders.queue.name)
+def is_activation(orders: Rig) -> Holds:
+    """Say of a method whether it makes messages active."""
+    active = names.active_exchange(orders.queue.name)
+    return lambda method: isinstance(method, spec.Basic.Publish) and method.exchange == active
+
+
+def is_storing(orders: Rig) -> Holds:
+    """Say of a method whether it stores messages in a bucket."""
+    prefix = names.bucket_prefix(orders.queue.name)
+    return lambda method: (
+        isinstance(method, spec.Basic.Publish) and method.routing_key.startswith(prefix)
+    )
 
 
 def test_a_bucket_outlasts_what_is_on_its_way_into_it(rig: MakeRig) -> None:
     """What RabbitMQ is slow to store is stored, though the bucket's time is over."""
     orders = rig()
-    prefix = names.bucket_prefix(orders.queue.name)
-    with Relay(orders.url, holds=lambda publish: publish.routing_key.startswith(prefix)) as relay:
+    with Relay(orders.url, holds=is_storing(orders)) as relay:
         orders.start(url=relay.url)
         orders.send(b"a", due_ms=now_ms() + SOON_MS)
         assert relay.holding.wait(10)

@@ -1,0 +1,72 @@
+"""RabbitMQ killed while a bucket is being removed: it may take the deletion back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pamqp.base
+import pamqp.commands as spec
+import pytest
+
+from bridge.model.entity import Queue
+from bridge.topology import names
+from tests.fixtures.broker import Broker
+from tests.fixtures.relay import Relay
+from tests.fixtures.sidecar import Rig
+from tests.integration.declared import eventually
+
+FORGET = "P = whereis(mnesia_recover), P =/= undefined andalso sys:suspend(P)."
+"""Erlang: the changes that follow are answered, and a kill takes them back (before Khepri)."""
+
+
+@pytest.fixture
+def orders(start_broker: Callable[[], Broker]) -> Iterator[Rig]:
+    """A queue on a RabbitMQ of its own."""
+    broker = start_broker()
+    with broker.fresh_vhost() as vhost:
+        rig = Rig(broker, vhost, Queue(name="orders"))
+        yield rig
+        rig.close()
+
+
+class AfterDeletion:
+    """Holds back what follows the deletion of a bucket, for as long as that may be taken back."""
+
+    def __init__(self) -> None:
+        self.has_deleted = False
+
+    def __call__(self, method: pamqp.base.Frame) -> bool:
+        """Whether this method is held."""
+        if isinstance(method, spec.Queue.Delete):
+            self.has_deleted |= method.queue.startswith(names.bucket_prefix("orders"))
+        return self.has_deleted and isinstance(method, spec.Exchange.Declare)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["the bridge lives", "the bridge dies"])
+def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> None:
+    """Its queue has lost its members: who knew it as removed could store nothing there again."""
+    node = orders.broker.node
+    assert node is not None
+    with Relay(orders.url, holds=AfterDeletion()) as relay:
+        sidecar = orders.start(url=relay.url)
+        orders.send(b"a", due_ms=time.time_ns() // 1_000_000 + 3_000)
+        assert [each.body for each in orders.take(1)] == [b"a"]
+        (bucket,) = orders.buckets()
+        node.rabbitmqctl("eval", FORGET)
+        assert relay.holding.wait(20)
+        assert eventually(lambda: not orders.has(bucket))
+        orders.connection.close()
+        node.kill()
+        relay.release()
+        if dies:
+            sidecar.kill()
+        node.start()
+        orders.connect()
+        assert orders.has(bucket) == (orders.broker.version < (4, 3))
+        if dies:
+            sidecar = orders.start()
+
+        assert eventually(lambda: not orders.has(bucket), within_s=30)
+        orders.send(b"b", due_ms=time.time_ns() // 1_000_000 + 1_000)
+        assert [each.body for each in orders.take(1)] == [b"b"]
