@@ -20,7 +20,8 @@ from bridge.broker.errors import ConnectionLost, ManagementRefused, NodeFailed
 from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node_folder import CONFIGURATION, PLUGINS, NodeFolder, NodePorts
-from bridge.broker.processes import die_with_parent, end_leftovers, free_ports
+from bridge.broker.ports import Ports
+from bridge.broker.processes import die_with_parent, end_leftovers
 
 START_TIMEOUT_S = 120.0
 """3.10 takes up to 13 s on an idle machine; a recovery of much data takes longer."""
@@ -117,11 +118,13 @@ class Node:
             # A cluster's other nodes are found by this epmd: it survives a kill of its node.
             spared = () if self._epmd is None else (self._epmd.pid,)
             await end_leftovers(self.folder, spared=spared)
-            self._write_files()
-            await self._start_epmd()
-            await self._start_server()
-            async with asyncio.timeout(timeout_s):
-                await self._until_it_answers()
+            # It takes seconds until the node listens on them.
+            with Ports(4) as ports:
+                self._write_files(*ports.numbers)
+                await self._start_epmd()
+                await self._start_server()
+                async with asyncio.timeout(timeout_s):
+                    await self._until_it_answers()
         except TimeoutError:
             await self._clear()
             raise NodeFailed(text=self._failure(f"did not answer in {timeout_s:g} s")) from None
@@ -189,9 +192,8 @@ class Node:
             text = self._failure(f"did not answer in {START_TIMEOUT_S:g} s after it joined")
             raise NodeFailed(text=text) from None
 
-    def _write_files(self) -> None:
+    def _write_files(self, amqp: int, management: int, distribution: int, epmd: int) -> None:
         has_epmd = self._epmd is not None or self._shares_epmd
-        amqp, management, distribution, epmd = free_ports(4)
         ports = NodePorts(
             amqp=self._port or amqp,
             management=self._management_port or management,

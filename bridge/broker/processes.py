@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import sys
 from collections.abc import Container
 from pathlib import Path
@@ -19,18 +18,6 @@ _PR_SET_PDEATHSIG = 1
 
 _POLL_S = 0.1
 _TRIES_MAX = 100
-
-
-def free_ports(count: int) -> list[int]:
-    """Find TCP ports on loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def die_with_parent() -> None:

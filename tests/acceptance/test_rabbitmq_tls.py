@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.broker.ports import Ports
 from tests.acceptance.sdk import client_of, send, take
 from tests.acceptance.test_serve import expect_sentence, ready, serve
 from tests.brokers.certificates import make_certificates
-from tests.brokers.node import free_ports
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.broker import Broker
 
@@ -29,7 +29,8 @@ class Secured:
     def __init__(self, start_broker: Callable[..., Broker], folder: Path) -> None:
         self.folder = folder
         make_certificates(folder)
-        port, https_port = free_ports(2)
+        self._ports = Ports(2)
+        port, https_port = self._ports.numbers
         self.address = f"localhost:{port}"
         self.https = f"https://localhost:{https_port}"
         files = {"cacertfile": "ca.pem", "certfile": "server.pem", "keyfile": "server.key"}

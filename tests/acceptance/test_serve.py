@@ -23,8 +23,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, TransportType
 from azure.servicebus.exceptions import ServiceBusError
 
+from bridge.broker.ports import Ports
 from tests.acceptance.sdk import client_of, send, take
-from tests.brokers.node import free_ports
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
 
@@ -105,7 +105,8 @@ def test_every_option_is_also_a_variable(
     broker: Broker, vhost: str, config: Path, rules: Path
 ) -> None:
     """A bridge that is told everything by its environment runs as if told by options."""
-    port, admin_port = free_ports(2)
+    ports = Ports(2)
+    port, admin_port = ports.numbers
     bridge = Bridge((), amqp_url=broker.url_of(vhost), port=1, admin_port=1)
     bridge._arguments = ()
     bridge.admin_url = f"http://127.0.0.1:{admin_port}"
@@ -220,7 +221,8 @@ def test_tls(start_bridge: StartBridge, tmp_path: Path) -> None:
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     files = ["-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run([*request, *names, *files], cwd=tmp_path, check=True, capture_output=True)
-    (port,) = free_ports(1)
+    ports = Ports(1)
+    (port,) = ports.numbers
     certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     bridge = start_bridge(*("--tls-cert", certificate, "--tls-key", key, "--tls-port", str(port)))
     with ServiceBusClient.from_connection_string(
@@ -340,7 +342,8 @@ def test_bad_rules(tmp_path: Path) -> None:
 
 def test_no_rabbitmq_there() -> None:
     """Nobody at the address: one sentence that names it."""
-    (port,) = free_ports(1)
+    ports = Ports(1)
+    (port,) = ports.numbers
     done = serve("--rabbitmq-url", f"amqp://guest:secret-word@127.0.0.1:{port}")
 
     expect_sentence(done, 1, "127.0.0.1")
@@ -446,7 +449,8 @@ def test_a_virtual_host_of_any_name(broker: Broker, config: Path) -> None:
 
 def test_no_management_api(broker: Broker, vhost: str) -> None:
     """Without the plugin the bridge ends and names the address that does not answer."""
-    (port,) = free_ports(1)
+    ports = Ports(1)
+    (port,) = ports.numbers
     url = f"http://127.0.0.1:{port}"
     done = serve("--rabbitmq-url", broker.url_of(vhost), "--management-url", url)
 

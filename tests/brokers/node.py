@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import socket
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from bridge.broker import node as private
 from bridge.broker.installation import Installation
+from bridge.broker.ports import Ports
 
 CREDENTIALS = "guest:guest"
 
@@ -23,24 +23,14 @@ _DEADLINE_S = 180.0
 Result = TypeVar("Result")
 
 
-def free_ports(count: int) -> list[int]:
-    """Find TCP ports on loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 class Node:
     """One node; `start`, `kill` and `start` again as a test likes; at last `close`."""
 
     def __init__(self, installation: Installation, folder: Path, **options: Any) -> None:
         """Describe a node; `options` are those of `bridge.broker.node.Node`."""
         self.folder = folder
-        self.port, self.management_port = free_ports(2)
+        self._ports = Ports(2)
+        self.port, self.management_port = self._ports.numbers
         self.url = f"amqp://{CREDENTIALS}@127.0.0.1:{self.port}"
         self.management_url = f"http://{CREDENTIALS}@127.0.0.1:{self.management_port}"
         self._loop = asyncio.new_event_loop()
@@ -91,6 +81,7 @@ class Node:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._ports.release()
 
     def rabbitmqctl(self, *arguments: str) -> str:
         """Run `rabbitmqctl` against the node; return what it prints."""
