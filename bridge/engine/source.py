@@ -35,6 +35,9 @@ LINGER_S = 2.0
 """How long room that nobody wants any more is left open before 4.3, where a message that arrives at
 the moment of a cancel is counted as failed: after this long without an arrival that is unlikely."""
 
+CROWDED_S = 0.2
+"""How often RabbitMQ is asked whether it still has as many consumers as it may have."""
+
 log = logging.getLogger(__name__)
 
 Leave = Callable[[Origin, Holding], None]
@@ -94,6 +97,7 @@ class Source:
         self._linger: asyncio.TimerHandle | None = None
         self._last_arrival_s = 0.0
         self._kept_timer: asyncio.TimerHandle | None = None
+        self._crowded: asyncio.TimerHandle | None = None
         self._rhythm = Rhythm()
         self._standing: asyncio.TimerHandle | None = None
         self._is_closing = False
@@ -176,10 +180,7 @@ class Source:
     def departing(self, holding: Holding) -> None:
         """A message is about to be handed over to another queue, and acked here then."""
         self._end_rhythm()
-        close = self._demand.settling(holding.fetch)
-        if close is not None:
-            self._close(close.fetch)
-            self._turn_soon()
+        self._before(holding)
 
     def stayed(self, holding: Holding) -> None:
         """A message that was about to be handed over was not."""
@@ -201,7 +202,7 @@ class Source:
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
-        for timer in (self._kept_timer, self._linger, self._standing):
+        for timer in (self._kept_timer, self._linger, self._standing, self._crowded):
             if timer is not None:
                 timer.cancel()
         if self._channel is not None:
@@ -240,6 +241,9 @@ class Source:
         if self._demand.spare > 0 and self._linger is None and channel is not None:
             loop = asyncio.get_running_loop()
             self._linger = loop.call_later(LINGER_S, self._end_linger)
+        if self._demand.is_crowded and self._crowded is None and not self._is_closing:
+            loop = asyncio.get_running_loop()
+            self._crowded = loop.call_later(CROWDED_S, self._look_again)
         if channel is None and self._demand.asked and not self._is_closing:
             self._open_channel_soon(wait_s=0)
 
@@ -344,8 +348,14 @@ class Source:
                 self._close(close.fetch)
         self._turn_soon()
 
+    def _look_again(self) -> None:
+        """Others may have settled what they held."""
+        self._crowded = None
+        self._demand.is_crowded = False
+        self._turn_soon()
+
     async def _look(self, fetch: int) -> None:
-        """Ask how many messages are ready."""
+        """Ask how many messages are ready, and how many consumers there are."""
         channel = self._channel
         try:
             assert channel is not None
@@ -353,7 +363,7 @@ class Source:
         except BrokerError:
             self._demand.closed(fetch)
         else:
-            self._demand.looked(fetch, state.messages)
+            self._demand.looked(fetch, state.messages, state.consumers)
         self._turn_soon()
 
     def _on_window_closed(self, fetch: int) -> None:
@@ -428,9 +438,11 @@ class Source:
 
     def _before(self, holding: Holding) -> None:
         """Close the window that an ack or reject of this message would refill."""
+        was_crowded = self._demand.is_crowded
         close = self._demand.settling(holding.fetch)
         if close is not None:
             self._close(close.fetch)
+        if close is not None or was_crowded:
             self._turn_soon()
 
     def _pass(self, point: str, holding: Holding) -> None:

@@ -31,6 +31,13 @@ queue is elected (measured on 3.10 and 4.0). So in a cluster nothing is held on 
 consumer: messages are got one by one, and a sentinel that has brought its message stays open until
 that is settled.
 
+To the queue each got message is a consumer of its own until it is settled. When a connection ends,
+each member of the queue gives back what its consumers held, in the order of an Erlang map: by key
+up to 32 entries, above that in another order on every node. From then on the members differ in
+which message comes next, and hence in which one an ack means; the next leader has lost messages and
+brings settled ones again. So few consumers are had at a time (`CONSUMERS_MAX`), all bridges' and
+native ones counted; who asks for more waits until something is settled.
+
 The engine reports what happened, then calls `plan` and does what it says.
 """
 
@@ -63,8 +70,12 @@ Measured (4.3, one idle node): a get 0.17 ms; a window of one 0.33 ms and 0.25 m
 three gets 0.51 ms, a window of three 0.27 ms. 3.10 and 4.0 are alike.
 """
 
-GETS_CLUSTERED_MAX = 200
-"""Gets at a time, where windows are not used."""
+CONSUMERS_MAX = 15
+"""In a cluster nothing is got while a queue has so many consumers. Those of a node that has died
+stay in the map, empty, until it is back; and there may be a sentinel beside either: 32 in all."""
+
+HELD_MIN = 4
+"""So many messages may be held even if others have all these consumers."""
 
 __all__ = ["Close", "Demand", "Fetched", "Get", "Look", "Open", "Withdrawn"]
 
@@ -86,7 +97,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask RabbitMQ how many messages are ready; report `looked`."""
+    """Ask RabbitMQ how many messages are ready, and how many consumers it has; report `looked`."""
 
     fetch: int
 
@@ -131,6 +142,8 @@ class Demand(Generic[Message]):
 
     Attributes:
         is_standing: whether messages may be fetched ahead.
+        is_crowded: RabbitMQ has as many consumers as it may have. Nothing is fetched until a
+            message is settled here, or the engine sets this back to look again.
     """
 
     def __init__(
@@ -152,6 +165,9 @@ class Demand(Generic[Message]):
         self._last_fetch = 0
         self._is_stocked = True
         self._ready: int | None = None
+        self._consumers = 0
+        self._held: set[int] = set()
+        self.is_crowded = False
         self.is_standing = False
         self._standing = 0
 
@@ -197,6 +213,8 @@ class Demand(Generic[Message]):
     def discarded(self, fetch: int) -> None:
         """A fetch has brought a message that is not for any receiver."""
         self._is_stocked = True
+        if self._is_clustered:
+            self._held.add(fetch)
         entry = self._fetches.get(fetch)
         if entry is not None and entry.room:
             entry.room -= 1
@@ -209,10 +227,11 @@ class Demand(Generic[Message]):
         self._is_stocked = False
         self._end(fetch)
 
-    def looked(self, fetch: int, ready: int) -> None:
-        """RabbitMQ has said how many messages are ready."""
+    def looked(self, fetch: int, ready: int, consumers: int) -> None:
+        """RabbitMQ has said how many messages are ready, and how many consumers there are."""
         self._is_stocked = ready > 0
         self._ready = ready
+        self._consumers = consumers
         self._end(fetch)
 
     def closed(self, fetch: int) -> None:
@@ -224,6 +243,9 @@ class Demand(Generic[Message]):
 
         If that does not happen after all, report `stayed`.
         """
+        if self._is_clustered:
+            self._held.discard(fetch)
+            self.is_crowded = False
         entry = self._fetches.get(fetch)
         if entry is None or entry.state is not _State.OPEN:
             return None
@@ -239,6 +261,8 @@ class Demand(Generic[Message]):
 
     def stayed(self, fetch: int) -> None:
         """A message that was about to be settled was not: its window is not refilled."""
+        if self._is_clustered:
+            self._held.add(fetch)
         entry = self._fetches.get(fetch)
         if entry is not None and entry.state is _State.OPEN and entry.room:
             entry.room -= 1
@@ -277,6 +301,8 @@ class Demand(Generic[Message]):
         """The channel is gone, and all it held with it; asks stay. Return what had been kept."""
         for fetch in list(self._fetches):
             self._end(fetch)
+        self._held.clear()
+        self.is_crowded = False
         return self._kept.pop_all()
 
     def plan(self, *, can_fetch: bool = True) -> list[Effect]:
@@ -330,6 +356,8 @@ class Demand(Generic[Message]):
         ]
         if _State.GETTING in states or _State.LOOKING in states:
             return []
+        if self._is_clustered:
+            return self._fetch_clustered(wanted)
         if self.is_standing and wanted == 1 and self._standing not in self._fetches:
             self._standing = self._begin(_State.OPEN, AHEAD_MAX)
             return [Open(self._standing, AHEAD_MAX)]
@@ -344,12 +372,25 @@ class Demand(Generic[Message]):
             size, self._ready = min(size, max(self._ready or 0, 1)), None
             if size == 1 and any(entry.room for entry in self._fetches.values()):
                 return []
-        if self._is_clustered:
-            if self._is_stocked:
-                gets = min(size, GETS_CLUSTERED_MAX)
-                return [Get(self._begin(_State.GETTING, 1)) for _ in range(gets)]
-            size = 1
         return [Open(self._begin(_State.OPEN, size), size)]
+
+    def _fetch_clustered(self, wanted: int) -> list[Effect]:
+        """Look, and begin as many gets as there may be consumers, or a sentinel."""
+        has_sentinel = any(entry.room for entry in self._fetches.values())
+        if self.is_crowded or (has_sentinel and not self._is_stocked):
+            return []
+        if self._ready is None:
+            return [Look(self._begin(_State.LOOKING, 0))]
+        ready, self._ready = self._ready, None
+        # Half of what is free: others may look at the same time.
+        may_get = max((CONSUMERS_MAX - self._consumers + 1) // 2, HELD_MIN - len(self._held))
+        self.is_crowded = may_get <= 0
+        if self.is_crowded:
+            return []
+        if not ready:
+            return [] if has_sentinel else [Open(self._begin(_State.OPEN, 1), 1)]
+        gets = min(wanted, ready, may_get)
+        return [Get(self._begin(_State.GETTING, 1)) for _ in range(gets)]
 
     def _closing(self) -> int:
         return sum(entry.room for entry in self._fetches.values() if entry.state is _State.CLOSING)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from itertools import islice
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
 
 from bridge.topology import names
 from tests.brokers.node import Node
+from tests.crash.load import LOCK_MS
 from tests.crash.siege import Siege, wait_for
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
@@ -17,6 +21,9 @@ BACK_S = 90.0
 """A node needs some seconds to start and to find the others, and queues to elect."""
 
 SEED = 5
+
+MANY = 60
+"""More messages than an Erlang map keeps in order (32)."""
 
 BUCKET = "a bucket"
 """Stands for one of those that there are when its turn comes."""
@@ -83,8 +90,42 @@ def test_leader_kills(cluster: Broker, start_bridge: StartBridge) -> None:
         ):
             time.sleep(chance.uniform(1, 3))
             if queue == BUCKET:
+                wait_for("a bucket", lambda: bool(buckets(cluster)), within_s=30)
                 queue = chance.choice(buckets(cluster))
             kill(siege, cluster, leader(cluster, queue))
     assert siege.bridge.pid == pid
     assert siege.bridge.is_running
     siege.judge()
+
+
+@pytest.mark.soak
+def test_what_is_completed_after_a_bridge_s_end_is_so_on_every_node(
+    cluster: Broker, start_bridge: StartBridge
+) -> None:
+    """A bridge that holds much is killed, then the queue's leader: the next one knows the same.
+
+    All members of the queue must have given back in the same order what the bridge held.
+    """
+    bridge = start_bridge(on=cluster, vhost="/")
+    bodies = [str(number) for number in range(MANY)]
+    with ServiceBusClient.from_connection_string(bridge.connection_string) as client:
+        with client.get_queue_sender("load") as sender:
+            sender.send_messages([ServiceBusMessage(body) for body in bodies])
+        with client.get_queue_receiver("load") as receiver:
+            assert receiver.receive_messages(MANY, max_wait_time=1)
+    bridge.restart()
+    with ServiceBusClient.from_connection_string(bridge.connection_string) as client:
+        with client.get_queue_receiver("load") as receiver:
+            completed = list(islice(completing(receiver), MANY // 2))
+        node = leader(cluster, names.active_queue("load"))
+        node.kill()
+        with client.get_queue_receiver("load") as receiver:
+            rest = list(completing(receiver))
+    assert sorted(completed + rest) == sorted(bodies)
+
+
+def completing(receiver: ServiceBusReceiver) -> Iterator[str]:
+    """Receive and complete one message after the other, until none has come for a lock's time."""
+    while messages := receiver.receive_messages(1, max_wait_time=LOCK_MS / 1000 + 5):
+        receiver.complete_message(messages[0])
+        yield b"".join(messages[0].body).decode()

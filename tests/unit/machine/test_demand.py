@@ -8,7 +8,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.demand import AHEAD_MAX, Close, Demand, Fetched, Get, Look, Open, Withdrawn
+from bridge.machine.demand import (
+    AHEAD_MAX,
+    CONSUMERS_MAX,
+    HELD_MIN,
+    Close,
+    Demand,
+    Fetched,
+    Get,
+    Look,
+    Open,
+    Withdrawn,
+)
 
 
 def test_a_window_that_is_full_is_closed_before_anything_of_it_is_settled() -> None:
@@ -118,7 +129,7 @@ def test_a_cautious_window_is_as_large_as_what_is_ready() -> None:
     demand: Demand[Fetched] = Demand(is_cautious=True)
     demand.ask(1, 10)
     assert demand.plan() == [Look(1)]
-    demand.looked(1, 4)
+    demand.looked(1, 4, 0)
     assert demand.plan() == [Open(2, 4)]
     assert [demand.arrived(2) for _ in range(4)] == [1] * 4
     assert demand.plan() == [Close(2), Look(3)]
@@ -129,7 +140,7 @@ def test_a_cautious_demand_waits_on_an_empty_queue_with_one_message() -> None:
     demand: Demand[Fetched] = Demand(is_cautious=True)
     demand.ask(1, 10)
     demand.plan()
-    demand.looked(1, 0)
+    demand.looked(1, 0, 0)
     assert demand.plan() == [Open(2, 1)]
     ticket = demand.withdraw(1)
     assert demand.plan() == [Withdrawn(ticket)]
@@ -146,7 +157,7 @@ def test_cautious_room_is_closed_when_nobody_has_wanted_it_for_a_while() -> None
     demand: Demand[Fetched] = Demand(is_cautious=True)
     demand.ask(1, 3)
     demand.plan()
-    demand.looked(1, 0)
+    demand.looked(1, 0, 0)
     demand.plan()
     assert demand.close_spare() == []
     demand.withdraw(1)
@@ -158,24 +169,60 @@ def test_in_a_cluster_messages_are_got_one_by_one() -> None:
     demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True)
     demand.ask(1, 10)
     assert demand.plan() == [Look(1)]
-    demand.looked(1, 4)
+    demand.looked(1, 4, 0)
     assert demand.plan() == [Get(2), Get(3), Get(4), Get(5)]
 
 
 def test_in_a_cluster_a_sentinel_is_closed_when_its_message_is_settled() -> None:
     """Until then its consumer lives, and others wait beside it."""
-    demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True, windows_max=1)
+    demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True)
     demand.ask(1, 2)
+    assert demand.plan() == [Look(1)]
+    demand.looked(1, 0, 0)
+    assert demand.plan() == [Open(2, 1)]
+    assert demand.plan() == []
+    assert demand.arrived(2) == 1
+    assert demand.plan() == [Look(3)]
+    demand.looked(3, 0, 1)
+    assert demand.plan() == [Open(4, 1)]
+    demand.arrived(4)
+    assert demand.settling(2) == Close(2)
+
+
+def test_in_a_cluster_no_more_is_got_than_there_may_be_consumers() -> None:
+    """Above 32 the members of a queue would give back in different orders what an end leaves."""
+    demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True)
+    demand.ask(1, 100)
+    gets = []
+    while not demand.is_crowded:
+        (look,) = demand.plan()
+        assert isinstance(look, Look)
+        demand.looked(look.fetch, 100, len(gets))
+        for get in demand.plan():
+            assert isinstance(get, Get)
+            demand.arrived(get.fetch)
+            gets.append(get.fetch)
+    assert len(gets) == CONSUMERS_MAX
+    assert demand.plan() == []
+    demand.settling(gets[0])
+    assert demand.plan() == [Look(gets[-1] + 2)]
+
+
+def test_in_a_cluster_a_few_are_got_although_others_have_all_the_consumers() -> None:
+    """Else nobody who consumes through this bridge would ever get anything."""
+    demand: Demand[Fetched] = Demand(is_cautious=True, is_clustered=True)
+    demand.ask(1, 100)
     demand.plan()
-    demand.empty(1)
-    demand.empty(2)
-    assert demand.plan() == [Open(3, 1)]
-    assert demand.arrived(3) == 1
-    assert demand.plan() == [Get(4)]
-    demand.empty(4)
-    assert demand.plan() == [Open(5, 1)]
-    demand.arrived(5)
-    assert demand.settling(3) == Close(3)
+    demand.looked(1, 100, 40)
+    gets = demand.plan()
+    assert len(gets) == HELD_MIN
+    for get in gets:
+        assert isinstance(get, Get)
+        demand.arrived(get.fetch)
+    (look,) = demand.plan()
+    demand.looked(look.fetch, 100, 40 + HELD_MIN)  # type: ignore[union-attr]
+    assert demand.plan() == []
+    assert demand.is_crowded
 
 
 def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
@@ -252,6 +299,8 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         )
         self.cancelled: set[int] = set()
         self.commands: deque[tuple[str, int, int]] = deque()
+        self.got: set[int] = set()
+        self.counted: dict[int, int] = {}
         self.replies: deque[tuple[str, int, int]] = deque()
         self.queue: deque[int] = deque()
         self.consumers: dict[int, list[int]] = {}
@@ -291,7 +340,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 break
         self.held.append(message)
 
-    @rule(count=st.integers(1, 6))
+    @rule(count=st.integers(1, 12))
     def publish(self, count: int) -> None:
         for _ in range(count):
             self.published += 1
@@ -312,10 +361,12 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             case "open":
                 self.consumers[fetch], self.credit[fetch] = [], size
             case "get" if self.queue:
+                self.got.add(fetch)
                 self.replies.append(("message", fetch, self.queue.popleft()))
             case "get":
                 self.replies.append(("empty", fetch, 0))
             case "look":
+                self.counted[fetch] = len(self.consumers) + len(self.got)
                 self.replies.append(("looked", fetch, len(self.queue)))
             case "close":
                 del self.consumers[fetch]
@@ -323,10 +374,12 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 self.replies.append(("closed", fetch, 0))
             case "ack":
                 self.settled += 1
+                self.got.discard(fetch)
                 if fetch in self.consumers:
                     self.credit[fetch] += 1
             case "nack":
                 self.queue.appendleft(size)
+                self.got.discard(fetch)
                 if fetch in self.consumers:
                     self.credit[fetch] += 1
         self.fill()
@@ -349,10 +402,20 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             case "empty":
                 self.demand.empty(fetch)
             case "looked":
-                self.demand.looked(fetch, number)
+                self.demand.looked(fetch, number, self.counted.pop(fetch))
             case "closed":
                 self.demand.closed(fetch)
         self.act()
+
+    @rule()
+    def hear_all(self) -> None:
+        for _ in range(10_000):
+            if self.commands:
+                self.rabbitmq_works()
+            elif self.replies:
+                self.hear()
+            else:
+                break
 
     def give_back(self, message: Fetched) -> None:
         close = self.demand.settling(message.fetch)
@@ -374,7 +437,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             self.give_back(message)
         self.act()
 
-    @rule(receiver=st.integers(1, 3), count=st.integers(1, 8))
+    @rule(receiver=st.integers(1, 3), count=st.integers(1, 20))
     def ask(self, receiver: int, count: int) -> None:
         self.demand.ask(receiver, count)
         self.asks[receiver] += count
@@ -425,16 +488,11 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all has been said, what is asked for has come, or the queue is empty."""
-        for _ in range(10_000):
-            if self.commands:
-                self.rabbitmq_works()
-            elif self.replies:
-                self.hear()
-            else:
-                break
+        self.hear_all()
         assert not self.commands
         assert not self.tickets
-        assert not self.queue or not self.demand.asked or len(self.consumers) >= 3
+        is_full = len(self.consumers) >= 3 or self.demand.is_crowded
+        assert not self.queue or not self.demand.asked or is_full
 
 
 class CautiousDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
@@ -444,9 +502,11 @@ class CautiousDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
 
     @rule()
     def linger_ends(self) -> None:
-        if not self.queue and not any(what == "message" for what, _, _ in self.replies):
+        # Nothing has come for a while, and nothing comes just now.
+        if not (self.queue or self.commands or self.replies):
             for close in self.demand.close_spare():
                 self.commands.append(("close", close.fetch, 0))
+            self.hear_all()
         self.act()
 
 
@@ -458,6 +518,16 @@ class ClusteredDemandAgainstRabbitMQ(CautiousDemandAgainstRabbitMQ):
     @invariant()
     def no_cancelled_consumer_holds_a_message(self) -> None:
         assert not self.cancelled.intersection(message.fetch for message in self.held)
+
+    @invariant()
+    def there_are_few_consumers(self) -> None:
+        assert len(self.consumers) + len(self.got) <= CONSUMERS_MAX + 1
+
+    @precondition(lambda self: self.demand.is_crowded)
+    @rule()
+    def look_again(self) -> None:
+        self.demand.is_crowded = False
+        self.act()
 
 
 TestClusteredDemandAgainstRabbitMQ = ClusteredDemandAgainstRabbitMQ.TestCase
