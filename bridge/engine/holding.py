@@ -32,7 +32,11 @@ The third has no counterpart in Azure: only a native consumer can do that.
 """
 
 Identity = bytes | tuple[int, int]
-"""What tells a message from all others of its entity."""
+"""What all copies of a message have in common, and no other message of its entity has.
+
+Not its number: two messages may have one when RabbitMQ and a sequencer failed together. A native
+message has number and enqueued time only.
+"""
 
 _DELIVERY_COUNT = "x-delivery-count"
 _DEATH = "x-first-death-reason"
@@ -54,6 +58,7 @@ class Holding(Fetched):
         generation: the deliveries that were counted before it was published again; of two copies
             the one of the higher generation counts.
         failures: failed deliveries before this one, in all.
+        identity: what tells it from other messages.
     """
 
     channel: Channel
@@ -64,6 +69,7 @@ class Holding(Fetched):
     time_to_live_ms: int | None
     generation: int
     failures: int
+    identity: Identity
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether it may not be delivered any more.
@@ -78,19 +84,6 @@ class Holding(Fetched):
     def is_numbered(self) -> bool:
         """Whether it has gone through the sequencer."""
         return self.number >= 0
-
-    @property
-    def identity(self) -> Identity:
-        """What all copies of it have in common, and no other message has.
-
-        Two messages may have one number when RabbitMQ and a sequencer failed together. A native
-        message has its number and its time only.
-        """
-        table = self.record.properties.headers or _NO_HEADERS
-        identity = table.get(headers.IDENTITY, _ABSENT)[1]
-        if isinstance(identity, bytes) and identity != NO_IDENTITY:
-            return identity
-        return self.number, self.enqueued_ms
 
     @property
     def is_published_again(self) -> bool:
@@ -145,6 +138,9 @@ def read(delivery: Delivery, fetch: int, *, can_expire: bool) -> Holding:
     enqueued_ms = _integer(table, headers.ENQUEUED_TIME, 0)
     ttl_ms = _integer(table, headers.TIME_TO_LIVE, -1)
     generation = _integer(table, headers.DELIVERED, 0)
+    identity = table.get(headers.IDENTITY, _ABSENT)[1]
+    if not isinstance(identity, bytes) or identity == NO_IDENTITY:
+        identity = number, enqueued_ms
     return Holding(
         number,
         fetch,
@@ -157,6 +153,7 @@ def read(delivery: Delivery, fetch: int, *, can_expire: bool) -> Holding:
         ttl_ms if ttl_ms >= 0 else None,
         generation,
         generation + _integer(table, _DELIVERY_COUNT, 0),
+        identity,
     )
 
 
