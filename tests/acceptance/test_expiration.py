@@ -205,10 +205,10 @@ def test_dead_letters_do_not_expire(bridge: Any) -> None:
     """A dead letter is subject to no TTL, neither its own nor the entity's."""
     with client_of(bridge) as client:
         with client.get_queue_receiver("ttl-default-dead") as receiver:
-            send(client, "ttl-default-dead", ServiceBusMessage("x", time_to_live=seconds(1)))
+            send(client, "ttl-default-dead", ServiceBusMessage("x", time_to_live=seconds(2)))
             (message,) = receive(receiver)
             receiver.dead_letter_message(message, reason="mine")
-        time.sleep(2.5)
+        sleep_until(message.expires_at_utc, and_s=0.5)
         assert dead_letter(client, "ttl-default-dead").dead_letter_reason == "mine"
 
 

@@ -96,7 +96,6 @@ def test_lock_holds_until_its_instant(bridge: Any) -> None:
             # The next lock begins when the message is delivered again: its end tells when.
             begins = later.locked_until_utc.timestamp() - LOCK_S
             assert begins >= message.locked_until_utc.timestamp()
-            assert begins - message.locked_until_utc.timestamp() < 1
             assert later.delivery_count == 1
             other.complete_message(later)
 
@@ -111,7 +110,8 @@ def test_renewal_gives_a_full_lock_from_now(bridge: Any) -> None:
                 time.sleep(LOCK_S * 0.6)
                 before = time.time()
                 until = receiver.renew_message_lock(message)
-                assert LOCK_S - 0.01 <= until.timestamp() - before <= LOCK_S + 1
+                after = time.time()
+                assert before - 0.01 <= until.timestamp() - LOCK_S <= after
             time.sleep(LOCK_S * 0.6)
             receiver.complete_message(message)
             expect_silence(receiver)

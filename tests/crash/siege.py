@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
@@ -207,13 +208,18 @@ class Siege:
         faults: list[Fault] = []
         stories: list[str] = []
         summary = []
-        for queue, notes in (("load", self.load), ("side", self.side)):
-            if not notes.events():
-                continue
-            quiet_s = LOCK_MS / 1000 + 1
-            if queue == "load":
-                quiet_s = max(quiet_s, AHEAD_MS / 1000 + 3)
-            self.drain(queue, notes, quiet_s=quiet_s)
+        quiet_s = LOCK_MS / 1000 + 1
+        with ThreadPoolExecutor() as at_once:
+            drains = [
+                at_once.submit(self.drain, queue, notes, quiet_s=max(quiet_s, ahead_s))
+                for queue, notes, ahead_s in (
+                    ("load", self.load, AHEAD_MS / 1000 + 3),
+                    ("side", self.side, 0),
+                )
+                if notes.events()
+            ]
+        for drain in drains:
+            drain.result()
         self.note_losses()
         for queue, notes in (("load", self.load), ("side", self.side)):
             if not notes.events():

@@ -31,7 +31,7 @@ def test_a_scheduled_message_arrives_at_its_time_with_a_new_number(rig: MakeRig)
     """The caller gets a number at once; the message gets another when it becomes active."""
     orders = rig()
     orders.start()
-    due_ms = now_ms() + 1_200
+    due_ms = now_ms() + 2_000
     assert orders.schedule(b"a", b"b", due_ms=due_ms) == [1, 2]
     orders.send(b"now")
 
@@ -75,7 +75,7 @@ def test_a_cancelled_message_never_arrives(rig: MakeRig) -> None:
     """Cancelling several is all or nothing; an unknown number has Azure's condition."""
     orders = rig()
     orders.start()
-    kept, gone, also_gone = orders.schedule(b"kept", b"gone", b"too", due_ms=now_ms() + 1_500)
+    kept, gone, also_gone = orders.schedule(b"kept", b"gone", b"too", due_ms=now_ms() + SOON_MS)
 
     assert Done(()) == orders.cancel(gone)
     unknown = orders.cancel(also_gone, 4711)
@@ -152,7 +152,7 @@ def test_buckets_whose_time_is_over_are_removed(rig: MakeRig) -> None:
     """No queue stays behind."""
     orders = rig()
     orders.start()
-    orders.schedule(b"a", due_ms=now_ms() + 100)
+    orders.schedule(b"a", due_ms=now_ms() + SOON_MS)
     assert orders.buckets()
     orders.take(1)
 

@@ -119,11 +119,14 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(rig: MakeRig, point: str,
     history = History()
     load(orders, history, due_ms=now_ms() + 700)
     doomed = orders.start(failpoint=f"{point}:{nth}")
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while doomed.process.poll() is None and time.monotonic() < end:
-        # Snapshots, batons and the rest are passed again and again only under load.
-        orders.send(body := b"more %d" % now_ms())
-        history.sent.add(body)
+        # Snapshots, batons and the rest are passed again and again only under load; and what was
+        # due before the sidecar was up is not scheduled any more.
+        at_ms = now_ms()
+        orders.send(now := b"more %d" % at_ms)
+        orders.send(later := b"more, later %d" % at_ms, due_ms=at_ms + 700)
+        history.sent |= {now, later}
         orders.connection.sleep(0.002)
     assert doomed.process.wait(1) == -signal.SIGKILL
     orders.start()

@@ -124,10 +124,10 @@ async def test_an_expired_message_is_dropped_where_the_entity_says_so(
 async def test_a_locked_message_outlives_its_expiry(door: Door) -> None:
     """It can be completed; abandoned it expires at once."""
     await door.namespace.send(
-        door.path, [outgoing("kept", ttl_ms=1_000), outgoing("given up", ttl_ms=1_000)]
+        door.path, [outgoing("kept", ttl_ms=2_500), outgoing("given up", ttl_ms=2_500)]
     )
     kept, given_up = await door.client().receive(2)
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(2.7)
     await door.complete(kept)
     assert given_up.lock_token is not None
     await door.namespace.settle(door.path, given_up.lock_token, Abandon())
