@@ -116,6 +116,10 @@ class Channel(Publishing, Consuming, Declaring):
             self._transport.flush_soon()
         self._unsure.append(on_sure)
 
+    def hurry(self) -> None:
+        """What is settled in this turn is to reach RabbitMQ at once: something comes of it."""
+        self._transport.hurry()
+
     def _become_sure(self) -> None:
         self._before_write()
         unsure, self._unsure = self._unsure, []

@@ -89,12 +89,16 @@ def _acked_bytes(connection: socket.socket) -> int:
     return count
 
 
-def write_pledge(memory: mmap.mmap, position: int, data: bytes) -> None:
-    """Promise these bytes for this place of the stream; a kill in between leaves no promise."""
-    head = _PLEDGE_HEAD
-    head.pack_into(memory, 0, position, 0)
-    memory[head.size : head.size + len(data)] = data
-    head.pack_into(memory, 0, position, len(data))
+def begin_pledge(memory: mmap.mmap, position: int) -> None:
+    """Promise nothing yet, from this place of the stream on."""
+    _PLEDGE_HEAD.pack_into(memory, 0, position, 0)
+
+
+def add_to_pledge(memory: mmap.mmap, position: int, length: int, data: bytes) -> None:
+    """Promise these bytes too, behind `length` others; a kill in between promises none of them."""
+    start = _PLEDGE_HEAD.size + length
+    memory[start : start + len(data)] = data
+    _PLEDGE_HEAD.pack_into(memory, 0, position, length + len(data))
 
 
 def redeem(connection: socket.socket, memory: mmap.mmap) -> None:

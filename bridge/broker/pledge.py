@@ -24,12 +24,14 @@ class Pledge:
 
     Attributes:
         descriptor: names the memory to the keeper.
+        due: what is promised and not written yet.
 
     Raises:
         OSError: not on this operating system (Linux can).
     """
 
     def __init__(self, kept: socket.socket, sent_bytes: int) -> None:
+        self.due = b""
         self._offset = keeping.sent_bytes(kept) - sent_bytes
         self.descriptor = os.memfd_create("busbridge-pledge")
         os.ftruncate(self.descriptor, keeping.PLEDGE_BYTES)
@@ -40,12 +42,24 @@ class Pledge:
         """Whether this operating system has what it takes."""
         return hasattr(os, "memfd_create") and hasattr(socket, "TCP_INFO")
 
-    def make(self, data: bytes, sent_bytes: int) -> bool:
-        """Promise to write `data` after so many bytes; return False when it is too much."""
-        if len(data) > keeping.PLEDGE_BYTES_MAX:
+    def add(self, data: bytes, sent_bytes: int) -> bool:
+        """Promise to write `data` next, behind what is promised and not kept yet.
+
+        Returns False, and promises nothing, when that would be too much.
+        """
+        if len(self.due) + len(data) > keeping.PLEDGE_BYTES_MAX:
             return False
-        keeping.write_pledge(self._memory, self._offset + sent_bytes, data)
+        position = self._offset + sent_bytes
+        if not self.due:
+            keeping.begin_pledge(self._memory, position)
+        keeping.add_to_pledge(self._memory, position, len(self.due), data)
+        self.due += data
         return True
+
+    def take(self) -> bytes:
+        """Return what is promised; the caller writes it now."""
+        due, self.due = self.due, b""
+        return due
 
     def close(self) -> None:
         """Free the memory; the keeper has its own view of it."""

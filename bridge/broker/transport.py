@@ -42,6 +42,10 @@ PARTS_MAX = 4_000
 PAUSE_BYTES = 1 << 20
 """Above this many unsent bytes `drain` waits."""
 
+PROMISE_S = 0.001
+"""So long what is promised may wait, unless something else is to be written: RabbitMQ then is woken
+once for many acks, and leaves the machine to the client meanwhile."""
+
 UNSENT_BYTES_MAX = 64 << 20
 """Above this many unsent bytes nothing more is published: several of the largest messages that
 RabbitMQ 4 takes (16 MiB)."""
@@ -92,7 +96,8 @@ class Transport(asyncio.Protocol):
         self._outlet: Outlet | None = None
         self._keeper: Keeper | None = None
         self._pledge: Pledge | None = None
-        self._pledged = b""
+        self._redemption: asyncio.TimerHandle | None = None
+        self._is_urgent = False
         self._sent_bytes = 0
         self._rest = b""
         self._is_flush_due = False
@@ -206,8 +211,13 @@ class Transport(asyncio.Protocol):
     def write(self, frame: bytes) -> None:
         """Write at the end of this turn of the loop."""
         self.parts.append(frame)
+        self._is_urgent = True
         if not self._is_flush_due:
             self.flush_soon()
+
+    def hurry(self) -> None:
+        """What is written in this turn is not to wait for more, though it is promised."""
+        self._is_urgent = True
 
     def flush_soon(self) -> None:
         """See to it that what is in `parts` and `due` leaves at the end of this turn."""
@@ -222,37 +232,43 @@ class Transport(asyncio.Protocol):
             self.parts.clear()
             self.due.clear()
             return
-        if self._pledged:
-            self._redeem()
         if self.due:
             due, self.due = self.due, []
             for emit in due:
                 emit()
+        is_urgent, self._is_urgent = self._is_urgent, False
         if self.parts:
             self._has_written = True
             joined = b"".join(self.parts)
             self.parts.clear()
             if self.written and self._promise(joined):
                 self._tell_written()
-                self.loop.call_soon(self._redeem)
+                if is_urgent:
+                    self.loop.call_soon(self._redeem)
+                elif self._redemption is None:
+                    self._redemption = self.loop.call_later(PROMISE_S, self._redeem)
                 return
-            self._send(joined)
+            self._send(self._promised() + joined)
         if self.written:
             self._tell_written()
 
     def _promise(self, data: bytes) -> bool:
         """See to it that this is written, even if the process is killed before `_redeem`."""
-        if self._pledge is None or not self.is_kept:
-            return False
-        if not self._pledge.make(data, self._sent_bytes):
-            return False
-        self._pledged = data
-        return True
+        return (
+            self._pledge is not None and self.is_kept and self._pledge.add(data, self._sent_bytes)
+        )
+
+    def _promised(self) -> bytes:
+        """Return what is to be written before anything else."""
+        if self._redemption is not None:
+            self._redemption.cancel()
+            self._redemption = None
+        return b"" if self._pledge is None else self._pledge.take()
 
     def _redeem(self) -> None:
         """Write what was promised."""
-        data, self._pledged = self._pledged, b""
-        if data and self.lost is None:
+        data = self._promised()
+        if data:
             failpoint.reach("transport.promised")
             self._send(data)
 
@@ -321,9 +337,9 @@ class Transport(asyncio.Protocol):
             self._raw.close()
             self._raw = self._keeper = None
         if self._pledge is not None:
+            self._promised()
             self._pledge.close()
             self._pledge = None
-        self._pledged = b""
         if self._socket is not None:
             self._socket.abort()
         else:

@@ -148,7 +148,10 @@ class Source:
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
+        under_way = self._demand.under_way
         self._before(holding)
+        if self._demand.under_way > under_way:
+            holding.channel.hurry()
         self._rhythm.settled(asyncio.get_running_loop().time(), self._demand.asked)
         holding.channel.ack(holding.tag)
         self._pass(point, holding)

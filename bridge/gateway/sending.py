@@ -23,13 +23,21 @@ if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
 
-def outgoing(raw: bytes) -> Outgoing:
+_ID_BYTES = 16
+"""Of the message id that a message gets which came without one."""
+
+
+def outgoing(raw: bytes, new_id: bytes | None = None) -> Outgoing:
     """Return one encoded message as the engine takes it.
+
+    Args:
+        raw: the message.
+        new_id: random bytes, its id if it has none; by default they are made here.
 
     Raises:
         MappingError: the bytes are no message.
     """
-    inward = record_from_message(raw, new_message_id=os.urandom(16).hex())
+    inward = record_from_message(raw, new_message_id=(new_id or os.urandom(_ID_BYTES)).hex())
     return Outgoing(
         record=inward.record,
         size_bytes=len(raw),
@@ -45,7 +53,12 @@ def outgoing_batch(message_format: int, payload: bytes) -> Sequence[Outgoing]:
         MappingError, DecodeError: the bytes are no message, or no batch.
     """
     if message_format == BATCH_FORMAT:
-        return [outgoing(raw) for raw in batch_messages(payload)]
+        messages = batch_messages(payload)
+        new_ids = os.urandom(_ID_BYTES * len(messages))
+        return [
+            outgoing(raw, new_ids[at : at + _ID_BYTES])
+            for raw, at in zip(messages, range(0, len(new_ids), _ID_BYTES), strict=True)
+        ]
     return (outgoing(payload),)
 
 

@@ -100,7 +100,8 @@ def test_a_pledge_is_redeemed_from_where_the_kernel_has_it(written: int) -> None
             theirs, _ = listener.accept()
             ours.sendall(b"before")
             pledge = Pledge(ours, len(b"before"))
-            assert pledge.make(data, len(b"before"))
+            assert pledge.add(data[:70], len(b"before"))
+            assert pledge.add(data[70:], len(b"before"))
             ours.sendall(data[:written])
             with mmap.mmap(pledge.descriptor, keeping.PLEDGE_BYTES) as memory:
                 keeping.redeem(ours, memory)
@@ -116,7 +117,7 @@ def test_an_older_pledge_is_not_redeemed_again() -> None:
         with socket.create_connection(listener.getsockname()) as ours:
             theirs, _ = listener.accept()
             pledge = Pledge(ours, 0)
-            assert pledge.make(b"promised", 0)
+            assert pledge.add(b"promised", 0)
             ours.sendall(b"promised, and more")
             with mmap.mmap(pledge.descriptor, keeping.PLEDGE_BYTES) as memory:
                 keeping.redeem(ours, memory)
@@ -132,8 +133,9 @@ def test_too_much_is_not_promised() -> None:
         socket.create_connection(listener.getsockname()) as ours,
     ):
         pledge = Pledge(ours, 0)
-        assert pledge.make(bytes(keeping.PLEDGE_BYTES_MAX), 0)
-        assert not pledge.make(bytes(keeping.PLEDGE_BYTES_MAX + 1), 0)
+        assert not pledge.add(bytes(keeping.PLEDGE_BYTES_MAX + 1), 0)
+        assert pledge.add(bytes(keeping.PLEDGE_BYTES_MAX), 0)
+        assert not pledge.add(b"x", 0)
         pledge.close()
 
 
