@@ -265,9 +265,11 @@ class Channel(Publishing, Consuming, Declaring):
             except Exception as error:
                 self._blame(error)
         elif question is not None:
-            tag, redelivered, exchange, key, _ = cast("tuple[int, bool, str, str, int]", subject)
+            tag, redelivered, exchange, key, ready = cast(
+                "tuple[int, bool, str, str, int]", subject
+            )
             message = (exchange, key, self._properties, body)
-            self._answer_get(question, Delivery(tag, redelivered, *message, "", self))
+            self._answer_get(question, Delivery(tag, redelivered, *message, "", self, ready))
         else:
             code, text, exchange, key = cast("tuple[int, str, str, str]", subject)
             self._on_return(code, text, exchange, key, self._properties, body)

@@ -48,6 +48,7 @@ class Delivery:
         body: the whole body.
         consumer_tag: the consumer's tag, "" for a get.
         channel: where it is settled.
+        remaining: how many more messages were ready; of a get only.
     """
 
     tag: int
@@ -58,6 +59,7 @@ class Delivery:
     body: bytes
     consumer_tag: str
     channel: Channel
+    remaining: int = 0
 
 
 OnDelivery = Callable[[Delivery], None]

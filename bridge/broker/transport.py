@@ -42,7 +42,7 @@ PARTS_MAX = 4_000
 PAUSE_BYTES = 1 << 20
 """Above this many unsent bytes `drain` waits."""
 
-PROMISE_S = 0.001
+PROMISE_S = 0.005
 """So long what is promised may wait, unless something else is to be written: RabbitMQ then is woken
 once for many acks, and leaves the machine to the client meanwhile."""
 

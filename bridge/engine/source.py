@@ -150,7 +150,7 @@ class Source:
         """Settle a message for good."""
         under_way = self._demand.under_way
         self._before(holding)
-        if self._demand.under_way > under_way:
+        if self._demand.under_way > under_way and self._demand.is_short:
             holding.channel.hurry()
         self._rhythm.settled(asyncio.get_running_loop().time(), self._demand.asked)
         holding.channel.ack(holding.tag)
@@ -381,6 +381,7 @@ class Source:
             self._demand.empty(fetch)
         elif answer.result().channel is self._channel:
             self._on_delivery(fetch, answer.result())
+            self._demand.counted(answer.result().remaining)
         self._turn_soon()
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:

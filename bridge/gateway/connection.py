@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("busbridge.gateway")
 
-WRITE_BYTES = 16_384
-"""So much is written without waiting for the end of the loop's turn: a client reads the first
-messages of many while the others are still being made ready."""
+WRITE_BYTES = 2_048
+"""So much is written without waiting for the end of the loop's turn, then twice as much, and so on:
+a client reads the first messages of many while the others are still being made ready."""
+
+WRITE_BYTES_MAX = 32_768
 
 LINGER_S = 1.0
 """How long a closed connection waits for its peer to read the close before it is torn down."""
@@ -77,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_flush_due = False
+        self._write_bytes = WRITE_BYTES
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer} {self._endpoint!r} links={len(self._links)}>"
@@ -264,15 +267,20 @@ class Connection(asyncio.Protocol):
 
     def flush_soon(self) -> None:
         """Write what there is at the end of the loop's turn; much of it, at once."""
-        if self._endpoint.output_bytes > WRITE_BYTES:
+        if self._endpoint.output_bytes > self._write_bytes:
+            self._write_bytes = min(2 * self._write_bytes, WRITE_BYTES_MAX)
             self.flush()
-        elif not self._is_flush_due:
+        if not self._is_flush_due:
             self._is_flush_due = True
-            self._loop.call_soon(self.flush)
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_flush_due = False
+        self._write_bytes = WRITE_BYTES
+        self.flush()
 
     def flush(self) -> None:
         """Write what there is."""
-        self._is_flush_due = False
         transport = self._transport
         output = self._endpoint.take_output()
         if transport is None or self._outlet is None:

@@ -21,9 +21,9 @@ arrives when the asker has gone is **kept** (unacked), and offered to the next a
 **Cautious.** Before 4.3, a message that is on its way to a consumer that is just being cancelled
 goes back into its queue *counted as a failed delivery* (measured on 3.10 and 4.0; on 4.3 it goes
 back uncounted). There a window with room is not closed while anything may arrive. Instead windows
-are made to fill: RabbitMQ is asked how many messages are ready, and on an empty queue a window of
-one message waits (the *sentinel*). Room that nobody wants any more is closed when nothing has
-arrived for a while (`close_spare`); until then what comes too much is kept.
+are made to fill: one message is got first, for RabbitMQ tells with it how many are ready, and on an
+empty queue a window of one message waits (the *sentinel*). Room that nobody wants any more is
+closed when nothing has arrived for a while (`close_spare`); until then what comes too much is kept.
 
 **Clustered.** Before 4.3, when a node dies, what its consumers held goes back at once, but not what
 cancelled ones held: that stays unacked, nobody's, until the node is back and a new leader of the
@@ -56,12 +56,16 @@ WINDOW_SIZE_MAX = 2_000
 WINDOWS_MAX = 8
 """Windows that may be open or closing at a time, of one entity."""
 
-AHEAD_MAX = 2
+AHEAD_MAX = 16
 """Messages that may be fetched ahead of who asks.
 
 Measured (one idle node): an ack brings the next message after 0.15 ms, a client asks after
 about 0.05 ms.
 """
+
+AHEAD_LOW = 8
+"""With more than that at hand, acks that would bring others can wait for each other: RabbitMQ, the
+client and the bridge share the machine, and each time RabbitMQ is woken the others are slower."""
 
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.
@@ -190,6 +194,11 @@ class Demand(Generic[Message]):
         return len(self._kept)
 
     @property
+    def is_short(self) -> bool:
+        """Whether an ack that brings a message should be on its way at once."""
+        return self.asked > 0 or self.kept <= AHEAD_LOW
+
+    @property
     def spare(self) -> int:
         """Messages that open windows have room for and nobody wants."""
         return self._under_way + len(self._kept) - self.asked - self._closing()
@@ -233,6 +242,11 @@ class Demand(Generic[Message]):
         self._ready = ready
         self._consumers = consumers
         self._end(fetch)
+
+    def counted(self, ready: int) -> None:
+        """RabbitMQ has said with a message that was got how many more are ready."""
+        self._is_stocked = ready > 0
+        self._ready = None if self._is_clustered else ready
 
     def closed(self, fetch: int) -> None:
         """RabbitMQ has closed a window, whether it was told to or not."""
@@ -314,6 +328,8 @@ class Demand(Generic[Message]):
         wanted = self.asked - self._under_way - len(self._kept)
         if wanted > 0 and can_fetch:
             effects += self._fetch(wanted)
+        else:
+            self._ready = None
         return effects
 
     def close_spare(self) -> list[Close]:
@@ -368,7 +384,7 @@ class Demand(Generic[Message]):
         size = min(wanted, WINDOW_SIZE_MAX)
         if self._is_cautious:
             if self._is_stocked and self._ready is None:
-                return [Look(self._begin(_State.LOOKING, 0))]
+                return [Get(self._begin(_State.GETTING, 1))]
             size, self._ready = min(size, max(self._ready or 0, 1)), None
             if size == 1 and any(entry.room for entry in self._fetches.values()):
                 return []

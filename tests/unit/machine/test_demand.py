@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.machine.demand import (
+    AHEAD_LOW,
     AHEAD_MAX,
     CONSUMERS_MAX,
     HELD_MIN,
@@ -128,11 +129,24 @@ def test_a_cautious_window_is_as_large_as_what_is_ready() -> None:
     """So it fills, and can be closed without a message on its way."""
     demand: Demand[Fetched] = Demand(is_cautious=True)
     demand.ask(1, 10)
-    assert demand.plan() == [Look(1)]
-    demand.looked(1, 4, 0)
+    assert demand.plan() == [Get(1)]
+    assert demand.arrived(1) == 1
+    demand.counted(4)
     assert demand.plan() == [Open(2, 4)]
     assert [demand.arrived(2) for _ in range(4)] == [1] * 4
-    assert demand.plan() == [Close(2), Look(3)]
+    assert demand.plan() == [Close(2), Get(3)]
+
+
+def test_a_count_is_forgotten_when_nothing_is_wanted() -> None:
+    """Others may have taken what was ready by the next time."""
+    demand: Demand[Fetched] = Demand(is_cautious=True)
+    demand.ask(1, 1)
+    demand.plan()
+    demand.arrived(1)
+    demand.counted(4)
+    assert demand.plan() == []
+    demand.ask(1, 10)
+    assert demand.plan() == [Get(2)]
 
 
 def test_a_cautious_demand_waits_on_an_empty_queue_with_one_message() -> None:
@@ -140,7 +154,7 @@ def test_a_cautious_demand_waits_on_an_empty_queue_with_one_message() -> None:
     demand: Demand[Fetched] = Demand(is_cautious=True)
     demand.ask(1, 10)
     demand.plan()
-    demand.looked(1, 0, 0)
+    demand.empty(1)
     assert demand.plan() == [Open(2, 1)]
     ticket = demand.withdraw(1)
     assert demand.plan() == [Withdrawn(ticket)]
@@ -157,7 +171,7 @@ def test_cautious_room_is_closed_when_nobody_has_wanted_it_for_a_while() -> None
     demand: Demand[Fetched] = Demand(is_cautious=True)
     demand.ask(1, 3)
     demand.plan()
-    demand.looked(1, 0, 0)
+    demand.empty(1)
     demand.plan()
     assert demand.close_spare() == []
     demand.withdraw(1)
@@ -252,16 +266,28 @@ def in_rhythm() -> Demand[Fetched]:
 def test_in_rhythm_messages_come_before_they_are_asked_for() -> None:
     """As many as the window that stands holds, and no more; they are given by number."""
     demand = in_rhythm()
+    assert demand.settling(1) is None
     for number in range(2, 2 + AHEAD_MAX):
-        assert demand.settling(1) is None or number == 1 + AHEAD_MAX
         assert demand.arrived(1) is None
         demand.keep(Fetched(number, 1, None))
+    assert (demand.kept, demand.under_way) == (AHEAD_MAX, 0)
     assert demand.plan() == []
     demand.ask(1, 1)
     offer = demand.offer()
     assert offer is not None
     assert (offer[0], offer[1].number) == (1, 2)
     assert demand.plan() == []
+
+
+def test_an_ack_that_refills_is_in_a_hurry_when_little_is_at_hand() -> None:
+    """Or when somebody waits."""
+    demand = in_rhythm()
+    assert demand.is_short
+    for number in range(AHEAD_LOW + 1):
+        demand.keep(Fetched(number, 1, None))
+    assert not demand.is_short
+    demand.ask(1, 1)
+    assert demand.is_short
 
 
 def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:
@@ -303,6 +329,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         self.counted: dict[int, int] = {}
         self.replies: deque[tuple[str, int, int]] = deque()
         self.queue: deque[int] = deque()
+        self.remaining: dict[int, int] = {}
         self.consumers: dict[int, list[int]] = {}
         self.credit: dict[int, int] = {}
         self.held: list[Fetched] = []
@@ -362,7 +389,9 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 self.consumers[fetch], self.credit[fetch] = [], size
             case "get" if self.queue:
                 self.got.add(fetch)
-                self.replies.append(("message", fetch, self.queue.popleft()))
+                number = self.queue.popleft()
+                self.replies.append(("message", fetch, number))
+                self.remaining[number] = len(self.queue)
             case "get":
                 self.replies.append(("empty", fetch, 0))
             case "look":
@@ -399,6 +428,8 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 else:
                     assert self.stood, "nobody asked for it"
                     self.give_back(message)
+                if number in self.remaining:
+                    self.demand.counted(self.remaining.pop(number))
             case "empty":
                 self.demand.empty(fetch)
             case "looked":
