@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import signal
 import threading
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,8 +70,25 @@ class Node:
         self._run(self._node.start())
 
     def signal(self, number: int) -> None:
-        """Send a signal to the node (SIGSTOP leaves it deaf, SIGCONT wakes it)."""
+        """Send a signal to the node (SIGSTOP leaves it deaf, SIGCONT wakes it).
+
+        When SIGSTOP returns it is deaf: on a busy machine its other threads go on working until
+        the one that is to take the signal gets its turn.
+        """
         self._node.signal(number)
+        if number == signal.SIGSTOP:
+            end = time.monotonic() + _DEADLINE_S
+            while not self._stands_still():
+                assert time.monotonic() < end, "the node does not stop"
+                time.sleep(0.005)
+
+    def _stands_still(self) -> bool:
+        assert self._node._process is not None
+        threads = Path(f"/proc/{self._node._process.pid}/task").glob("*/stat")
+        try:
+            return all(each.read_text().rpartition(")")[2].split()[0] == "T" for each in threads)
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # a thread has just ended
 
     def kill(self) -> None:
         """End the node at once, as a power failure would."""
