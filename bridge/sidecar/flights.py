@@ -19,7 +19,7 @@ from bridge.machine.sequencer import Answer, Publication, Sequencer
 from bridge.sidecar.office import Flight
 from bridge.wire.envelope import Item
 
-WINDOW = 2_000
+WINDOW = 4_000
 """Publications that may be unconfirmed; an arrival that holds more goes alone."""
 
 WINDOW_BYTES = 32 << 20

@@ -16,7 +16,7 @@ BYTES_MAX = 64 << 20
 """Bodies of arrivals that one entity may keep waiting here."""
 
 PREFETCH_MIN = 16
-PREFETCH_MAX = 2_000
+PREFETCH_MAX = 4_000
 """Arrivals that may be unacked: enough to keep RabbitMQ busy, few enough for a short tail."""
 
 _WEIGHT = 32
