@@ -23,7 +23,6 @@ from tests.bench.rabbit import bench, installations
 from tests.bench.server import bridge_server, memory_server
 
 ROUNDS = 5
-QUEUE = "bench"
 
 SCENARIOS = (
     ("batched", 4_000, "SDK batched sends, stored and confirmed", 0.8),
@@ -59,7 +58,9 @@ def servers(node: Node) -> Iterator[tuple[str, str, str]]:
     host, port = node.endpoint.hosts[0]
     where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
     where += ("--management-url", node.management_url)
-    with bridge_server([QUEUE], *where) as bridge, memory_server([QUEUE]) as memory:
+    # A queue for each: what one leaves behind is not the next one's.
+    queues = [scenario for scenario, *_ in SCENARIOS]
+    with bridge_server(queues, *where) as bridge, memory_server(queues) as memory:
         yield bridge.connection_string, memory, bridge.rabbitmq_version
 
 
@@ -85,8 +86,8 @@ def _measure(node: Node) -> list[Figure]:
             theirs: list[dict[str, object]] = []
             for number in range(ROUNDS):
                 print(f"\r{name}: round {number + 1} of {ROUNDS} ", end="", file=sys.stderr)
-                mine.append(run_client(ours, QUEUE, scenario, count))
-                theirs.append(run_client(peers, QUEUE, scenario, count))
+                mine.append(run_client(ours, scenario, scenario, count))
+                theirs.append(run_client(peers, scenario, scenario, count))
             print("\r" + " " * 70, end="\r", file=sys.stderr)
             figures.append(
                 compare(
