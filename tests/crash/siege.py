@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 
 from azure.servicebus import ServiceBusClient
 
@@ -20,11 +19,6 @@ from tests.crash.events import Accepted, Event, Killed, Settled, from_line
 from tests.crash.history import Fault, check
 from tests.crash.load import LOCK_MS, delivery, now_ms
 from tests.fixtures.bridge import Bridge
-
-LOST = re.compile(r"(\S+)Z \w+ +broker\.lost name=busbridge consuming ")
-"""The bridge's log: RabbitMQ has ended the connection that holds the locks. 3.10.8 does so now and
-then under load, by a fault of its own: its channel dies over a delivery that it had to ask for
-again (`function_clause` in `rabbit_channel:handle_deliver0`, 541 for the client)."""
 
 AHEAD_MS = 20_000
 """The farthest that the load schedules ahead."""
@@ -195,14 +189,6 @@ class Siege:
                             )
                             end = max(end, time.monotonic() + min(quiet, LOCK_MS / 1000 + 1))
 
-    def note_losses(self) -> None:
-        """Note when RabbitMQ ended the bridge's locks, as the log tells."""
-        for line in [line for bridge in self.bridges for line in bridge.lines]:
-            if found := LOST.match(line):
-                moment = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
-                for notes in (self.load, self.side):
-                    notes.add(Killed(int(moment.timestamp() * 1000), is_broker=True))
-
     def judge(self) -> str:
         """Drain both queues; fail with every fault; return what happened in numbers."""
         faults: list[Fault] = []
@@ -220,7 +206,6 @@ class Siege:
             ]
         for drain in drains:
             drain.result()
-        self.note_losses()
         for queue, notes in (("load", self.load), ("side", self.side)):
             if not notes.events():
                 continue
