@@ -26,10 +26,13 @@ END_S = 10.0
 PLEDGE_BYTES = 65_536
 """The memory of one connection's pledge."""
 
-_PLEDGE_HEAD = struct.Struct("<QQ")
-"""Where in the connection's stream of bytes it begins, and its length."""
+_POSITION_AT, _LENGTH_AT, _DATA_AT = 0, 8, 16
+"""In that memory: where in the connection's stream of bytes it begins, its length, its bytes."""
 
-PLEDGE_BYTES_MAX = PLEDGE_BYTES - _PLEDGE_HEAD.size
+_WORD = struct.Struct("@Q")
+"""Native, and so written in one piece: a kill leaves the old number or the new one."""
+
+PLEDGE_BYTES_MAX = PLEDGE_BYTES - _DATA_AT
 
 _TCP_INFO_BYTES = 128
 _BYTES_ACKED = struct.Struct("=Q")
@@ -91,26 +94,26 @@ def _acked_bytes(connection: socket.socket) -> int:
 
 def begin_pledge(memory: mmap.mmap, position: int) -> None:
     """Promise nothing yet, from this place of the stream on."""
-    _PLEDGE_HEAD.pack_into(memory, 0, position, 0)
+    _WORD.pack_into(memory, _LENGTH_AT, 0)  # first, or what was kept would be promised again
+    _WORD.pack_into(memory, _POSITION_AT, position)
 
 
-def add_to_pledge(memory: mmap.mmap, position: int, length: int, data: bytes) -> None:
+def add_to_pledge(memory: mmap.mmap, length: int, data: bytes) -> None:
     """Promise these bytes too, behind `length` others; a kill in between promises none of them."""
-    start = _PLEDGE_HEAD.size + length
+    start = _DATA_AT + length
     memory[start : start + len(data)] = data
-    _PLEDGE_HEAD.pack_into(memory, 0, position, length + len(data))
+    _WORD.pack_into(memory, _LENGTH_AT, length + len(data))
 
 
 def redeem(connection: socket.socket, memory: mmap.mmap) -> None:
     """Write what was promised last and the kernel has not taken."""
-    position, length = _PLEDGE_HEAD.unpack_from(memory, 0)
+    length: int = _WORD.unpack_from(memory, _LENGTH_AT)[0]
     try:
-        begin = sent_bytes(connection) - position
+        begin = sent_bytes(connection) - _WORD.unpack_from(memory, _POSITION_AT)[0]
         if 0 <= begin < length:
             connection.setblocking(True)
             connection.settimeout(END_S)
-            start = _PLEDGE_HEAD.size
-            connection.sendall(memory[start + begin : start + length])
+            connection.sendall(memory[_DATA_AT + begin : _DATA_AT + length])
     except OSError:  # RabbitMQ has ended the connection
         pass
 

@@ -27,7 +27,7 @@ class Pledge:
         due: what is promised and not written yet.
 
     Raises:
-        OSError: not on this operating system (Linux can).
+        OSError: the system has no memory, or no descriptor, to give.
     """
 
     def __init__(self, kept: socket.socket, sent_bytes: int) -> None:
@@ -49,10 +49,9 @@ class Pledge:
         """
         if len(self.due) + len(data) > keeping.PLEDGE_BYTES_MAX:
             return False
-        position = self._offset + sent_bytes
         if not self.due:
-            keeping.begin_pledge(self._memory, position)
-        keeping.add_to_pledge(self._memory, position, len(self.due), data)
+            keeping.begin_pledge(self._memory, self._offset + sent_bytes)
+        keeping.add_to_pledge(self._memory, len(self.due), data)
         self.due += data
         return True
 

@@ -123,7 +123,8 @@ class Transport(asyncio.Protocol):
             self._outlet = outlet
             self.flush()
             if Pledge.is_possible() and self._socket.get_write_buffer_size() == 0:
-                self._pledge = Pledge(self._raw, self._sent_bytes)
+                with contextlib.suppress(OSError):  # then acks are written before they are told
+                    self._pledge = Pledge(self._raw, self._sent_bytes)
         keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper), self._pledge)
 
     @property
