@@ -106,8 +106,8 @@ class Channel(Publishing, Consuming, Declaring):
     def when_sure(self, on_sure: OnSure) -> None:
         """Call back when no kill of this process can undo what was settled until now.
 
-        That is when it is written, where a keeper holds the socket; else when RabbitMQ's channel
-        has handled it. Called with the reason when the channel has ended before.
+        That is when it is written or promised, where a keeper holds the socket; else when
+        RabbitMQ's channel has handled it. Called with the reason when the channel has ended before.
         """
         if self.close_reason is not None:
             raise self.close_reason.again()

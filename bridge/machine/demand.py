@@ -10,7 +10,7 @@ only with acks of messages that this same consumer was given. Therefore:
 * messages of closed windows can be settled at any time.
 
 **Ahead.** While receivers take one message at a time in a steady rhythm (`rhythm`), a window of
-`AHEAD_MAX` messages stands: an ack brings the message after the next before it is asked for, for
+`AHEAD_MAX` messages stands: an ack brings a message before it is asked for, for
 RabbitMQ takes longer to bring it than a client to ask. It goes to the next asker; the engine ends
 the standing as soon as nobody asks at once, and gives back what came ahead (so never while it is
 cautious, see below). No other message is ever fetched without having been asked for.

@@ -148,9 +148,7 @@ class Life:
     async def write(self, publication: Publication) -> None:
         """Publish an entry of the journal's and wait until it is confirmed."""
         confirmed = asyncio.Event()
-        self.flights.submit(
-            self.sequencer, (publication,), then=confirmed.set, site="sequencer.journal"
-        )
+        self.submit((publication,), then=confirmed.set, site="sequencer.journal")
         # When it fails the life ends, and with it whoever waits here.
         await confirmed.wait()
 

@@ -12,7 +12,7 @@ from bridge.machine.wheel import FINEST_MS, GRACE_MS
 from bridge.topology import names
 from bridge.wire.reply import Done, Refused
 from tests.fixtures.relay import Holds, Relay
-from tests.fixtures.sidecar import Rig, numbers
+from tests.fixtures.sidecar import Rig, SidecarProcess, numbers
 from tests.integration.declared import eventually
 
 MakeRig = Callable[..., Rig]
@@ -185,14 +185,22 @@ def is_storing(orders: Rig) -> Holds:
     )
 
 
+def until_held_back(orders: Rig, relay: Relay) -> tuple[SidecarProcess, str]:
+    """Send what is due soon through a sidecar behind the relay, until that holds something back.
+
+    Returns the sidecar, and the name of the bucket.
+    """
+    sidecar = orders.start(url=relay.url)
+    orders.send(b"a", due_ms=now_ms() + SOON_MS)
+    assert relay.holding.wait(10)
+    return sidecar, the_bucket(orders)
+
+
 def test_a_bucket_outlasts_what_is_on_its_way_into_it(rig: MakeRig) -> None:
     """What RabbitMQ is slow to store is stored, though the bucket's time is over."""
     orders = rig()
     with Relay(orders.url, holds=is_storing(orders)) as relay:
-        orders.start(url=relay.url)
-        orders.send(b"a", due_ms=now_ms() + SOON_MS)
-        assert relay.holding.wait(10)
-        bucket = the_bucket(orders)
+        _, bucket = until_held_back(orders, relay)
         assert not is_removed(orders, bucket)
         relay.release()
 
@@ -204,10 +212,7 @@ def test_a_bucket_outlasts_what_came_out_until_that_is_active(rig: MakeRig) -> N
     """What RabbitMQ was slow to make active when the bridge was killed is there still."""
     orders = rig()
     with Relay(orders.url, holds=is_activation(orders)) as relay:
-        sidecar = orders.start(url=relay.url)
-        orders.send(b"a", due_ms=now_ms() + SOON_MS)
-        bucket = the_bucket(orders)
-        assert relay.holding.wait(10)
+        sidecar, bucket = until_held_back(orders, relay)
         assert not is_removed(orders, bucket)
         sidecar.kill()
     orders.start()
@@ -220,10 +225,7 @@ def test_a_bucket_is_opened_when_what_was_left_is_confirmed(rig: MakeRig) -> Non
     """What a lost connection kept from being made active waits in its bucket until it is."""
     orders = rig()
     with Relay(orders.url, holds=is_activation(orders)) as relay:
-        sidecar = orders.start(url=relay.url)
-        orders.send(b"a", due_ms=now_ms() + SOON_MS)
-        bucket = the_bucket(orders)
-        assert relay.holding.wait(10)
+        sidecar, bucket = until_held_back(orders, relay)
         relay.cut()
         assert relay.holding.wait(10)
         assert not is_removed(orders, bucket)
