@@ -20,6 +20,7 @@ from bridge.admin.server import AdminServer
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused
 from bridge.broker.installation import Installation
+from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.broker.node import Node
 from bridge.cli.listening import listen
@@ -168,8 +169,11 @@ async def _serve(
     async with AsyncExitStack() as parts:
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
-        namespace = RabbitNamespace(endpoint, management)
-        sidecar = Sidecar(endpoint, tier=settings.tier, on_full=namespace.note_full)
+        keeper = Keeper()
+        keeper.start()
+        parts.push_async_callback(stopping.within, keeper.close)
+        namespace = RabbitNamespace(endpoint, management, keeper)
+        sidecar = Sidecar(endpoint, keeper, tier=settings.tier, on_full=namespace.note_full)
         namespace.follow(lambda definitions: _look_after(sidecar, definitions))
         gateway = Gateway(
             namespace,

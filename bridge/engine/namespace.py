@@ -59,6 +59,10 @@ OFFER_S = 2.0
 class RabbitNamespace:
     """A namespace whose entities are RabbitMQ's queues; see `api.Namespace`.
 
+    Args:
+        keeper: holds the consuming connection for a moment when this process is killed.
+        name: what RabbitMQ shows of its connections.
+
     Attributes:
         directory: the definitions; follow it to hear of changes.
         counters: what has been done so far.
@@ -66,7 +70,14 @@ class RabbitNamespace:
         findings: what this RabbitMQ cannot do as Service Bus does it.
     """
 
-    def __init__(self, endpoint: Endpoint, management: Management, *, name: str = "busbridge"):
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        management: Management,
+        keeper: Keeper,
+        *,
+        name: str = "busbridge",
+    ):
         self._endpoint = endpoint
         self._management = management
         self._name = name
@@ -80,10 +91,7 @@ class RabbitNamespace:
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
         self._turn = Turn()
-        self._keeper = Keeper()
-        self._intake = Intake(
-            endpoint, name=f"{name} consuming", keeper=self._keeper, on_up=self._on_up
-        )
+        self._intake = Intake(endpoint, name=f"{name} consuming", keeper=keeper, on_up=self._on_up)
         self._locks = LockTable(self._on_lock_expired)
         self._departure = Departure(self._sender, self.counters)
         self._settling = Settling(self._departure, self.counters, self._locks)
@@ -141,7 +149,6 @@ class RabbitNamespace:
             message_bytes_max=self._capabilities.message_bytes_max,
         )
         await self.directory.read()
-        self._keeper.start()
         for keep in (self._sender.run, self._intake.run, self._follow, self._offer_kept):
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
@@ -195,7 +202,6 @@ class RabbitNamespace:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._keeper.close()
 
     def entity(self, path: EntityPath) -> model.Queue:
         """Return the definition of the queue."""

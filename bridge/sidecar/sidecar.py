@@ -37,6 +37,7 @@ class Sidecar:
     """Runs the sequencers of a namespace in this process.
 
     Args:
+        keeper: holds the connection for a moment when this process is killed.
         on_full: called with an entity's name whenever its queue takes no more messages; again and
             again, `RESTART_MAX_S` and a life of the sequencer apart at most, while it is full.
 
@@ -47,6 +48,7 @@ class Sidecar:
     def __init__(
         self,
         endpoint: Endpoint,
+        keeper: Keeper,
         *,
         tier: Tier = Tier.STANDARD,
         clock: Callable[[], int] = now_ms,
@@ -61,7 +63,7 @@ class Sidecar:
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._connection: Connection | None = None
-        self._keeper = Keeper()
+        self._keeper = keeper
         self._replies: Channel | None = None
         self._boot = ""
         self._has_lost = False
@@ -99,13 +101,9 @@ class Sidecar:
 
     async def run(self) -> None:
         """Work until `stop`, over all losses of the connection."""
-        self._keeper.start()
-        try:
-            await keep_connected(
-                self._endpoint, self._serve, name="busbridge sidecar", on_state=self._on_state
-            )
-        finally:
-            await self._keeper.close()
+        await keep_connected(
+            self._endpoint, self._serve, name="busbridge sidecar", on_state=self._on_state
+        )
 
     async def stop(self) -> None:
         """Let what is under way be confirmed, and end `run`."""
