@@ -180,9 +180,10 @@ class Buckets:
     async def _declare(self, where: Place) -> None:
         channel = await self._opened_channel()
         queue = bucket_queue(self._life.name, where.level, where.slot)
-        state = await channel.declare_queue(queue)
         wheel = self._life.sequencer.memory.wheel
+        # Known before it can be there: RabbitMQ may fail and keep it, though it never answers.
         bucket = wheel.buckets.get(where) or wheel.add(where, young_in=self._boot)
+        state = await channel.declare_queue(queue)
         bucket.count = max(bucket.count, state.messages)
 
     def _queue(self, where: Place) -> str:

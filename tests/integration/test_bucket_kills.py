@@ -1,4 +1,4 @@
-"""RabbitMQ killed while a bucket is being removed: it may take the deletion back."""
+"""RabbitMQ killed while a bucket is being made or removed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def orders(start_broker: Callable[[], Broker]) -> Iterator[Rig]:
         rig.close()
 
 
+def now_ms() -> int:
+    """Return the wall clock."""
+    return time.time_ns() // 1_000_000
+
+
 class AfterDeletion:
     """Holds back what follows the deletion of a bucket, for as long as that may be taken back."""
 
@@ -43,6 +48,50 @@ class AfterDeletion:
         return self.has_deleted and isinstance(method, spec.Exchange.Declare)
 
 
+class AtDeclaration:
+    """Holds back the declaration of a bucket, and all that comes later.
+
+    Attributes:
+        declaration: what is held.
+    """
+
+    declaration: spec.Queue.Declare | None = None
+
+    def __call__(self, method: pamqp.base.Frame) -> bool:
+        """Whether this method is held."""
+        is_declaration = isinstance(method, spec.Queue.Declare)
+        if is_declaration and method.queue.startswith(names.bucket_prefix("orders")):
+            self.declaration = method
+        return self.declaration is not None
+
+
+def test_a_bucket_whose_declaration_is_not_answered_is_removed(orders: Rig) -> None:
+    """RabbitMQ is killed in between and has it: the bridge, which lives on, knows of it."""
+    node = orders.broker.node
+    assert node is not None
+    holds = AtDeclaration()
+    with Relay(orders.url, holds=holds) as relay:
+        orders.start(url=relay.url)
+        due_ms = now_ms() + 3_000
+        orders.send(b"a", due_ms=due_ms)
+        assert relay.holding.wait(10)
+        assert holds.declaration is not None
+        bucket, arguments = holds.declaration.queue, holds.declaration.arguments
+        orders.channel.queue_declare(bucket, durable=True, arguments=arguments)
+        orders.channel.queue_declare("another", durable=True, arguments=arguments)  # seals it
+        # Then "a" needs no bucket any more, and a kill does not forget the journal.
+        assert eventually(lambda: now_ms() > due_ms)
+        orders.connection.close()
+        node.kill()
+        node.start()
+        orders.connect()
+        assert orders.has(bucket)
+        relay.release()
+
+        assert [each.body for each in orders.take(1)] == [b"a"]
+        assert eventually(lambda: not orders.has(bucket))
+
+
 @pytest.mark.parametrize("dies", [False, True], ids=["the bridge lives", "the bridge dies"])
 def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> None:
     """Its queue has lost its members: who knew it as removed could store nothing there again."""
@@ -50,7 +99,7 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
     assert node is not None
     with Relay(orders.url, holds=AfterDeletion()) as relay:
         sidecar = orders.start(url=relay.url)
-        orders.send(b"a", due_ms=time.time_ns() // 1_000_000 + 3_000)
+        orders.send(b"a", due_ms=now_ms() + 3_000)
         assert [each.body for each in orders.take(1)] == [b"a"]
         (bucket,) = orders.buckets()
         node.rabbitmqctl("eval", FORGET)
@@ -68,5 +117,5 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
             sidecar = orders.start()
 
         assert eventually(lambda: not orders.has(bucket), within_s=30)
-        orders.send(b"b", due_ms=time.time_ns() // 1_000_000 + 1_000)
+        orders.send(b"b", due_ms=now_ms() + 1_000)
         assert [each.body for each in orders.take(1)] == [b"b"]
