@@ -94,6 +94,11 @@ class Buckets:
             await self._declare(bucket.place)
         await self._seal(young)
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether one is made or removed just now: memory and journal need not say the same."""
+        return self._making.locked()
+
     def begin(self) -> None:
         """Begin to open and to remove them.
 

@@ -233,8 +233,7 @@ class Life:
                 self._buckets.fire()
             self._carry_out_all()
             self._baton.pass_on(self.flights)
-            if self.is_ready and self._snapshots is not None and self._snapshots.is_due:
-                self._write_snapshot(self._snapshots)
+            self._mind_snapshot()
             self._mind_prefetch()
         except Exception as error:
             self.fail(error)
@@ -301,6 +300,12 @@ class Life:
     def _write_snapshot(self, snapshots: Snapshots) -> None:
         first_entry = self.flights.first_entry(self.sequencer.entries)
         self.submit(snapshots.take(first_entry), site="sequencer.journal")
+
+    def _mind_snapshot(self) -> None:
+        if not self.is_ready or self._snapshots is None or self._buckets.is_changing:
+            return
+        if self._snapshots.is_due:
+            self._write_snapshot(self._snapshots)
 
     def _forget_tail(self) -> None:
         """Forget what an earlier life may have left in the inbox, when all of that has come."""

@@ -92,6 +92,45 @@ def test_a_bucket_whose_declaration_is_not_answered_is_removed(orders: Rig) -> N
         assert eventually(lambda: not orders.has(bucket))
 
 
+class AfterSeal:
+    """Holds back what is published when the first bucket is sealed: the note that it is safe."""
+
+    is_sealed = False
+
+    def __call__(self, method: pamqp.base.Frame) -> bool:
+        """Whether this method is held."""
+        self.is_sealed |= isinstance(method, spec.Exchange.Delete)
+        return self.is_sealed and isinstance(method, spec.Basic.Publish)
+
+
+def test_no_snapshot_has_a_bucket_as_young_that_is_safe(orders: Rig) -> None:
+    """After a kill of RabbitMQ a young bucket is made anew: what was stored in it would be lost."""
+    node = orders.broker.node
+    assert node is not None
+    begin_ms = now_ms()
+    with Relay(orders.url, holds=AfterSeal()) as relay:
+        sidecar = orders.start(url=relay.url, snapshot_entries=3)
+        orders.send(bytes(1_000))
+        orders.send(b"a", due_ms=begin_ms + 5_000)
+        assert relay.holding.wait(10)
+        # With the notes that the bucket is young and that it is safe these are three entries. What
+        # comes now would have a snapshot written.
+        orders.send(b"b")
+        assert eventually(lambda: orders.is_empty(names.inbox("orders")))
+        relay.release()
+        assert [each.body for each in orders.take(2)] == [bytes(1_000), b"b"]
+        sidecar.stop()
+    # A kill in the first seconds may forget the journal.
+    assert eventually(lambda: now_ms() > begin_ms + 3_000)
+    orders.connection.close()
+    node.kill()
+    node.start()
+    orders.connect()
+    orders.start()
+
+    assert [each.body for each in orders.take(1)] == [b"a"]
+
+
 @pytest.mark.parametrize("dies", [False, True], ids=["the bridge lives", "the bridge dies"])
 def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> None:
     """Its queue has lost its members: who knew it as removed could store nothing there again."""
