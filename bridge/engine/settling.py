@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import assert_never
 from uuid import UUID
 
@@ -107,36 +107,40 @@ class Settling:
         return [end_ms for end_ms in ends if end_ms is not None]
 
     async def _carry_out(self, source: Owner, holding: Holding, disposition: Disposition) -> None:
-        counters = self._counters
+        counters, departure = self._counters, self._departure
         match disposition:
             case Complete():
                 raise AssertionError("`complete` does that")
-            case Abandon(properties=properties) if not properties and not source.is_deferred:
-                source.give_back(holding, "engine.abandon.rejected")
-                counters.abandoned += 1
             case Abandon(properties=properties):
-                source.departing(holding)
-                await self._departure.again(source, holding, properties)
-                await holding.channel.barrier_soon()
+                if properties or source.is_deferred:
+                    again = departure.again(source, holding, properties)
+                    await self._hand_over(source, holding, again)
+                else:
+                    source.give_back(holding, "engine.abandon.rejected")
                 counters.abandoned += 1
             case DeadLetter(reason=reason, description=description, properties=properties):
-                source.departing(holding)
-                await self._departure.dead_letter(source, holding, reason, description, properties)
-                await holding.channel.barrier_soon()
+                dead = departure.dead_letter(source, holding, reason, description, properties)
+                await self._hand_over(source, holding, dead)
                 counters.dead_lettered += 1
             case Release():
                 source.release(holding)
                 counters.released += 1
-            case Defer(properties=properties) if not properties and source.is_deferred:
-                source.release(holding)
-                counters.deferred += 1
             case Defer(properties=properties):
-                source.departing(holding)
-                await self._departure.defer(source, holding, properties)
-                await holding.channel.barrier_soon()
+                if properties or not source.is_deferred:
+                    aside = departure.defer(source, holding, properties)
+                    await self._hand_over(source, holding, aside)
+                else:
+                    source.release(holding)
                 counters.deferred += 1
             case _:
                 assert_never(disposition)
+
+    @staticmethod
+    async def _hand_over(source: Owner, holding: Holding, moving: Awaitable[None]) -> None:
+        """Have a message moved to another queue; returns when RabbitMQ has handled its ack."""
+        source.departing(holding)
+        await moving
+        await holding.channel.barrier_soon()
 
 
 def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
