@@ -167,6 +167,7 @@ async def _serve(
 ) -> None:
     stopping = Stopping()
     async with AsyncExitStack() as parts:
+        parts.push_async_callback(stopping.end_rest)
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         keeper = Keeper()
@@ -262,8 +263,7 @@ def _sidecar_reasons(sidecar: Sidecar) -> list[str]:
 
 async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:
     await stopping.within(sidecar.stop)
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
+    await stopping.end(working)
 
 
 def _ready_line(settings: Settings, listeners: _Listeners, endpoint: Endpoint, version: str) -> str:

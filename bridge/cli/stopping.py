@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bridge.broker.errors import BrokerError
 
 _log = logging.getLogger("busbridge.serve")
 
-STOP_S = 4.0
+STOP_S = 3.0
 """For all parts together, from the signal on; what an end of the process takes comes on top."""
 
 STEP_S = 2.0
@@ -52,16 +52,27 @@ class Stopping:
         """Wait for the signal; a work that ends before it raises its error."""
         await first(self._asked.wait(), *works)
 
-    async def within(self, stop: Callable[[], Awaitable[None]]) -> None:
-        """Stop one part; a part that does not stop in time is left, and the log says so."""
+    async def within(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Stop one part; a part that does not stop in time is cut short, and the log says so."""
         name = getattr(stop, "__qualname__", repr(stop))
-        try:
-            async with asyncio.timeout(self.left_s):
-                await stop()
-        except TimeoutError:
+        task = asyncio.create_task(stop())
+        await asyncio.wait((task,), timeout=self.left_s)
+        if not task.done():
             _log.warning("serve.stop_late part=%s", name)
-        except BrokerError as error:
+            await _cancel({task}, STEP_MIN_S)
+        elif error := task.exception():
+            if not isinstance(error, BrokerError):
+                raise error
             _log.info("serve.stop part=%s error=%s", name, error)
+
+    async def end(self, *works: asyncio.Task[None]) -> None:
+        """Cancel works, and give them the time of one part to clear up."""
+        await _cancel(set(works), self.left_s)
+
+    async def end_rest(self) -> None:
+        """Cancel all tasks that the parts have left behind: the loop would wait for them."""
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        await _cancel(rest, STEP_MIN_S)
 
     def _on_signal(self) -> None:
         _log.info("serve.stopping")
@@ -83,3 +94,15 @@ async def first(condition: Coroutine[Any, Any, object], *works: asyncio.Task[Non
     for work in works:
         if work.done():
             work.result()
+
+
+async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> None:
+    """Cancel tasks until they are done: one that clears up for too long is cancelled there too."""
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        done, tasks = await asyncio.wait(tasks, timeout=wait_s)
+        wait_s = STEP_MIN_S
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # taken note of; nobody else asks

@@ -234,6 +234,31 @@ def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
         assert [str(message) for message in take(receiver)] == [str(locked)]
 
 
+def test_it_ends_in_time_when_rabbitmq_stands_still(
+    start_broker: Callable[[], Broker], start_bridge: StartBridge
+) -> None:
+    """An answer that does not come holds nothing up: five seconds, code 0, with a lock held."""
+    own = start_broker()
+    assert own.node is not None
+    bridge = start_bridge(on=own, vhost="/")
+    with client_of(bridge) as client:
+        send(client, "orders", "locked")
+        with client.get_queue_receiver("orders") as receiver:
+            (locked,) = receiver.receive_messages(1, max_wait_time=10)
+            own.node.signal(signal.SIGSTOP)
+            try:
+                begin = time.monotonic()
+                code = bridge.stop(within_s=60)
+                took_s = time.monotonic() - begin
+            finally:
+                own.node.signal(signal.SIGCONT)
+            with pytest.raises(ServiceBusError):
+                receiver.complete_message(locked)
+
+    assert code == 0
+    assert took_s < 5
+
+
 def test_tls(start_bridge: StartBridge, tmp_path: Path) -> None:
     """With a certificate the SDK connects over TLS, on a port beside the plain one."""
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
