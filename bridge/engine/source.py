@@ -22,7 +22,7 @@ from bridge.engine.departure import Departure, Origin
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
 from bridge.engine.intake import Intake
 from bridge.engine.turn import Turn
-from bridge.machine.demand import Close, Demand, Get, Look, Open, Withdrawn
+from bridge.machine.demand import REFILL, Close, Demand, Get, Look, Open, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
@@ -148,9 +148,7 @@ class Source:
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
-        under_way = self._demand.under_way
-        self._before(holding)
-        if self._demand.under_way > under_way and self._demand.is_short:
+        if self._before(holding) is REFILL and self._demand.is_short:
             holding.channel.hurry()
         self._rhythm.settled(asyncio.get_running_loop().time(), self._demand.asked)
         holding.channel.ack(holding.tag)
@@ -440,14 +438,16 @@ class Source:
         reasons = (EXPIRED_REASON, EXHAUSTED_REASON)
         return not holding.is_numbered and holding.death_reason in reasons
 
-    def _before(self, holding: Holding) -> None:
-        """Close the window that an ack or reject of this message would refill."""
+    def _before(self, holding: Holding) -> Close | Refill | None:
+        """Close the window that an ack or reject of this message would refill in vain."""
         was_crowded = self._demand.is_crowded
-        close = self._demand.settling(holding.fetch)
-        if close is not None:
-            self._close(close.fetch)
-        if close is not None or was_crowded:
+        effect = self._demand.settling(holding.fetch)
+        if type(effect) is Close:
+            self._close(effect.fetch)
             self._turn_soon()
+        elif was_crowded:
+            self._turn_soon()
+        return effect
 
     def _pass(self, point: str, holding: Holding) -> None:
         if failpoint.IS_ARMED:

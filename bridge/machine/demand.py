@@ -81,7 +81,7 @@ stay in the map, empty, until it is back; and there may be a sentinel beside eit
 HELD_MIN = 4
 """So many messages may be held even if others have all these consumers."""
 
-__all__ = ["Close", "Demand", "Fetched", "Get", "Look", "Open", "Withdrawn"]
+__all__ = ["REFILL", "Close", "Demand", "Fetched", "Get", "Look", "Open", "Withdrawn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,13 @@ class Withdrawn:
 
     ticket: int
 
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """Nothing is to be done: RabbitMQ sends another message, and it is wanted."""
+
+
+REFILL = Refill()
 
 Effect = Open | Get | Look | Close | Withdrawn
 
@@ -252,10 +259,11 @@ class Demand(Generic[Message]):
         """RabbitMQ has closed a window, whether it was told to or not."""
         self._end(fetch)
 
-    def settling(self, fetch: int) -> Close | None:
-        """A message of this fetch is about to be acked or rejected; first do what is returned.
+    def settling(self, fetch: int) -> Close | Refill | None:
+        """A message of this fetch is about to be acked or rejected; return what it would bring.
 
-        If that does not happen after all, report `stayed`.
+        `Close`: a message that nobody wants, so that is done first; `None`: no message. If the ack
+        or reject does not happen after all, report `stayed`.
         """
         if self._is_clustered:
             self._held.discard(fetch)
@@ -263,14 +271,14 @@ class Demand(Generic[Message]):
         entry = self._fetches.get(fetch)
         if entry is None or entry.state is not _State.OPEN:
             return None
-        if self.asked > self._under_way or (self._is_cautious and entry.room):
+        if (
+            self.asked > self._under_way
+            or (self._is_cautious and entry.room)
+            or (self._stands(fetch) and self.under_way + self.kept - self.asked < AHEAD_MAX)
+        ):
             entry.room += 1
             self._under_way += 1
-            return None
-        if self._stands(fetch) and self.under_way + self.kept - self.asked < AHEAD_MAX:
-            entry.room += 1
-            self._under_way += 1
-            return None
+            return REFILL
         return self._close(fetch, entry)
 
     def stayed(self, fetch: int) -> None:

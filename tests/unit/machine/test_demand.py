@@ -13,6 +13,7 @@ from bridge.machine.demand import (
     AHEAD_MAX,
     CONSUMERS_MAX,
     HELD_MIN,
+    REFILL,
     Close,
     Demand,
     Fetched,
@@ -55,7 +56,7 @@ def test_a_refill_that_somebody_asked_for_is_welcome() -> None:
     demand.arrived(1)
     demand.ask(1, 1)
 
-    assert demand.settling(1) is None
+    assert demand.settling(1) is REFILL
     assert demand.plan() == []
     assert demand.under_way == 5
 
@@ -246,7 +247,7 @@ def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     demand.plan()
     demand.arrived(1)
     demand.ask(1, 1)
-    assert demand.settling(1) is None
+    assert demand.settling(1) is REFILL
     assert demand.under_way == 3
     demand.stayed(1)
     assert demand.under_way == 2
@@ -266,7 +267,7 @@ def in_rhythm() -> Demand[Fetched]:
 def test_in_rhythm_messages_come_before_they_are_asked_for() -> None:
     """As many as the window that stands holds, and no more; they are given by number."""
     demand = in_rhythm()
-    assert demand.settling(1) is None
+    assert demand.settling(1) is REFILL
     for number in range(2, 2 + AHEAD_MAX):
         assert demand.arrived(1) is None
         demand.keep(Fetched(number, 1, None))
@@ -448,10 +449,15 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             else:
                 break
 
+    def settling(self, message: Fetched) -> None:
+        under_way = self.demand.under_way
+        effect = self.demand.settling(message.fetch)
+        assert (effect is REFILL) == (self.demand.under_way > under_way)
+        if isinstance(effect, Close):
+            self.commands.append(("close", effect.fetch, 0))
+
     def give_back(self, message: Fetched) -> None:
-        close = self.demand.settling(message.fetch)
-        if close is not None:
-            self.commands.append(("close", close.fetch, 0))
+        self.settling(message)
         self.commands.append(("nack", message.fetch, message.number))
 
     @precondition(lambda self: not self.is_cautious)
@@ -488,9 +494,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         if how == "keep":
             self.demand.keep(message)
         else:
-            close = self.demand.settling(message.fetch)
-            if close is not None:
-                self.commands.append(("close", close.fetch, 0))
+            self.settling(message)
             self.commands.append((how, message.fetch, message.number))
         self.act()
 
