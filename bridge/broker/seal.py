@@ -19,13 +19,39 @@ Two things are late when RabbitMQ answers:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bridge.broker.channel import Channel
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA
-from bridge.topology.resources import Queue
+from bridge.topology.resources import Exchange, Queue, Topology
 
 LIFETIME_MS = 60_000
 """A kill of the bridge leaves the queue of its seal for so long."""
+
+FIRST_STREAM_S = 2.0
+"""With its first stream a node begins to keep a register of streams, and no seal helps that one: a
+kill 0.7 s later leaves the node without streams for good (3.10.8, 4.0.5, 4.3.6), 1 s later not."""
+
+EXCHANGE = Exchange(name=names.SEAL, type="fanout", arguments=SCHEMA)
+"""What is declared and deleted last of all."""
+
+
+def queue(owner: bytes) -> Queue:
+    """Return the queue that is declared and deleted before that."""
+    return Queue(
+        name=names.seal(owner), arguments={"x-queue-type": "quorum", "x-expires": LIFETIME_MS}
+    )
+
+
+def wait_s(made: Iterable[object], there: Topology) -> float:
+    """Return for how long a seal does not help what was made, beside what was there."""
+    has_first = any(map(_is_stream, made)) and not any(map(_is_stream, there.queues))
+    return FIRST_STREAM_S if has_first else 0.0
+
+
+def _is_stream(resource: object) -> bool:
+    return isinstance(resource, Queue) and resource.arguments.get("x-queue-type") == "stream"
 
 
 async def seal(channel: Channel, owner: bytes) -> None:
@@ -35,11 +61,8 @@ async def seal(channel: Channel, owner: bytes) -> None:
         channel: any; it is free when this returns.
         owner: whoever seals, one call at a time: two who share a queue would not declare it anew.
     """
-    name = names.seal(owner)
-    await channel.declare_queue(
-        Queue(name=name, arguments={"x-queue-type": "quorum", "x-expires": LIFETIME_MS})
-    )
-    await channel.delete_queue(name)
+    await channel.declare_queue(queue(owner))
+    await channel.delete_queue(names.seal(owner))
     await settle(channel)
 
 
@@ -48,5 +71,5 @@ async def settle(channel: Channel) -> None:
 
     The last change of all is that of an exchange which nobody uses: it may be there afterwards.
     """
-    await channel.declare_exchange(names.SEAL, "fanout", arguments=SCHEMA)
-    await channel.delete_exchange(names.SEAL)
+    await channel.declare_exchange(EXCHANGE)
+    await channel.delete_exchange(EXCHANGE.name)

@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from typing import TextIO
 
+from bridge.broker import seal
 from bridge.broker.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.live import CommandFailed, ConsoleBroker, HttpBroker, LiveBroker
@@ -172,17 +173,24 @@ async def _compare(
         return 0 if made.is_empty else DRIFTED
     if action == "plan":
         return 0
-    return await _apply(broker, made, wanted, vhost, keep=keep, allow=arguments.allow)
+    return await _apply(broker, made, wanted, there, vhost, keep=keep, allow=arguments.allow)
 
 
 async def _apply(
-    broker: LiveBroker, made: Plan, wanted: Topology, vhost: str, *, keep: bool, allow: bool
+    broker: LiveBroker,
+    made: Plan,
+    wanted: Topology,
+    there: Topology,
+    vhost: str,
+    *,
+    keep: bool,
+    allow: bool,
 ) -> int:
     if made.conflicts:
         return _refused("Nothing was changed: RabbitMQ cannot change these in place.")
     if made.destructive and not allow:
         return _refused("Nothing was changed: say --allow to take the destructive steps.")
-    await _carry_out(broker, made.changes, vhost)
+    await _carry_out(broker, made.changes, there, vhost)
     end = time.monotonic() + SETTLED_WITHIN_S
     while (left := plan.make(wanted, await broker.definitions(), vhost, keep=keep)).changes:
         if time.monotonic() > end:
@@ -198,11 +206,12 @@ async def _apply(
 async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
     export = await broker.definitions()
     _check_vhost(export, vhost)
-    made = Plan(changes=removal(live.topology_of(export, vhost)))
+    there = live.topology_of(export, vhost)
+    made = Plan(changes=removal(there))
     sys.stdout.write(text(made, is_coloured=is_coloured(sys.stdout)))
     if made.destructive and not arguments.allow:
         return _refused("Nothing was removed: say --allow to delete queues with their messages.")
-    await _carry_out(broker, made.changes, vhost)
+    await _carry_out(broker, made.changes, there, vhost)
     print(f"Removed: {len(made.changes)} objects.")
     return 0
 
@@ -232,7 +241,34 @@ def _check_vhost(export: live.Export, vhost: str) -> None:
         )
 
 
-async def _carry_out(broker: LiveBroker, changes: tuple[Change, ...], vhost: str) -> None:
+async def _carry_out(
+    broker: LiveBroker, changes: tuple[Change, ...], there: Topology, vhost: str
+) -> None:
+    """Make the changes; what was declared or deleted outlasts a kill of RabbitMQ then.
+
+    And it does before the definitions are written, which come behind all that is declared: who
+    reads them may use it.
+    """
+    kinds = [type(change.resource) for change in changes]
+    split = kinds.index(Parameter) if Parameter in kinds else len(kinds)
+    for part in (changes[:split], changes[split:]):
+        await _make_all(broker, part, vhost)
+        made = [change.resource for change in part]
+        if any(isinstance(each, Exchange | Queue | Binding) for each in made):
+            await _seal(broker, vhost)
+            await asyncio.sleep(seal.wait_s(made, there))
+
+
+async def _seal(broker: LiveBroker, vhost: str) -> None:
+    """Make the changes that have those before them last."""
+    queue = seal.queue(os.urandom(8))
+    both = Topology(queues=(queue,), exchanges=(seal.EXCHANGE,))
+    await broker.import_definitions(document(both, vhost))
+    await broker.delete_queue(queue.name)
+    await broker.delete_exchange(seal.EXCHANGE.name)
+
+
+async def _make_all(broker: LiveBroker, changes: tuple[Change, ...], vhost: str) -> None:
     """Make the changes one after another; new resources in a row go in one import."""
     together: list[Exchange | Queue | Binding] = []
     for change in changes:

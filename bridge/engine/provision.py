@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from bridge.broker.channel import Channel
 from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management import Management
-from bridge.broker.seal import seal
+from bridge.broker.seal import seal, wait_s
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
 from bridge.topology import definitions
@@ -31,10 +30,6 @@ from bridge.topology.resources import (
     Queue,
     Topology,
 )
-
-FIRST_STREAM_S = 2.0
-"""With its first stream a node begins to keep a register of streams, and no seal helps that one: a
-kill 0.7 s later leaves the node without streams for good (3.10.8, 4.0.5, 4.3.6), 1 s later not."""
 
 _FIXED = {
     "requires_session": "RequiresSession",
@@ -87,21 +82,11 @@ async def provision(
     for change in first:
         await _make(change, management, channel)
     if first:
-        await _fix(live, [change.resource for change in first], channel)
+        await seal(channel, os.urandom(8))
+        await asyncio.sleep(wait_s((change.resource for change in first), live))
     for change in last:
         await _make(change, management, channel)
     return compiled.findings
-
-
-async def _fix(live: Topology, made: Sequence[object], channel: Channel) -> None:
-    """Wait until what was just declared outlasts a kill of RabbitMQ."""
-    await seal(channel, os.urandom(8))
-    if any(map(_is_stream, made)) and not any(map(_is_stream, live.queues)):
-        await asyncio.sleep(FIRST_STREAM_S)
-
-
-def _is_stream(resource: object) -> bool:
-    return isinstance(resource, Queue) and resource.arguments.get("x-queue-type") == "stream"
 
 
 async def _make(change: Change, management: Management, channel: Channel) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
@@ -111,6 +111,29 @@ def test_a_namespace_from_nothing_to_nothing(busbridge: Command) -> None:
     assert (code, "destructive" in said) == (5, True)
     assert busbridge("remove", "--allow")[0] == 0
     assert busbridge("remove") == (0, "Nothing to change.\nRemoved: 0 objects.\n")
+
+
+@pytest.mark.parametrize("way", ["management", "rabbitmqctl"])
+def test_what_was_applied_outlasts_a_kill(
+    start_broker: Callable[[], Broker],
+    tmp_path: Path,
+    way: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each queue takes messages when RabbitMQ was killed right after it was declared."""
+    broker = start_broker()
+    assert broker.node is not None
+    with broker.fresh_vhost() as vhost:
+        busbridge = Command(broker, vhost, tmp_path, way, capsys)
+        assert busbridge("apply", busbridge.file(INVOICES), "--flavour", "plain")[0] == 0
+        broker.node.kill()
+        broker.node.start()
+        with pika.BlockingConnection(pika.URLParameters(broker.url_of(vhost))) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for queue in ("invoices", "invoices/$deadletterqueue"):
+                channel.basic_publish("", queue, b"kept", mandatory=True)
+                assert channel.basic_get(queue)[2] == b"kept"
 
 
 def test_bridges_that_run_are_told(
