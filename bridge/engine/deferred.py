@@ -103,7 +103,11 @@ class Shelved:
     def release(self, holding: Holding) -> None:
         """Defer it again as it was."""
         self._held_in.out.discard(holding)
-        self.shelf.put_back(holding.number, holding.tag, holding, _size_bytes(holding))
+        second = self.shelf.put_back(
+            holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
+        )
+        if second is not None:
+            self._held_in.drop(second)
 
     def departing(self, holding: Holding) -> None:
         """A message is about to be handed over, and acked then."""
@@ -119,7 +123,7 @@ class Shelved:
         self._held_in.out.discard(holding)
         if is_put_back or not self.holds(holding):
             return
-        second = self.shelf.gone(holding.number, now_ms=now_ms())
+        second = self.shelf.gone(holding.identity, now_ms=now_ms())
         if second is not None:
             self._held_in.drop(second)
 
@@ -260,7 +264,12 @@ class DeferredQueue:
         is_dead_letter = belongs_to[1] == SubQueue.DEAD_LETTER.value.encode()
         shelved = self._shelved[SubQueue.DEAD_LETTER if is_dead_letter else SubQueue.NONE]
         second = shelved.shelf.arrived(
-            holding.number, holding.tag, holding, _size_bytes(holding), now_ms=now_ms()
+            holding.identity,
+            holding.number,
+            holding.tag,
+            holding,
+            _size_bytes(holding),
+            now_ms=now_ms(),
         )
         if second is not None:
             self.drop(second)

@@ -2,14 +2,15 @@
 
 RabbitMQ keeps every deferred message; a holder has an index of all and the bodies of some.
 A message whose body is not here is returned to RabbitMQ when it is asked for, and comes again. Of
-two messages with one number the later one counts: the bridge that put it there died before it took
-the earlier one away.
+two copies of a message the later one counts: the bridge that put it there died before it took the
+earlier one away. Two messages with one number, which a failure of RabbitMQ and the sequencer
+together can leave, are had one after the other.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -35,7 +36,10 @@ class Room:
 
 @dataclass(slots=True)
 class _Place(Generic[Message]):
-    tag: int
+    """Where one message waits; or it is to come again, and has no tag until then."""
+
+    number: int
+    tag: int | None
     size_bytes: int
     message: Message | None
 
@@ -43,40 +47,48 @@ class _Place(Generic[Message]):
 class Shelf(Generic[Message]):
     """The deferred messages of one queue or dead-letter sub-queue.
 
+    Each has an identity, which its copies share, and a number, by which it is asked for.
+
     Args:
         room: where bodies are counted.
     """
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._places: dict[int, _Place[Message]] = {}
-        self._returned: set[int] = set()
-        self._gone: OrderedDict[int, int] = OrderedDict()
+        self._places: dict[Hashable, _Place[Message]] = {}
+        self._identities: dict[int, list[Hashable]] = {}
+        self._gone: OrderedDict[Hashable, int] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many messages wait."""
+        """Return how many messages there are."""
         return len(self._places)
 
     def __repr__(self) -> str:
-        return f"Shelf({len(self._places)} waiting, {len(self._returned)} returned)"
+        return f"Shelf({len(self)} messages)"
 
     def arrived(
-        self, number: int, tag: int, message: Message, size_bytes: int, *, now_ms: int
+        self,
+        identity: Hashable,
+        number: int,
+        tag: int,
+        message: Message,
+        size_bytes: int,
+        *,
+        now_ms: int,
     ) -> int | None:
-        """Put a message up; return the delivery tag of one to be dropped, if there is one."""
-        at_ms = self._gone.get(number)
+        """Put a message up; return the delivery tag of a copy to be dropped, if there is one."""
+        earlier = self._take(identity)
+        at_ms = self._gone.get(identity)
         if at_ms is not None and now_ms - at_ms < GONE_MS:
             return tag
-        earlier = self._take(number)
-        is_wanted = number in self._returned
-        self._returned.discard(number)
-        self._put(number, _Place(tag, size_bytes, message), is_wanted=is_wanted)
+        is_wanted = earlier is not None and earlier.tag is None
+        self._put(identity, _Place(number, tag, size_bytes, message), is_wanted=is_wanted)
         return None if earlier is None else earlier.tag
 
     def lacks(self, numbers: Iterable[int]) -> int | None:
         """Return the first of the numbers under which nothing waits."""
         for number in numbers:
-            if number not in self._places and number not in self._returned:
+            if number not in self._identities:
                 return number
         return None
 
@@ -84,53 +96,73 @@ class Shelf(Generic[Message]):
         """Return the tags of those whose bodies are not here: RabbitMQ is to send them again."""
         tags = []
         for number in numbers:
-            place = self._places.get(number)
-            if place is not None and place.message is None:
-                del self._places[number]
-                self._returned.add(number)
+            place = self._places.get(self._nearest(number))
+            if place is not None and place.message is None and place.tag is not None:
                 tags.append(place.tag)
+                place.tag = None
         return tags
 
     def take(self, numbers: Sequence[int]) -> list[Message] | None:
-        """Take all of them down; `None`, and nothing is taken, while one is not here."""
-        places = [self._places.get(number) for number in numbers]
+        """Take one of each number down; `None`, and nothing is taken, while one is not here."""
+        nearest = [self._nearest(number) for number in numbers]
+        places = [self._places.get(identity) for identity in nearest]
         if any(place is None or place.message is None for place in places):
             return None
-        taken = [self._take(number) for number in numbers]
+        taken = [self._take(identity) for identity in nearest]
         return [place.message for place in taken if place is not None and place.message is not None]
 
-    def put_back(self, number: int, tag: int, message: Message, size_bytes: int) -> None:
-        """Put up again what was taken down and has not been changed."""
-        self._put(number, _Place(tag, size_bytes, message), is_wanted=False)
+    def put_back(
+        self, identity: Hashable, number: int, tag: int, message: Message, size_bytes: int
+    ) -> int | None:
+        """Put up again what was taken down and has not been changed.
 
-    def gone(self, number: int, *, now_ms: int) -> int | None:
+        Returns its tag when it is to be dropped, because a later copy has come meanwhile.
+        """
+        if identity in self._places:
+            return tag
+        self._put(identity, _Place(number, tag, size_bytes, message), is_wanted=False)
+        return None
+
+    def gone(self, identity: Hashable, *, now_ms: int) -> int | None:
         """A message has left for good; return the tag of a second copy, to be dropped."""
-        self._gone[number] = now_ms
-        self._gone.move_to_end(number)
+        self._gone[identity] = now_ms
+        self._gone.move_to_end(identity)
         while self._gone:
             oldest = next(iter(self._gone))
             if now_ms - self._gone[oldest] < GONE_MS and len(self._gone) <= GONE_MAX:
                 break
             del self._gone[oldest]
-        second = self._take(number)
+        second = self._take(identity)
         return None if second is None else second.tag
 
     def clear(self) -> None:
         """RabbitMQ has taken everything back; what is gone stays so."""
-        for number in list(self._places):
-            self._take(number)
-        self._returned.clear()
+        for identity in list(self._places):
+            self._take(identity)
 
-    def _put(self, number: int, place: _Place[Message], *, is_wanted: bool) -> None:
+    def _nearest(self, number: int) -> Hashable:
+        """Return the message that an ask for this number gets: one that is here, if there is."""
+        identities = self._identities.get(number, ())
+        here = (each for each in identities if self._places[each].message is not None)
+        return next(here, next(iter(identities), None))
+
+    def _put(self, identity: Hashable, place: _Place[Message], *, is_wanted: bool) -> None:
         room = self._room
         if is_wanted or room.used_bytes + place.size_bytes <= room.limit_bytes:
             room.used_bytes += place.size_bytes
         else:
             place.message = None
-        self._places[number] = place
+        self._places[identity] = place
+        self._identities.setdefault(place.number, []).append(identity)
 
-    def _take(self, number: int) -> _Place[Message] | None:
-        place = self._places.pop(number, None)
-        if place is not None and place.message is not None:
+    def _take(self, identity: Hashable) -> _Place[Message] | None:
+        place = self._places.pop(identity, None)
+        if place is None:
+            return None
+        identities = self._identities[place.number]
+        identities.remove(identity)
+        if not identities:
+            del self._identities[place.number]
+        if place.message is not None:
             self._room.used_bytes -= place.size_bytes
         return place

@@ -342,6 +342,32 @@ async def test_of_two_copies_the_later_one_counts(door: Door, confirming: Channe
         await by_number(door, number)
 
 
+async def test_two_messages_with_one_number_are_had_one_after_the_other(
+    door: Door, confirming: Channel
+) -> None:
+    """A failure of RabbitMQ and the sequencer together may leave such; neither is a copy."""
+    (number,) = await deferred(door, "a")
+    arrived: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+    await confirming.consume("orders/$deferred", arrived.set_result)
+    first = await arrived
+    properties = Properties.decode(first.properties)
+    assert properties.headers is not None
+    properties.headers[headers.IDENTITY] = ("x", bytes(range(20)))
+    confirming.publish("", "orders/$deferred", properties.encode(), b"b")
+    await confirming.close()
+
+    bodies = []
+    for _ in range(2):
+        (found,) = await by_number(door, number)
+        bodies.append(found.record.body)
+        await door.complete(found)
+
+    assert sorted(bodies) == [b"a", b"b"]
+    assert door.namespace.counters.second_copies == 0
+    with pytest.raises(MessageNotFound):
+        await by_number(door, number)
+
+
 async def test_a_queue_that_was_deleted_is_made_again(door: Door, confirming: Channel) -> None:
     """What was deferred is gone with it, what is deferred later is found."""
     first, second = await deferred(door, "a", "b")

@@ -8,13 +8,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from bridge.machine.shelf import GONE_MS, Room, Shelf
 
 LIMIT_BYTES = 30
-NUMBERS = st.integers(1, 5)
+MESSAGES = st.integers(1, 6)
+
+
+def number_of(message: int) -> int:
+    """Two messages each have one number, as a failure may leave them."""
+    return message // 2
 
 
 class Shelved(RuleBasedStateMachine):
     """A shelf beside a plain picture of what RabbitMQ has delivered and nobody has settled.
 
-    A message is its own tag: every delivery has a new one.
+    Every delivery has a new tag, which stands for its content here.
     """
 
     def __init__(self) -> None:
@@ -24,77 +29,92 @@ class Shelved(RuleBasedStateMachine):
         self.now_ms = 0
         self.last_tag = 0
         self.waiting: dict[int, int] = {}
-        self.returned: dict[int, int] = {}
+        self.returned: set[int] = set()
         self.taken: dict[int, int] = {}
         self.gone_ms: dict[int, int] = {}
 
-    def deliver(self, number: int, size_bytes: int) -> int | None:
-        """RabbitMQ delivers; return what is to be dropped."""
+    def deliver(self, message: int, size_bytes: int) -> None:
+        """RabbitMQ delivers: the later of two copies stays; what is gone is dropped for a while."""
         self.last_tag += 1
-        return self.shelf.arrived(
-            number, self.last_tag, self.last_tag, size_bytes, now_ms=self.now_ms
+        dropped = self.shelf.arrived(
+            message,
+            number_of(message),
+            self.last_tag,
+            self.last_tag,
+            size_bytes,
+            now_ms=self.now_ms,
         )
-
-    @rule(number=NUMBERS, size_bytes=st.integers(0, 20))
-    def arrive(self, number: int, size_bytes: int) -> None:
-        """The later of two copies stays; what is gone is dropped for a while."""
-        dropped = self.deliver(number, size_bytes)
-        if number in self.gone_ms and self.now_ms - self.gone_ms[number] < GONE_MS:
+        self.returned.discard(message)
+        if message in self.gone_ms and self.now_ms - self.gone_ms[message] < GONE_MS:
             assert dropped == self.last_tag
-            return
-        assert dropped == self.waiting.get(number)
-        self.waiting[number] = self.last_tag
-        self.returned.pop(number, None)
+        else:
+            assert dropped == self.waiting.get(message)
+            self.waiting[message] = self.last_tag
 
-    @rule(numbers=st.sets(NUMBERS, min_size=1))
-    def fetch_and_take(self, numbers: set[int]) -> None:
+    @rule(message=MESSAGES, size_bytes=st.integers(0, 20))
+    def arrive(self, message: int, size_bytes: int) -> None:
+        """A message comes, or a copy of one."""
+        self.deliver(message, size_bytes)
+
+    @rule(messages=st.sets(MESSAGES, min_size=1))
+    def fetch_and_take(self, messages: set[int]) -> None:
         """All or nothing: what is not here is returned first, and comes again with its body."""
-        wanted = sorted(numbers)
+        wanted = sorted({number_of(message) for message in messages})
+        known = {number_of(message) for message in self.waiting.keys() | self.returned}
         missing = self.shelf.lacks(wanted)
-        known = self.waiting.keys() | self.returned.keys()
         assert missing == next((number for number in wanted if number not in known), None)
         if missing is not None:
             assert self.shelf.take(wanted) is None
             return
-        for tag in self.shelf.fetch(wanted):
-            number = next(number for number, known in self.waiting.items() if known == tag)
-            self.returned[number] = self.waiting.pop(number)
+        returned = {self.by_tag(tag) for tag in self.shelf.fetch(wanted)}
+        for message in returned:
+            del self.waiting[message]
+        self.returned |= returned
         taken = self.shelf.take(wanted)
-        if any(number in self.returned for number in wanted):
-            assert taken is None
+        if taken is None:
+            assert self.returned
             return
-        assert taken == [self.waiting[number] for number in wanted]
-        for number in wanted:
-            self.taken[number] = self.waiting.pop(number)
+        found = [self.by_tag(tag) for tag in taken]
+        assert [number_of(message) for message in found] == wanted
+        for message in found:
+            self.taken[message] = self.waiting.pop(message)
+
+    def by_tag(self, tag: int) -> int:
+        """Return the message that waits with this tag."""
+        return next(message for message, known in self.waiting.items() if known == tag)
 
     @precondition(lambda self: self.returned)
     @rule(size_bytes=st.integers(0, 100))
     def come_again(self, size_bytes: int) -> None:
         """What was returned comes again, and its body stays whatever its size."""
-        number = min(self.returned)
-        if number in self.gone_ms and self.now_ms - self.gone_ms[number] < GONE_MS:
-            return
-        del self.returned[number]
-        assert self.deliver(number, size_bytes) == self.waiting.get(number)
-        self.waiting[number] = self.last_tag
-        assert self.shelf.fetch([number]) == []
+        message = min(self.returned)
+        self.deliver(message, size_bytes)
+        if message in self.waiting:
+            assert self.shelf.fetch([number_of(message)]) == []
+            taken = self.shelf.take([number_of(message)])
+            assert taken is not None
+            found = self.by_tag(taken[0])
+            self.taken[found] = self.waiting.pop(found)
 
     @precondition(lambda self: self.taken)
     @rule(size_bytes=st.integers(0, 20))
     def put_back(self, size_bytes: int) -> None:
-        """A lock that is given up without a change."""
-        number, tag = self.taken.popitem()
-        if number not in self.waiting:
-            self.shelf.put_back(number, tag, tag, size_bytes)
-            self.waiting[number] = tag
+        """A lock is given up without a change; a copy that has come meanwhile is the later one."""
+        message, tag = self.taken.popitem()
+        has_copy = message in self.waiting or message in self.returned
+        dropped = self.shelf.put_back(message, number_of(message), tag, tag, size_bytes)
+        assert dropped == (tag if has_copy else None)
+        if not has_copy:
+            self.waiting[message] = tag
 
     @precondition(lambda self: self.taken)
     @rule()
     def leave(self) -> None:
-        """A message leaves for good, and takes a second copy with it."""
-        number, _ = self.taken.popitem()
-        assert self.shelf.gone(number, now_ms=self.now_ms) == self.waiting.pop(number, None)
-        self.gone_ms[number] = self.now_ms
+        """A message leaves for good, and takes a second copy with it, and nothing else."""
+        message, _ = self.taken.popitem()
+        assert self.shelf.gone(message, now_ms=self.now_ms) == self.waiting.pop(message, None)
+        self.gone_ms[message] = self.now_ms
+        self.returned.discard(message)
 
     @rule(passed_ms=st.sampled_from([1, GONE_MS]))
     def pass_time(self, passed_ms: int) -> None:
@@ -112,7 +132,7 @@ class Shelved(RuleBasedStateMachine):
     @invariant()
     def counts_what_is_here(self) -> None:
         """Only what was asked for may go beyond the room, and nothing is counted that left."""
-        assert len(self.shelf) == len(self.waiting)
+        assert len(self.shelf) == len(self.waiting) + len(self.returned)
         assert self.room.used_bytes >= 0
         if not self.waiting:
             assert self.room.used_bytes == 0
