@@ -25,7 +25,7 @@ class Copies:
         self._held: dict[Identity, int] = {}
         self._expected: dict[Identity, int] = {}
         self._settled: OrderedDict[Identity, tuple[int | None, int]] = OrderedDict()
-        self._carried: OrderedDict[int, int] = OrderedDict()
+        self._carried: OrderedDict[Identity, int] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many messages are held."""
@@ -95,7 +95,7 @@ class Copies:
         RabbitMQ 4 shows at the first delivery what was counted where the dead letter came from;
         what a message came with is therefore left out.
         """
-        carried = self._carried.setdefault(holding.number, holding.failures)
+        carried = self._carried.setdefault(holding.identity, holding.failures)
         if len(self._carried) > SETTLED_MAX:
             self._carried.popitem(last=False)
         return max(0, holding.failures - carried)

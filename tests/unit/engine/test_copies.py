@@ -125,3 +125,11 @@ def test_failures_in_another_queue_are_left_out() -> None:
     assert copies.failures_here(message(1, failures=5)) == 1
     assert copies.failures_here(message(2)) == 0
     assert copies.failures_here(message(2, failures=1)) == 1
+
+
+def test_two_dead_letters_with_one_number_are_counted_apart() -> None:
+    """What one came with says nothing of the other."""
+    copies = Copies()
+    assert copies.failures_here(message(1, identity=A, failures=4)) == 0
+    assert copies.failures_here(message(1, identity=B, failures=1)) == 0
+    assert copies.failures_here(message(1, identity=B, failures=2)) == 1
