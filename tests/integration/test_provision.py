@@ -1,0 +1,58 @@
+"""Provisioning: what a definition stands on is there for good when the definition is written."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pamqp.base
+import pamqp.commands as spec
+
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.management import Management
+from bridge.engine.provision import provision
+from bridge.model import entity as model
+from bridge.topology import definitions, names
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.compiler import compile as compile_namespace
+from tests.fixtures.broker import Broker
+from tests.fixtures.relay import Relay
+from tests.integration.door import until
+
+NAMESPACE = model.Namespace(queues=(model.Queue(name="orders"),))
+
+
+def is_last_of_a_seal(method: pamqp.base.Frame) -> bool:
+    """Whether this is the change that makes those before it outlast a kill of RabbitMQ."""
+    return isinstance(method, spec.Exchange.Delete) and method.exchange == names.SEAL
+
+
+async def test_a_definition_is_written_when_all_it_stands_on_is_sealed(
+    broker: Broker, vhost: str, endpoint: Endpoint
+) -> None:
+    """The last change of a seal comes behind every exchange, queue and binding."""
+    capabilities = Capabilities.of(broker.version_text)
+    wanted = compile_namespace(NAMESPACE, capabilities)
+    definition = definitions.parameter_name(vhost, "orders")
+    with Relay(broker.url_of(vhost), holds=is_last_of_a_seal) as relay:
+        async with Management(endpoint, broker.management_url) as management:
+            connection = await Connection.open(parse_url(relay.url), name="test")
+            channel = await connection.channel()
+            provisioning = asyncio.create_task(
+                provision(NAMESPACE, capabilities, management, channel)
+            )
+            await until(lambda: relay.holding.is_set() or provisioning.done())
+            assert relay.holding.is_set()
+            exchanges = {row["name"] for row in await management.exchanges()}
+            queues = {row["name"] for row in await management.queues()}
+            bindings = {(row["source"], row["destination"]) for row in await management.bindings()}
+            assert {each.name for each in wanted.exchanges} <= exchanges
+            assert {each.name for each in wanted.queues} <= queues
+            assert {(each.source, each.destination) for each in wanted.bindings} <= bindings
+            assert definition not in await management.global_parameters()
+            assert not provisioning.done()
+            relay.release()
+
+            await provisioning
+            assert definition in await management.global_parameters()
+            await connection.close()
