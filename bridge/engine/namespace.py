@@ -32,15 +32,15 @@ from bridge.engine.directory import Directory, OnChange
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
-from bridge.engine.news import CHANGED, FULL, KEPT, WANTED, News
+from bridge.engine.news import CHANGED, FULL, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
 from bridge.engine.provision import merged, provision
 from bridge.engine.receiver import QueueReceiver
+from bridge.engine.receiving import Receiving
 from bridge.engine.sender import Sender
 from bridge.engine.sending import Sending
 from bridge.engine.settling import Settling, refusal
-from bridge.engine.source import Source
 from bridge.engine.state import State, policy_reasons
 from bridge.engine.turn import Turn
 from bridge.model import entity as model
@@ -51,9 +51,6 @@ from bridge.topology.resources import Finding
 
 POLL_S = 15.0
 """Definitions that `rabbitmqctl` or an import has changed are found within this time."""
-
-OFFER_S = 2.0
-"""How often this bridge tells others what it keeps."""
 
 
 class RabbitNamespace:
@@ -81,9 +78,6 @@ class RabbitNamespace:
         self._endpoint = endpoint
         self._management = management
         self._name = name
-        self._sources: dict[tuple[str, SubQueue], Source] = {}
-        self._receivers: dict[int, QueueReceiver] = {}
-        self._last_receiver = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self.counters = Counters()
@@ -104,14 +98,22 @@ class RabbitNamespace:
         )
         self._peers = Peers(self._sender, self._settle_own, self._renew_own, self._deferral.show)
         self._news = News(self._locks.instance, self._sender, self._changed.set, self._on_told)
+        self._receiving = Receiving(
+            intake=self._intake,
+            turn=self._turn,
+            departure=self._departure,
+            locks=self._locks,
+            counters=self.counters,
+            tell=self._news.tell,
+            on_lost=self._on_channel_lost,
+        )
         self.state = State(self._sender, self._intake)
         self._capabilities: Capabilities | None = None
         self._sending: Sending | None = None
-        self._is_clustered = False
 
     def __repr__(self) -> str:
         return (
-            f"RabbitNamespace({self._name!r}, {len(self._sources)} sources, "
+            f"RabbitNamespace({self._name!r}, {self._receiving!r}, "
             f"{len(self._locks)} locks, {self.state!r})"
         )
 
@@ -129,7 +131,7 @@ class RabbitNamespace:
     @property
     def kept(self) -> int:
         """How many released messages wait here for the next receiver."""
-        return sum(source.kept for source in self._sources.values())
+        return self._receiving.kept
 
     async def start(self) -> None:
         """Connect, and read the definitions.
@@ -140,7 +142,8 @@ class RabbitNamespace:
         """
         overview = await self._management.overview()
         self._capabilities = Capabilities.of(overview["rabbitmq_version"])
-        self._is_clustered = await self._management.is_cluster()
+        is_clustered = await self._management.is_cluster()
+        self._receiving.start(self._capabilities, is_clustered=is_clustered)
         self.directory.follow(self._on_definitions)
         self._sending = Sending(
             self._sender,
@@ -149,7 +152,7 @@ class RabbitNamespace:
             message_bytes_max=self._capabilities.message_bytes_max,
         )
         await self.directory.read()
-        for keep in (self._sender.run, self._intake.run, self._follow, self._offer_kept):
+        for keep in (self._sender.run, self._intake.run, self._follow, self._receiving.offer_kept):
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
 
@@ -190,14 +193,9 @@ class RabbitNamespace:
 
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""
-        for receiver in list(self._receivers.values()):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await receiver.close()
+        await self._receiving.end()
         self._locks.close()
-        for source in self._sources.values():
-            with contextlib.suppress(BrokerError):
-                await source.close()
+        await self._receiving.close()
         await self._deferral.close()
         for task in self._tasks:
             task.cancel()
@@ -232,25 +230,13 @@ class RabbitNamespace:
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> QueueReceiver:
         """Return a receiver without credit."""
-        queue = self.directory.queue(path)
-        if not queue.status.allows_receives:
-            raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
-        if queue.requires_session and path.sub_queue is SubQueue.NONE:
-            raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
-        self._last_receiver += 1
-        receiver = QueueReceiver(
-            self._last_receiver, self._source(path), mode, deliver, self._forget_receiver
-        )
-        self._receivers[receiver.number] = receiver
-        return receiver
+        return self._receiving.open(path, self._receivable(path), mode, deliver)
 
     async def receive_deferred(
         self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers."""
-        queue = self.directory.queue(path)
-        if not queue.status.allows_receives:
-            raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
+        queue = self._receivable(path)
         if not numbers:
             return []
         locks = await self._deferral.lock(queue, path.sub_queue, list(dict.fromkeys(numbers)))
@@ -320,38 +306,11 @@ class RabbitNamespace:
             raise NotAllowed(f"Messages cannot be sent to the sub-queue '{path}'.")
         return self.directory.queue(path)
 
-    def _source(self, path: EntityPath) -> Source:
+    def _receivable(self, path: EntityPath) -> model.Queue:
         queue = self.directory.queue(path)
-        key = (path.key, path.sub_queue)
-        source = self._sources.get(key)
-        if source is None:
-            source = self._sources[key] = Source(
-                path,
-                queue,
-                intake=self._intake,
-                turn=self._turn,
-                departure=self._departure,
-                can_return=not self.capabilities.nack_counts,
-                is_clustered=self._is_clustered,
-                deliver=self._deliver,
-                on_lost=self._on_channel_lost,
-            )
-        return source
-
-    def _deliver(self, source: Source, number: int, holding: Holding) -> None:
-        receiver = self._receivers.get(number)
-        if receiver is None:
-            source.release(holding)
-            return
-        self.counters.delivered += 1
-        if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
-            receiver.deliver(holding.received())
-            source.ack(holding, "engine.receive_and_delete.acked")
-            source.remember(holding)
-            self.counters.received_and_deleted += 1
-            return
-        token, until_ms = self._locks.acquire(source, holding, source.queue.lock_duration_ms)
-        receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+        if not queue.status.allows_receives:
+            raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
+        return queue
 
     def _on_lock_expired(self, owner: Owner, holding: Holding) -> None:
         self.counters.locks_expired += 1
@@ -361,16 +320,11 @@ class RabbitNamespace:
     def _on_channel_lost(self, channel: Channel) -> None:
         self._locks.lose(lambda locked: locked[1].channel is channel)
 
-    def _forget_receiver(self, number: int) -> None:
-        self._receivers.pop(number, None)
-
     def _on_definitions(self, namespace: model.Namespace) -> None:
         if self._sending is not None:
             self._sending.tier = namespace.tier
         self._deferral.follow(namespace)
-        queues = {queue.name.lower(): queue for queue in namespace.queues}
-        for source in self._sources.values():
-            source.queue = queues.get(source.path.key, source.queue)
+        self._receiving.follow(namespace)
 
     async def _on_up(self, connection: Connection) -> None:
         """A new consuming connection: this bridge's own queue, and news of definitions."""
@@ -381,19 +335,7 @@ class RabbitNamespace:
         """Another bridge keeps messages of an entity, or waits for them, or found it full."""
         if kind == FULL and self._sending is not None:
             self._sending.note_full(path.entity)
-        source = self._sources.get((path.key, path.sub_queue))
-        if source is not None and kind == KEPT and source.asked:
-            self._news.tell(WANTED, path)
-        elif source is not None and kind == WANTED and source.kept and not source.asked:
-            source.give_up_kept()
-
-    async def _offer_kept(self) -> None:
-        """Tell the other bridges what is kept here and nobody asks for."""
-        while True:
-            await asyncio.sleep(OFFER_S)
-            for source in self._sources.values():
-                if source.kept and not source.asked:
-                    self._news.tell(KEPT, source.path)
+        self._receiving.on_told(kind, path)
 
     async def _follow(self) -> None:
         """Read the definitions when somebody says that they have changed, and now and then."""

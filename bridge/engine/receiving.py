@@ -1,0 +1,164 @@
+"""Receiving: the receivers of this process, and the queues of RabbitMQ that they receive from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from bridge.broker.channel import Channel
+from bridge.broker.errors import BrokerError
+from bridge.engine import texts
+from bridge.engine.api import Received, ReceiveMode
+from bridge.engine.counters import Counters
+from bridge.engine.departure import Departure
+from bridge.engine.holding import Holding
+from bridge.engine.intake import Intake
+from bridge.engine.locktable import LockTable
+from bridge.engine.news import KEPT, WANTED
+from bridge.engine.receiver import QueueReceiver
+from bridge.engine.source import Source
+from bridge.engine.turn import Turn
+from bridge.model import entity as model
+from bridge.model.errors import NotAllowed
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology.capabilities import Capabilities
+
+OFFER_S = 2.0
+"""How often this bridge tells others what it keeps."""
+
+CLOSE_S = 1.0
+"""How long a receiver may take to give up what is on its way."""
+
+
+class Receiving:
+    """Brings receivers and sources together; before anything is received, `start` it.
+
+    Args:
+        tell: tells the other bridges some news of an entity.
+        on_lost: called when a channel, and all that was locked on it, is lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        turn: Turn,
+        departure: Departure,
+        locks: LockTable,
+        counters: Counters,
+        tell: Callable[[str, EntityPath], None],
+        on_lost: Callable[[Channel], None],
+    ) -> None:
+        self._intake = intake
+        self._turn = turn
+        self._departure = departure
+        self._locks = locks
+        self._counters = counters
+        self._tell = tell
+        self._on_lost = on_lost
+        self._can_return = False
+        self._is_clustered = False
+        self._sources: dict[tuple[str, SubQueue], Source] = {}
+        self._receivers: dict[int, QueueReceiver] = {}
+        self._last_receiver = 0
+
+    def __repr__(self) -> str:
+        return f"Receiving({len(self._receivers)} receivers, {len(self._sources)} sources)"
+
+    @property
+    def kept(self) -> int:
+        """How many released messages wait here for the next receiver."""
+        return sum(source.kept for source in self._sources.values())
+
+    def start(self, capabilities: Capabilities, *, is_clustered: bool) -> None:
+        """Learn what RabbitMQ is like."""
+        self._can_return = not capabilities.nack_counts
+        self._is_clustered = is_clustered
+
+    def open(
+        self,
+        path: EntityPath,
+        queue: model.Queue,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+    ) -> QueueReceiver:
+        """Return a receiver without credit."""
+        if queue.requires_session and path.sub_queue is SubQueue.NONE:
+            raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+        self._last_receiver += 1
+        receiver = QueueReceiver(
+            self._last_receiver, self._source(path, queue), mode, deliver, self._forget
+        )
+        self._receivers[receiver.number] = receiver
+        return receiver
+
+    def follow(self, namespace: model.Namespace) -> None:
+        """The definitions have changed."""
+        queues = {queue.name.lower(): queue for queue in namespace.queues}
+        for source in self._sources.values():
+            source.queue = queues.get(source.path.key, source.queue)
+
+    def on_told(self, kind: str, path: EntityPath) -> None:
+        """Another bridge keeps messages of an entity, or waits for them."""
+        source = self._sources.get((path.key, path.sub_queue))
+        if source is not None and kind == KEPT and source.asked:
+            self._tell(WANTED, path)
+        elif source is not None and kind == WANTED and source.kept and not source.asked:
+            source.give_up_kept()
+
+    async def offer_kept(self) -> None:
+        """Tell the other bridges what is kept here and nobody asks for, until cancelled."""
+        while True:
+            await asyncio.sleep(OFFER_S)
+            for source in self._sources.values():
+                if source.kept and not source.asked:
+                    self._tell(KEPT, source.path)
+
+    async def end(self) -> None:
+        """Receive nothing more."""
+        for receiver in list(self._receivers.values()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await receiver.close()
+
+    async def close(self) -> None:
+        """Let go: what is locked or kept goes back to its queue."""
+        for source in self._sources.values():
+            with contextlib.suppress(BrokerError):
+                await source.close()
+
+    def _source(self, path: EntityPath, queue: model.Queue) -> Source:
+        key = (path.key, path.sub_queue)
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = Source(
+                path,
+                queue,
+                intake=self._intake,
+                turn=self._turn,
+                departure=self._departure,
+                can_return=self._can_return,
+                is_clustered=self._is_clustered,
+                deliver=self._deliver,
+                on_lost=self._on_lost,
+            )
+        return source
+
+    def _deliver(self, source: Source, number: int, holding: Holding) -> None:
+        receiver = self._receivers.get(number)
+        if receiver is None:
+            source.release(holding)
+            return
+        self._counters.delivered += 1
+        if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
+            receiver.deliver(holding.received())
+            source.ack(holding, "engine.receive_and_delete.acked")
+            source.remember(holding)
+            self._counters.received_and_deleted += 1
+            return
+        token, until_ms = self._locks.acquire(source, holding, source.queue.lock_duration_ms)
+        receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+
+    def _forget(self, number: int) -> None:
+        self._receivers.pop(number, None)
