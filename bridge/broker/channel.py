@@ -1,8 +1,8 @@
 """A channel: everything that is done on RabbitMQ is done on one.
 
-The parts are `Publishing`, `Consuming` and `Declaring`; here frames are told apart, contents put
-together, and the end is made: when a channel closes, for whatever reason, everything that waits
-on it fails with that reason, and `on_closed` is called.
+Its layers are `Rpc`, `Declaring`, `Consuming` and `Publishing`; here frames are told apart,
+contents put together, and the end is made: when a channel closes, for whatever reason, everything
+that waits on it fails with that reason, and `on_closed` is called.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from bridge.broker.consuming import Consuming, Delivery
-from bridge.broker.declaring import Declaring
+from bridge.broker.consuming import Delivery
 from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed, channel_closed
 from bridge.broker.publishing import CONFIRM_TIMEOUT_S, Publishing
 from bridge.broker.rpc import RPC_TIMEOUT_S, Question
@@ -33,7 +32,7 @@ BODY_BYTES_MAX = 512 << 20
 """Above what any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
 
 
-class Channel(Publishing, Consuming, Declaring):
+class Channel(Publishing):
     """A channel of a connection; `Connection.channel` makes them.
 
     Attributes:
@@ -51,8 +50,7 @@ class Channel(Publishing, Consuming, Declaring):
         timeout_s: float = RPC_TIMEOUT_S,
         confirm_timeout_s: float = CONFIRM_TIMEOUT_S,
     ) -> None:
-        Consuming.__init__(self, transport, number, timeout_s)
-        Publishing.__init__(self, transport, number, timeout_s, confirm_timeout_s)
+        super().__init__(transport, number, timeout_s, confirm_timeout_s)
         self.closed = asyncio.Event()
         self.on_closed: Callable[[BrokerError], None] | None = None
         self._on_free = on_free

@@ -16,10 +16,10 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge.broker.rpc import Question, Rpc
+from bridge.broker.declaring import Declaring
+from bridge.broker.rpc import Question
 from bridge.broker.transport import Transport
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, short_string
@@ -35,7 +35,6 @@ _ROUTES_MAX = 1_024
 _TAGS = itertools.count(1)
 
 
-@dataclass(slots=True, eq=False)
 class Delivery:
     """One message as RabbitMQ delivered it.
 
@@ -51,15 +50,39 @@ class Delivery:
         remaining: how many more messages were ready; of a get only.
     """
 
-    tag: int
-    redelivered: bool
-    exchange: str
-    routing_key: str
-    properties: bytes
-    body: bytes
-    consumer_tag: str
-    channel: Channel
-    remaining: int = 0
+    __slots__ = (
+        "body",
+        "channel",
+        "consumer_tag",
+        "exchange",
+        "properties",
+        "redelivered",
+        "remaining",
+        "routing_key",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        tag: int,
+        redelivered: bool,
+        exchange: str,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+        consumer_tag: str,
+        channel: Channel,
+        remaining: int = 0,
+    ) -> None:
+        self.tag = tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.properties = properties
+        self.body = body
+        self.consumer_tag = consumer_tag
+        self.channel = channel
+        self.remaining = remaining
 
 
 OnDelivery = Callable[[Delivery], None]
@@ -79,7 +102,7 @@ class _Consumer:
         self.is_cancelled = False
 
 
-class Consuming(Rpc):
+class Consuming(Declaring):
     """The part of a channel that takes messages out of queues."""
 
     def __init__(self, transport: Transport, number: int, timeout_s: float) -> None:

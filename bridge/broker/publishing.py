@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bridge.broker.consuming import Consuming
 from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,
@@ -19,7 +20,6 @@ from bridge.broker.errors import (
     Unroutable,
     WriteBufferFull,
 )
-from bridge.broker.rpc import Rpc
 from bridge.broker.transport import PARTS_MAX, Transport
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Properties
@@ -38,7 +38,7 @@ _WATCHES = 4
 """How often the oldest unconfirmed publish is looked at within the deadline."""
 
 
-class Publishing(Rpc):
+class Publishing(Consuming):
     """The part of a channel that publishes.
 
     Attributes:

@@ -15,13 +15,14 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 from bridge.broker import failpoint
 from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost, TlsRefused
 from bridge.broker.keeper import Keeper
 from bridge.broker.outlet import Outlet
 from bridge.broker.pledge import Pledge
+from bridge.broker.sink import Sink
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,
@@ -49,19 +50,6 @@ once for many acks, and leaves the machine to the client meanwhile."""
 UNSENT_BYTES_MAX = 64 << 20
 """Above this many unsent bytes nothing more is published: several of the largest messages that
 RabbitMQ 4 takes (16 MiB)."""
-
-
-class Sink(Protocol):
-    """What a channel does with its frames; `raw[start:end]` is the payload."""
-
-    def on_method(self, raw: bytes, start: int, end: int) -> None:
-        """Take a method frame."""
-
-    def on_header(self, raw: bytes, start: int, end: int) -> None:
-        """Take a content header frame."""
-
-    def on_body(self, raw: bytes, start: int, end: int) -> None:
-        """Take a body frame."""
 
 
 class Transport(asyncio.Protocol):

@@ -98,9 +98,9 @@ class Sender:
                 await confirmed
         except Unroutable:
             raise
-        except TimeoutError as error:
+        except TimeoutError as timeout:
             text = "RabbitMQ has not confirmed the message in time."
-            raise OperationTimeout(text) from error
+            raise OperationTimeout(text) from timeout
         except BrokerError as error:
             raise _busy(str(error)) from error
         finally:

@@ -50,9 +50,9 @@ def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
         name = connection.gateway.settings.namespace_name
         link.refuse(error.condition, texts.tracked(text, name, entity))
         connection.log("attach.refused", entity=entity, reason=str(error))
-    except ServiceBusError as error:
-        link.refuse(*connection.describe(error, entity))
-        connection.log("attach.refused", entity=entity, reason=str(error))
+    except ServiceBusError as refusal:
+        link.refuse(*connection.describe(refusal, entity))
+        connection.log("attach.refused", entity=entity, reason=str(refusal))
 
 
 def _node(address: str) -> str:

@@ -90,8 +90,8 @@ class SendingLink:
             if isinstance(event.state, TransactionalState):
                 raise NotImplementedHere("amqp:transactional-state:list: no transactions here.")
             batch = outgoing_batch(event.message_format, event.payload)
-        except (MappingError, DecodeError) as error:
-            self._done(event, Rejected(make_error(DECODE_ERROR, str(error))))
+        except (MappingError, DecodeError) as unreadable:
+            self._done(event, Rejected(make_error(DECODE_ERROR, str(unreadable))))
             return
         except ServiceBusError as error:
             self._done(event, self._rejected(error))

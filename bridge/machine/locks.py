@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Held = TypeVar("Held")
@@ -19,13 +18,15 @@ _SLACK = 64
 """Entries of the heap that may be stale before it is built anew."""
 
 
-@dataclass(slots=True)
 class Lock(Generic[Held]):
     """One lock: what it holds, its duration, and the instant at which it ends (UTC ms)."""
 
-    held: Held
-    duration_ms: int
-    until_ms: int
+    __slots__ = ("duration_ms", "held", "until_ms")
+
+    def __init__(self, held: Held, duration_ms: int, until_ms: int) -> None:
+        self.held = held
+        self.duration_ms = duration_ms
+        self.until_ms = until_ms
 
 
 class Locks(Generic[Held]):

@@ -34,14 +34,18 @@ class Room:
     used_bytes: int = 0
 
 
-@dataclass(slots=True)
 class _Place(Generic[Message]):
     """Where one message waits; or it is to come again, and has no tag until then."""
 
-    number: int
-    tag: int | None
-    size_bytes: int
-    message: Message | None
+    __slots__ = ("message", "number", "size_bytes", "tag")
+
+    def __init__(
+        self, number: int, tag: int | None, size_bytes: int, message: Message | None
+    ) -> None:
+        self.number = number
+        self.tag = tag
+        self.size_bytes = size_bytes
+        self.message = message
 
 
 class Shelf(Generic[Message]):

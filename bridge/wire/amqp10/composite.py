@@ -8,8 +8,8 @@ Every field is written, nulls included: the Python SDK up to 7.14 reads fields b
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 from bridge.wire.amqp10 import types
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
@@ -81,7 +81,8 @@ def _symbols(read: Reader) -> Reader:
     return several
 
 
-def _readers_of(type_name: str) -> _Readers:
+def readers_of(type_name: str) -> _Readers:
+    """Return what reads a field of this type, by format code."""
     if type_name == "symbols":
         single = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "symbol"}
         arrays = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "array"}
@@ -98,12 +99,12 @@ def _write_symbols(value: tuple[str, ...]) -> bytes:
 
 
 def _write_any(value: Any) -> bytes:
-    if type(value) in _BY_CLASS:
+    if type(value) in BY_CLASS:
         return encode_composite(value)
     return types.encode(value)
 
 
-_WRITERS: Final[dict[str, Writer]] = {
+FIELD_WRITERS: Final[dict[str, Writer]] = {
     "ubyte": types.WRITERS[types.Ubyte],
     "ushort": types.WRITERS[types.Ushort],
     "uint": types.write_uint,
@@ -144,66 +145,14 @@ class Layout:
     writers: tuple[tuple[str, Writer], ...]
 
 
-_BY_CLASS: dict[type, Layout] = {}
-_BY_CODE: dict[int, Layout] = {}
-_BY_SYMBOL: dict[str, Layout] = {}
-
-_T = TypeVar("_T")
-
-
-@dataclass_transform()
-def composite(code: int, symbol: str) -> Callable[[type[_T]], type[_T]]:
-    """Declare a composite type with its descriptor, as a number and as a symbol."""
-
-    def declare(cls: type[_T]) -> type[_T]:
-        made = dataclass(slots=True)(cls)
-        made.__annotations__ = cls.__annotations__
-        hints = get_type_hints(made, include_extras=True)
-        rows = []
-        for item in fields(made):  # type: ignore[arg-type]
-            type_name = _type_name(hints[item.name])
-            default = item.default if item.default is not MISSING else None
-            rows.append(
-                Field(
-                    name=item.name,
-                    type=type_name,
-                    is_mandatory=item.default is MISSING
-                    and type(None) not in _parts(hints[item.name]),
-                    default=default,
-                    readers=None if type_name == "*" else _readers_of(type_name),
-                    write=_WRITERS[type_name],
-                )
-            )
-        layout = Layout(
-            cls=made,
-            code=code,
-            symbol=symbol,
-            fields=tuple(rows),
-            prefix=b"\x00" + types.write_ulong(code),
-            readers=tuple((row.readers, row.default) for row in rows),
-            writers=tuple((row.name, row.write) for row in rows),
-        )
-        _BY_CLASS[made] = _BY_CODE[code] = _BY_SYMBOL[symbol] = layout
-        return made
-
-    return declare
-
-
-def _parts(hint: Any) -> tuple[Any, ...]:
-    return (hint, *getattr(hint, "__args__", ()))
-
-
-def _type_name(hint: Any) -> str:
-    for part in _parts(hint):
-        for extra in getattr(part, "__metadata__", ()):
-            assert isinstance(extra, str)
-            return extra
-    raise TypeError(f"{hint!r} names no AMQP 1.0 type")
+BY_CLASS: dict[type, Layout] = {}
+BY_CODE: dict[int, Layout] = {}
+BY_SYMBOL: dict[str, Layout] = {}
 
 
 def layouts() -> tuple[Layout, ...]:
     """Return the layout of every composite that has been declared."""
-    return tuple(_BY_CLASS.values())
+    return tuple(BY_CLASS.values())
 
 
 def encode_composite(value: Any) -> bytes:
@@ -212,7 +161,7 @@ def encode_composite(value: Any) -> bytes:
     Raises:
         EncodeError: a field's value does not fit its type.
     """
-    layout = _BY_CLASS[type(value)]
+    layout = BY_CLASS[type(value)]
     parts = []
     for name, write in layout.writers:
         item = getattr(value, name)
@@ -242,7 +191,7 @@ def _layout_at(raw: bytes, at: int) -> tuple[Layout, int]:
     if raw[at] != 0x00:
         raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no described type")
     if raw[at + 1] == 0x53:
-        layout, after = _BY_CODE.get(raw[at + 2]), at + 3
+        layout, after = BY_CODE.get(raw[at + 2]), at + 3
     else:
         layout, after = _layout_named(raw, at)
     if layout is None:
@@ -253,9 +202,9 @@ def _layout_at(raw: bytes, at: int) -> tuple[Layout, int]:
 def _layout_named(raw: bytes, at: int) -> tuple[Layout | None, int]:
     descriptor, after = types.decode(raw, at + 1)
     if isinstance(descriptor, types.Symbol):
-        return _BY_SYMBOL.get(descriptor), after
+        return BY_SYMBOL.get(descriptor), after
     if isinstance(descriptor, types.Ulong):
-        return _BY_CODE.get(descriptor), after
+        return BY_CODE.get(descriptor), after
     return None, after
 
 

@@ -10,43 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.wire.amqp10 import types
-from bridge.wire.amqp10.composite import (
-    U32,
-    Any_,
-    Bin,
-    Millis,
-    Sym,
-    Text,
-    composite,
-    decode_any,
-    encode_composite,
-)
+from bridge.wire.amqp10.composite import decode_any, encode_composite
 from bridge.wire.amqp10.errors import DecodeError
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.types import UNREADABLE
 
 BATCH_FORMAT: Final = 0x80013700
 """The message-format of Azure's batch: each Data section holds one encoded message."""
 
 _DATA = b"\x00\x53\x75"
-
-
-@composite(0x73, "amqp:properties:list")
-class MessageProperties:
-    """The immutable properties of a message."""
-
-    message_id: Any_ | None = None
-    user_id: Bin | None = None
-    to: Any_ | None = None
-    subject: Text | None = None
-    reply_to: Any_ | None = None
-    correlation_id: Any_ | None = None
-    content_type: Sym | None = None
-    content_encoding: Sym | None = None
-    absolute_expiry_time: Millis | None = None
-    creation_time: Millis | None = None
-    group_id: Text | None = None
-    group_sequence: U32 | None = None
-    reply_to_group_id: Text | None = None
 
 
 @dataclass(slots=True)

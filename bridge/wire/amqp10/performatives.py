@@ -19,8 +19,8 @@ from bridge.wire.amqp10.composite import (
     Sym,
     Syms,
     Text,
-    composite,
 )
+from bridge.wire.amqp10.declaration import composite
 
 U32_MAX = 0xFFFFFFFF
 

@@ -15,70 +15,62 @@ from typing import Any, Final
 from uuid import UUID
 
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
+from bridge.wire.amqp10.scalars import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
 
-
-class Ubyte(int):
-    """Unsigned, 8 bits."""
-
-
-class Ushort(int):
-    """Unsigned, 16 bits."""
-
-
-class Uint(int):
-    """Unsigned, 32 bits."""
-
-
-class Ulong(int):
-    """Unsigned, 64 bits."""
-
-
-class Byte(int):
-    """Signed, 8 bits."""
-
-
-class Short(int):
-    """Signed, 16 bits."""
-
-
-class Int(int):
-    """Signed, 32 bits."""
-
-
-class Long(int):
-    """Signed, 64 bits; a plain `int` is written as one, too."""
-
-
-class Timestamp(int):
-    """Milliseconds since 1970-01-01 UTC."""
-
-
-class Float(float):
-    """IEEE 754 binary32; a plain `float` is a double."""
-
-
-class Char(str):
-    """One Unicode character."""
-
-    __slots__ = ()
-
-
-class Symbol(str):
-    """ASCII text from a constrained domain."""
-
-    __slots__ = ()
-
-
-class Decimal32(bytes):
-    """IEEE 754 decimal32, kept as its 4 bytes."""
-
-
-class Decimal64(bytes):
-    """IEEE 754 decimal64, kept as its 8 bytes."""
-
-
-class Decimal128(bytes):
-    """IEEE 754 decimal128, kept as its 16 bytes."""
+__all__ = [
+    "CONSTRUCTORS",
+    "NAMES",
+    "UNREADABLE",
+    "WRITERS",
+    "ZERO_WIDTH_ELEMENTS_MAX",
+    "Array",
+    "Byte",
+    "Char",
+    "Constructor",
+    "Decimal32",
+    "Decimal64",
+    "Decimal128",
+    "Described",
+    "Float",
+    "Int",
+    "Long",
+    "Reader",
+    "Short",
+    "Symbol",
+    "Timestamp",
+    "Ubyte",
+    "Uint",
+    "Ulong",
+    "Ushort",
+    "Writer",
+    "decode",
+    "decode_checked",
+    "encode",
+    "write_binary",
+    "write_boolean",
+    "write_list",
+    "write_map",
+    "write_string",
+    "write_symbol",
+    "write_uint",
+    "write_ulong",
+]
 
 
 @dataclass(frozen=True, slots=True)

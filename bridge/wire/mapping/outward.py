@@ -143,9 +143,9 @@ def _annotations(
     known = {key for _, key in _STRING_ANNOTATIONS} | {_SCHEDULED}
     if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
         for key_span, span in _pairs(exact, part.MESSAGE_ANNOTATIONS):
-            key = exact.raw[slice(*key_span)]
+            key = exact.raw[key_span[0] : key_span[1]]
             if key[2:] not in SERVICE_ANNOTATIONS and key not in known:
-                pairs.append((key, exact.raw[slice(*span)]))
+                pairs.append((key, exact.raw[span[0] : span[1]]))
     return _described(part.MESSAGE_ANNOTATIONS, encode_map(pairs))
 
 
@@ -228,7 +228,7 @@ def _application_properties(
     pairs: list[tuple[bytes, bytes]]
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
         pairs = [
-            (exact.raw[slice(*key)], exact.raw[slice(*value)])
+            (exact.raw[key[0] : key[1]], exact.raw[value[0] : value[1]])
             for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
         ]
     else:
@@ -264,7 +264,7 @@ def merge_properties(record: Record, changes: Table) -> Record:
     exact = _exact_sections(table)
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
         pairs = {
-            exact.raw[slice(*key)]: exact.raw[slice(*value)]
+            exact.raw[key[0] : key[1]]: exact.raw[value[0] : value[1]]
             for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
         }
         needs_exact = True
