@@ -23,6 +23,7 @@ from bridge.broker.installation import Installation
 from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.broker.node import Node
+from bridge.cli.build import BUILD
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.measures import samples
@@ -271,6 +272,7 @@ def _ready_line(settings: Settings, listeners: _Listeners, endpoint: Endpoint, v
     admin_port = listeners.admin.getsockname()[1]
     host = settings.host_for_clients
     facts = f"ready admin=http://{host}:{admin_port} rabbitmq={endpoint} version={version}"
+    facts += f" build={BUILD}"
     if listeners.tls is not None:
         facts += f" tls-port={listeners.tls.getsockname()[1]}"
     if settings.auth is not None:
