@@ -1,0 +1,40 @@
+"""What is compiled (pyproject.toml) may be."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def compiled() -> list[Path]:
+    """Return the modules that the compiler is given."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
+    included = [path for each in hook["include"] for path in ROOT.glob(each.removeprefix("/"))]
+    return [path for path in included if not _is_excluded(path, hook["exclude"])]
+
+
+def _is_excluded(path: Path, patterns: list[str]) -> bool:
+    relative = "/" + path.relative_to(ROOT).as_posix()
+    return any(pattern in (relative, path.name) for pattern in patterns)
+
+
+@pytest.mark.parametrize("path", compiled(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_coroutine_is_compiled(path: Path) -> None:
+    """Compiled by mypyc 2.4, a coroutine that had ended raised its exception in another task."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    assert not [node for node in nodes if isinstance(node, ast.AsyncFunctionDef | ast.Await)]
+
+
+def test_each_line_of_the_list_names_a_module() -> None:
+    """A file that was renamed would be left out in silence."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
+    for pattern in hook["include"] + hook["exclude"]:
+        if pattern.startswith("/"):
+            assert list(ROOT.glob(pattern.removeprefix("/"))), pattern
