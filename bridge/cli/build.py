@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.broker import transport
+from bridge.wire import basic
 
-BUILD = "python" if transport.__file__.endswith(".py") else "compiled"
+BUILD = "python" if basic.__file__.endswith(".py") else "compiled"
 """`compiled`: what every message goes through is machine code (`make compiled`)."""
