@@ -244,12 +244,14 @@ class Buckets:
         where = bucket.place
         queue = self._queue(where)
         # A queue is deleted with what it holds, and what comes later is confirmed all the same.
-        if self._outstanding[where] or self._life.flights.lead_to(queue):
+        is_led_to = self._life.flights.lead_to(queue) or channel.leads_to(queue)
+        if self._outstanding[where] or is_led_to:
             return False
         state = await channel.declare_queue(queue, passive=True)
-        # What another consumer holds is not counted: RabbitMQ may be late to notice its end.
+        # What another consumer holds is not counted: RabbitMQ may be late to notice its end. And
+        # it says "no messages, no consumers" of a queue that does not answer it within 0.25 s.
         ours = sum(self._queue(each) == queue for each in self._tags)
-        if state.messages or state.consumers > ours or self._outstanding[where]:
+        if state.messages or state.consumers != ours or self._outstanding[where]:
             return False
         await channel.cancel(self._tags.pop(where))
         if self._outstanding[where]:

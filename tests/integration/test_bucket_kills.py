@@ -1,4 +1,4 @@
-"""RabbitMQ killed while a bucket is being made or removed."""
+"""RabbitMQ killed, or one of its queues at a standstill, while a bucket is made or removed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ from tests.integration.declared import eventually
 
 FORGET = "P = whereis(mnesia_recover), P =/= undefined andalso sys:suspend(P)."
 """Erlang: the changes that follow are answered, and a kill takes them back (before Khepri)."""
+
+
+BUCKET_QUEUES = """
+[sys:{verb}(whereis(element(1, amqqueue:get_pid(Queue)))) || Queue <- rabbit_amqqueue:list(),
+ binary:match(element(4, amqqueue:get_name(Queue)), <<"/$scheduled/">>) =/= nomatch].
+"""
+"""Erlang: the leaders of all buckets stand still (`suspend`), or go on (`resume`)."""
 
 
 @pytest.fixture
@@ -46,6 +53,41 @@ class AfterDeletion:
         if isinstance(method, spec.Queue.Delete):
             self.has_deleted |= method.queue.startswith(names.bucket_prefix("orders"))
         return self.has_deleted and isinstance(method, spec.Exchange.Declare)
+
+
+class BeforeCancel:
+    """Holds back the end of a bucket's consumer, the first step of its removal.
+
+    Attributes:
+        asks: how often it was asked what the bucket holds.
+    """
+
+    asks = 0
+
+    def __call__(self, method: pamqp.base.Frame) -> bool:
+        """Whether this method is held."""
+        self.asks += isinstance(method, spec.Queue.Declare) and method.passive
+        return isinstance(method, spec.Basic.Cancel)
+
+
+def test_a_bucket_whose_queue_says_nothing_is_not_removed(orders: Rig) -> None:
+    """RabbitMQ then answers that the queue is empty, whatever it holds, and has no consumer."""
+    node = orders.broker.node
+    assert node is not None
+    holds = BeforeCancel()
+    with Relay(orders.url, holds=holds) as relay:
+        orders.start(url=relay.url)
+        orders.send(b"a", due_ms=now_ms() + 3_000)
+        assert [each.body for each in orders.take(1)] == [b"a"]
+        (bucket,) = orders.buckets()
+        node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="suspend"))
+        assert eventually(lambda: holds.asks >= 2 or relay.holding.is_set())
+        assert not relay.holding.is_set()
+        node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="resume"))
+        assert relay.holding.wait(10)
+        relay.release()
+
+        assert eventually(lambda: not orders.has(bucket))
 
 
 class AtDeclaration:
