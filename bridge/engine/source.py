@@ -7,38 +7,23 @@ for the next asker, or leaving (sent back through the front door, expired, a sec
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any, assert_never
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.consuming import Delivery
-from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin
+from bridge.engine.fetching import Fetching
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
 from bridge.engine.intake import Intake
 from bridge.engine.turn import Turn
-from bridge.machine.demand import REFILL, Close, Demand, Get, Look, Open, Refill, Withdrawn
+from bridge.machine.demand import REFILL, Close, Demand, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
-
-REOPEN_S = 0.5
-"""Between two attempts to have a channel, when RabbitMQ closes it again and again."""
-
-LINGER_S = 2.0
-"""How long room that nobody wants any more is left open before 4.3, where a message that arrives at
-the moment of a cancel is counted as failed: after this long without an arrival that is unlikely."""
-
-CROWDED_S = 0.2
-"""How often RabbitMQ is asked whether it still has as many consumers as it may have."""
-
-log = logging.getLogger(__name__)
 
 Leave = Callable[[Origin, Holding], None]
 
@@ -79,7 +64,6 @@ class Source:
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
         self.resource = name_of(queue.name)
         self._active_exchange = names.active_exchange(queue.name)
-        self._intake = intake
         self._turn = turn
         self._departure = departure
         self._can_return = can_return
@@ -89,18 +73,19 @@ class Source:
             is_cautious=not can_return, is_clustered=is_clustered and not can_return
         )
         self._copies = Copies()
-        self._channel: Channel | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._starting: dict[int, asyncio.Future[Any]] = {}
+        self._fetching = Fetching(
+            self.resource,
+            intake=intake,
+            demand=self._demand,
+            on_delivery=self._on_delivery,
+            on_lost=self._on_channel_lost,
+            turn_soon=self._turn_soon,
+        )
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_turn_due = False
-        self._linger: asyncio.TimerHandle | None = None
-        self._last_arrival_s = 0.0
         self._kept_timer: asyncio.TimerHandle | None = None
-        self._crowded: asyncio.TimerHandle | None = None
         self._rhythm = Rhythm()
         self._standing: asyncio.TimerHandle | None = None
-        self._is_closing = False
 
     def __repr__(self) -> str:
         return f"Source({self.path}, {self._demand!r}, held={len(self._copies)})"
@@ -127,7 +112,7 @@ class Source:
 
     def holds(self, holding: Holding) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
-        return holding.channel is self._channel
+        return holding.channel is self._fetching.channel
 
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
@@ -200,14 +185,10 @@ class Source:
 
     async def close(self) -> None:
         """Close the channel; what is locked or kept goes back to its queue."""
-        self._is_closing = True
-        if self._opening is not None:
-            self._opening.cancel()
-        for timer in (self._kept_timer, self._linger, self._standing, self._crowded):
+        for timer in (self._kept_timer, self._standing):
             if timer is not None:
                 timer.cancel()
-        if self._channel is not None:
-            await self._channel.close()
+        await self._fetching.close()
 
     def _turn_soon(self) -> None:
         if not self._is_turn_due:
@@ -220,94 +201,19 @@ class Source:
         self._expire_kept()
         while (offer := self._demand.offer()) is not None:
             self._deliver(self, *offer)
-        channel = self._channel
-        for effect in self._demand.plan(can_fetch=channel is not None):
-            match effect:
-                case Withdrawn(ticket):
-                    done = self._withdrawals.pop(ticket)
-                    if not done.done():
-                        done.set_result(None)
-                case Open(fetch, size):
-                    self._open(fetch, size)
-                case Get(fetch):
-                    assert channel is not None
-                    got = channel.get_soon(self.resource)
-                    got.add_done_callback(partial(self._on_got, fetch))
-                case Look(fetch):
-                    asyncio.get_running_loop().create_task(self._look(fetch))
-                case Close(fetch):
-                    self._close(fetch)
-                case _:
-                    assert_never(effect)
-        if self._demand.spare > 0 and self._linger is None and channel is not None:
-            loop = asyncio.get_running_loop()
-            self._linger = loop.call_later(LINGER_S, self._end_linger)
-        if self._demand.is_crowded and self._crowded is None and not self._is_closing:
-            loop = asyncio.get_running_loop()
-            self._crowded = loop.call_later(CROWDED_S, self._look_again)
-        if channel is None and self._demand.asked and not self._is_closing:
-            self._open_channel_soon(wait_s=0)
+        fetching = self._fetching
+        for effect in self._demand.plan(can_fetch=fetching.channel is not None):
+            if isinstance(effect, Withdrawn):
+                done = self._withdrawals.pop(effect.ticket)
+                if not done.done():
+                    done.set_result(None)
+            else:
+                fetching.carry_out(effect)
+        fetching.watch()
 
-    def _open_channel_soon(self, *, wait_s: float) -> None:
-        if self._opening is None:
-            loop = asyncio.get_running_loop()
-            self._opening = loop.create_task(self._open_channel(wait_s))
-
-    async def _open_channel(self, wait_s: float) -> None:
-        try:
-            await asyncio.sleep(wait_s)
-            channel = await self._intake.channel()
-        except BrokerError as error:
-            log.info("source.unopened entity=%s error=%s", self.path, error)
-            await asyncio.sleep(REOPEN_S)
-        else:
-            if channel.close_reason is None:
-                channel.on_closed = partial(self._on_closed, channel)
-                self._channel = channel
-        finally:
-            self._opening = None
-        self._turn_soon()
-
-    def _on_closed(self, channel: Channel, error: BrokerError) -> None:
-        """RabbitMQ has taken everything back; who asked still asks."""
-        self._channel = None
-        self._starting.clear()
-        self._demand.lost()
+    def _on_channel_lost(self, channel: Channel) -> None:
         self._copies.lose_all()
         self._on_lost(channel)
-        if not self._is_closing:
-            log.warning("source.lost entity=%s error=%s", self.path, error)
-            self._open_channel_soon(wait_s=REOPEN_S)
-        self._turn_soon()
-
-    def _open(self, fetch: int, size: int) -> None:
-        assert self._channel is not None
-        self._starting[fetch] = self._channel.consume_soon(
-            self.resource,
-            partial(self._on_delivery, fetch),
-            tag=_window_tag(fetch),
-            prefetch=size,
-            on_cancel=lambda tag: self._on_window_closed(fetch),
-        )
-
-    def _close(self, fetch: int) -> None:
-        """Cancel a window, once RabbitMQ has said that it has begun.
-
-        A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
-        connection with it (541 INTERNAL_ERROR, seen on 4.0).
-        """
-        channel = self._channel
-        assert channel is not None
-        started = self._starting.pop(fetch, None)
-        if started is None or started.done():
-            self._cancel(channel, fetch)
-        else:
-            started.add_done_callback(lambda answer: self._cancel(channel, fetch))
-
-    def _cancel(self, channel: Channel, fetch: int) -> None:
-        if channel.close_reason is None:
-            closed = channel.cancel_soon(_window_tag(fetch))
-            closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
 
     def _stand(self, is_standing: bool) -> None:
         """Begin to fetch ahead, or end it; what came so goes back, uncounted.
@@ -338,52 +244,8 @@ class Source:
         elif self._demand.is_standing:
             self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
 
-    def _end_linger(self) -> None:
-        """Nobody has wanted the room of open windows for a while: close them."""
-        self._linger = None
-        if (
-            self._channel is not None
-            and self._last_arrival_s + LINGER_S / 2 < asyncio.get_running_loop().time()
-        ):
-            for close in self._demand.close_spare():
-                self._close(close.fetch)
-        self._turn_soon()
-
-    def _look_again(self) -> None:
-        """Others may have settled what they held."""
-        self._crowded = None
-        self._demand.is_crowded = False
-        self._turn_soon()
-
-    async def _look(self, fetch: int) -> None:
-        """Ask how many messages are ready, and how many consumers there are."""
-        channel = self._channel
-        try:
-            assert channel is not None
-            state = await channel.declare_queue(self.resource, passive=True)
-        except BrokerError:
-            self._demand.closed(fetch)
-        else:
-            self._demand.looked(fetch, state.messages, state.consumers)
-        self._turn_soon()
-
-    def _on_window_closed(self, fetch: int) -> None:
-        self._starting.pop(fetch, None)
-        self._demand.closed(fetch)
-        self._turn_soon()
-
-    def _on_got(self, fetch: int, answer: asyncio.Future[Any]) -> None:
-        if answer.cancelled() or answer.exception() is not None:
-            self._demand.closed(fetch)
-        elif answer.result() is None:
-            self._demand.empty(fetch)
-        elif answer.result().channel is self._channel:
-            self._on_delivery(fetch, answer.result())
-            self._demand.counted(answer.result().remaining)
-        self._turn_soon()
-
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
-        self._last_arrival_s = asyncio.get_running_loop().time()
+        self._fetching.last_arrival_s = asyncio.get_running_loop().time()
         holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
         leave = self._reason_to_leave(holding)
         if leave is not None:
@@ -443,7 +305,7 @@ class Source:
         was_crowded = self._demand.is_crowded
         effect = self._demand.settling(holding.fetch)
         if type(effect) is Close:
-            self._close(effect.fetch)
+            self._fetching.end(effect.fetch)
             self._turn_soon()
         elif was_crowded:
             self._turn_soon()
@@ -472,7 +334,3 @@ class Source:
                 self.departing(holding)
                 self._departure.expire(self, holding)
             self._watch_kept()
-
-
-def _window_tag(fetch: int) -> str:
-    return f"window-{fetch}"

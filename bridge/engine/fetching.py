@@ -1,0 +1,220 @@
+"""Fetching: the channel that one source's messages come on, and what `Demand` plans for it.
+
+A channel that is lost is opened again when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, assert_never
+
+from bridge.broker.channel import Channel
+from bridge.broker.consuming import Delivery
+from bridge.broker.errors import BrokerError
+from bridge.engine.holding import Holding
+from bridge.engine.intake import Intake
+from bridge.machine.demand import Close, Demand, Get, Look, Open
+
+REOPEN_S = 0.5
+"""Between two attempts to have a channel, when RabbitMQ closes it again and again."""
+
+LINGER_S = 2.0
+"""How long room that nobody wants any more is left open before 4.3, where a message that arrives at
+the moment of a cancel is counted as failed: after this long without an arrival that is unlikely."""
+
+CROWDED_S = 0.2
+"""How often RabbitMQ is asked whether it still has as many consumers as it may have."""
+
+log = logging.getLogger(__name__)
+
+
+class Fetching:
+    """Windows, gets and looks at one queue of RabbitMQ.
+
+    Args:
+        resource: the queue.
+        intake: where a channel is had.
+        demand: what plans, and is told what comes of it.
+        on_delivery: called with the fetch that has brought a delivery, and the delivery.
+        on_lost: called with the channel when all that came on it is lost.
+        turn_soon: has `act` called.
+
+    Attributes:
+        channel: what messages come on now; `None` while there is none.
+        last_arrival_s: when the last one came, by the loop's clock.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        *,
+        intake: Intake,
+        demand: Demand[Holding],
+        on_delivery: Callable[[int, Delivery], None],
+        on_lost: Callable[[Channel], None],
+        turn_soon: Callable[[], None],
+    ) -> None:
+        self.channel: Channel | None = None
+        self.last_arrival_s = 0.0
+        self._resource = resource
+        self._intake = intake
+        self._demand = demand
+        self._on_delivery = on_delivery
+        self._on_lost = on_lost
+        self._turn_soon = turn_soon
+        self._opening: asyncio.Task[None] | None = None
+        self._starting: dict[int, asyncio.Future[Any]] = {}
+        self._linger: asyncio.TimerHandle | None = None
+        self._crowded: asyncio.TimerHandle | None = None
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"Fetching({self._resource!r}, {self.channel!r})"
+
+    def carry_out(self, effect: Open | Get | Look | Close) -> None:
+        """Do what was planned."""
+        match effect:
+            case Open(fetch, size):
+                self._open(fetch, size)
+            case Get(fetch):
+                assert self.channel is not None
+                got = self.channel.get_soon(self._resource)
+                got.add_done_callback(partial(self._on_got, fetch))
+            case Look(fetch):
+                asyncio.get_running_loop().create_task(self._look(fetch))
+            case Close(fetch):
+                self.end(fetch)
+            case _:
+                assert_never(effect)
+
+    def watch(self) -> None:
+        """After all that was planned: have done later what is not due yet."""
+        channel, demand = self.channel, self._demand
+        if demand.spare > 0 and self._linger is None and channel is not None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(LINGER_S, self._end_linger)
+        if demand.is_crowded and self._crowded is None and not self._is_closing:
+            loop = asyncio.get_running_loop()
+            self._crowded = loop.call_later(CROWDED_S, self._look_again)
+        if channel is None and demand.asked and not self._is_closing:
+            self._open_channel_soon(wait_s=0)
+
+    def end(self, fetch: int) -> None:
+        """Cancel a window, once RabbitMQ has said that it has begun.
+
+        A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
+        connection with it (541 INTERNAL_ERROR, seen on 4.0).
+        """
+        channel = self.channel
+        assert channel is not None
+        started = self._starting.pop(fetch, None)
+        if started is None or started.done():
+            self._cancel(channel, fetch)
+        else:
+            started.add_done_callback(lambda answer: self._cancel(channel, fetch))
+
+    async def close(self) -> None:
+        """Close the channel; what came on it goes back to its queue."""
+        self._is_closing = True
+        if self._opening is not None:
+            self._opening.cancel()
+        for timer in (self._linger, self._crowded):
+            if timer is not None:
+                timer.cancel()
+        if self.channel is not None:
+            await self.channel.close()
+
+    def _open_channel_soon(self, *, wait_s: float) -> None:
+        if self._opening is None:
+            loop = asyncio.get_running_loop()
+            self._opening = loop.create_task(self._open_channel(wait_s))
+
+    async def _open_channel(self, wait_s: float) -> None:
+        try:
+            await asyncio.sleep(wait_s)
+            channel = await self._intake.channel()
+        except BrokerError as error:
+            log.info("source.unopened entity=%s error=%s", self._resource, error)
+            await asyncio.sleep(REOPEN_S)
+        else:
+            if channel.close_reason is None:
+                channel.on_closed = partial(self._on_closed, channel)
+                self.channel = channel
+        finally:
+            self._opening = None
+        self._turn_soon()
+
+    def _on_closed(self, channel: Channel, error: BrokerError) -> None:
+        """RabbitMQ has taken everything back; who asked still asks."""
+        self.channel = None
+        self._starting.clear()
+        self._demand.lost()
+        self._on_lost(channel)
+        if not self._is_closing:
+            log.warning("source.lost entity=%s error=%s", self._resource, error)
+            self._open_channel_soon(wait_s=REOPEN_S)
+        self._turn_soon()
+
+    def _open(self, fetch: int, size: int) -> None:
+        assert self.channel is not None
+        self._starting[fetch] = self.channel.consume_soon(
+            self._resource,
+            partial(self._on_delivery, fetch),
+            tag=_window_tag(fetch),
+            prefetch=size,
+            on_cancel=lambda tag: self._on_window_closed(fetch),
+        )
+
+    def _cancel(self, channel: Channel, fetch: int) -> None:
+        if channel.close_reason is None:
+            closed = channel.cancel_soon(_window_tag(fetch))
+            closed.add_done_callback(lambda answer: self._on_window_closed(fetch))
+
+    def _on_window_closed(self, fetch: int) -> None:
+        self._starting.pop(fetch, None)
+        self._demand.closed(fetch)
+        self._turn_soon()
+
+    def _on_got(self, fetch: int, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            self._demand.closed(fetch)
+        elif answer.result() is None:
+            self._demand.empty(fetch)
+        elif answer.result().channel is self.channel:
+            self._on_delivery(fetch, answer.result())
+            self._demand.counted(answer.result().remaining)
+        self._turn_soon()
+
+    async def _look(self, fetch: int) -> None:
+        """Ask how many messages are ready, and how many consumers there are."""
+        channel = self.channel
+        try:
+            assert channel is not None
+            state = await channel.declare_queue(self._resource, passive=True)
+        except BrokerError:
+            self._demand.closed(fetch)
+        else:
+            self._demand.looked(fetch, state.messages, state.consumers)
+        self._turn_soon()
+
+    def _look_again(self) -> None:
+        """Others may have settled what they held."""
+        self._crowded = None
+        self._demand.is_crowded = False
+        self._turn_soon()
+
+    def _end_linger(self) -> None:
+        """Nobody has wanted the room of open windows for a while: close them."""
+        self._linger = None
+        is_quiet = self.last_arrival_s + LINGER_S / 2 < asyncio.get_running_loop().time()
+        if self.channel is not None and is_quiet:
+            for close in self._demand.close_spare():
+                self.end(close.fetch)
+        self._turn_soon()
+
+
+def _window_tag(fetch: int) -> str:
+    return f"window-{fetch}"
