@@ -9,6 +9,8 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from bridge.cli.build import BUILD
+
 SAMPLES = Path("build/bench")
 """Where raw samples are kept."""
 
@@ -85,8 +87,9 @@ def report(title: str, figures: list[Figure]) -> bool:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "machine": platform.machine(),
+        "bridge": BUILD,
     }
-    print(f"\n{title}  (cores {machine['cores']}, Python {machine['python']})")
+    print(f"\n{title}  (cores {machine['cores']}, Python {machine['python']}, bridge {BUILD})")
     for figure in figures:
         print(("  " if not figure.rabbitmq else f"  [{figure.rabbitmq}] ") + figure.line())
     kept = {"machine": machine, "figures": [asdict(figure) for figure in figures]}
