@@ -372,7 +372,13 @@ class Demand(Generic[Message]):
         return 0 if entry is None else entry.room
 
     def _fetch(self, wanted: int) -> list[Effect]:
-        """Begin fetches. While gets are under way no window is opened that could overtake them."""
+        """Begin fetches.
+
+        While gets are under way no window is opened that could overtake them. While a window may
+        bring something nothing is got: RabbitMQ's channel waits for the queue's answer to a get,
+        and meanwhile leaves in its mailbox what is on its way to the window.
+        """
+        has_room = any(entry.room for entry in self._fetches.values())
         states = [
             entry.state
             for entry in self._fetches.values()
@@ -380,12 +386,14 @@ class Demand(Generic[Message]):
         ]
         if _State.GETTING in states or _State.LOOKING in states:
             return []
+        if has_room and self._is_cautious:
+            return []
         if self._is_clustered:
             return self._fetch_clustered(wanted)
         if self.is_standing and wanted == 1 and self._standing not in self._fetches:
             self._standing = self._begin(_State.OPEN, AHEAD_MAX)
             return [Open(self._standing, AHEAD_MAX)]
-        if self._is_stocked and wanted <= self._gets_max:
+        if self._is_stocked and wanted <= self._gets_max and not has_room:
             return [Get(self._begin(_State.GETTING, 1)) for _ in range(wanted)]
         if len(states) >= self._windows_max:
             return []
@@ -394,14 +402,11 @@ class Demand(Generic[Message]):
             if self._is_stocked and self._ready is None:
                 return [Get(self._begin(_State.GETTING, 1))]
             size, self._ready = min(size, max(self._ready or 0, 1)), None
-            if size == 1 and any(entry.room for entry in self._fetches.values()):
-                return []
         return [Open(self._begin(_State.OPEN, size), size)]
 
     def _fetch_clustered(self, wanted: int) -> list[Effect]:
         """Look, and begin as many gets as there may be consumers, or a sentinel."""
-        has_sentinel = any(entry.room for entry in self._fetches.values())
-        if self.is_crowded or (has_sentinel and not self._is_stocked):
+        if self.is_crowded:
             return []
         if self._ready is None:
             return [Look(self._begin(_State.LOOKING, 0))]
@@ -412,7 +417,7 @@ class Demand(Generic[Message]):
         if self.is_crowded:
             return []
         if not ready:
-            return [] if has_sentinel else [Open(self._begin(_State.OPEN, 1), 1)]
+            return [Open(self._begin(_State.OPEN, 1), 1)]
         gets = min(wanted, ready, may_get)
         return [Get(self._begin(_State.GETTING, 1)) for _ in range(gets)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -167,6 +168,22 @@ def test_a_cautious_demand_waits_on_an_empty_queue_with_one_message() -> None:
     assert demand.offer() == (2, message)
 
 
+@pytest.mark.parametrize("is_cautious", [False, True])
+def test_nothing_is_got_while_a_window_has_room(is_cautious: bool) -> None:
+    """The answer to a get would overtake what is on its way to the window."""
+    demand: Demand[Fetched] = Demand(is_cautious=is_cautious)
+    demand.ask(1, 4)
+    for effect in demand.plan():
+        if isinstance(effect, Get):
+            demand.arrived(effect.fetch)
+            demand.counted(3)
+            demand.plan()
+    assert demand.under_way == (3 if is_cautious else 4)
+    assert demand.arrived(2 if is_cautious else 1) == 1
+    demand.ask(1, 1)
+    assert not [effect for effect in demand.plan() if isinstance(effect, Get)]
+
+
 def test_cautious_room_is_closed_when_nobody_has_wanted_it_for_a_while() -> None:
     """The engine says when; room that somebody wants stays."""
     demand: Demand[Fetched] = Demand(is_cautious=True)
@@ -312,8 +329,9 @@ def test_a_withdrawal_does_not_wait_for_what_comes_ahead() -> None:
 class DemandAgainstRabbitMQ(RuleBasedStateMachine):
     """A queue that fills every prefetch it is given, commands and deliveries on their way.
 
-    Never is a message handed over that nobody asked for; every message is in one place; and what
-    is asked for is being fetched.
+    Never is a message handed over that nobody asked for; every message is in one place; what is
+    asked for is being fetched; and messages come in the order of the queue, though the answer to a
+    get overtakes what is on its way to windows.
     """
 
     is_cautious = False
@@ -337,6 +355,8 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         self.asks: dict[int, int] = {1: 0, 2: 0, 3: 0}
         self.tickets: dict[int, tuple[int, int]] = {}
         self.stood: set[int] = set()
+        self.returned: set[int] = set()
+        self.last_heard = 0
         self.published = 0
         self.settled = 0
 
@@ -391,7 +411,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
             case "get" if self.queue:
                 self.got.add(fetch)
                 number = self.queue.popleft()
-                self.replies.append(("message", fetch, number))
+                self.answer_a_get(fetch, number)
                 self.remaining[number] = len(self.queue)
             case "get":
                 self.replies.append(("empty", fetch, 0))
@@ -408,11 +428,19 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 if fetch in self.consumers:
                     self.credit[fetch] += 1
             case "nack":
+                self.returned.add(size)
                 self.queue.appendleft(size)
                 self.got.discard(fetch)
                 if fetch in self.consumers:
                     self.credit[fetch] += 1
         self.fill()
+
+    def answer_a_get(self, fetch: int, number: int) -> None:
+        """RabbitMQ's channel waits for the queue's answer; deliveries wait in its mailbox."""
+        place = len(self.replies)
+        while place and self.replies[place - 1][1] in self.credit:
+            place -= 1
+        self.replies.insert(place, ("message", fetch, number))
 
     @precondition(lambda self: self.replies)
     @rule()
@@ -420,6 +448,9 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         what, fetch, number = self.replies.popleft()
         match what:
             case "message":
+                if number not in self.returned:
+                    assert number > self.last_heard, "overtaken"
+                    self.last_heard = number
                 message = Fetched(number, fetch, None)
                 receiver = self.demand.arrived(fetch)
                 if receiver is not None:
