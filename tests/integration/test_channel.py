@@ -11,8 +11,10 @@ import pytest
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
+from bridge.broker.endpoint import parse_url
 from bridge.broker.errors import (
     BrokerError,
+    BrokerSilent,
     ChannelClosed,
     NotFound,
     PreconditionFailed,
@@ -22,6 +24,8 @@ from bridge.broker.errors import (
 )
 from bridge.topology.resources import Binding, Exchange, Queue
 from bridge.wire.basic import Properties, long, text
+from tests.fixtures.broker import Broker
+from tests.fixtures.relay import Relay
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox, eventually
 
 PLAIN = Properties(delivery_mode=2).encode()
@@ -484,3 +488,23 @@ async def test_a_stream_is_read_from_an_offset(confirming: Channel) -> None:
     assert inbox.bodies == [b"%d" % number for number in range(20, 50)]
     first = Properties.decode(inbox.deliveries[0].properties)
     assert (first.headers or {})["x-stream-offset"] == long(20)
+
+
+async def test_a_channel_that_does_not_answer_its_close_ends_the_connection(
+    broker: Broker, vhost: str, confirming: Channel
+) -> None:
+    """Else it would keep what it holds for as long as it stands still."""
+
+    async def is_back() -> bool:
+        return await confirming.get("q") is not None
+
+    await confirming.declare_queue("q", arguments=QUORUM)
+    await send(confirming, "q", b"a")
+    with Relay(broker.url_of(vhost), holds=lambda frame: frame.name == "Channel.Close") as relay:
+        silent = await Connection.open(parse_url(relay.url), name="silent", timeout_s=1)
+        channel = await silent.channel()
+        assert await channel.get("q") is not None
+        with pytest.raises(BrokerSilent):
+            await channel.close()
+        assert silent.is_closed
+        await eventually(is_back)
