@@ -21,7 +21,7 @@ setup: ## All that is missing for `make test`: .venv, RabbitMQ, Node and its SDK
 	@docker/setup/rabbitmq
 	@docker/setup/node
 
-compiled: ## The bridge with its hot paths as machine code, in build/compiled: faster by a fifth (a minute, once)
+compiled: ## The bridge with its hot paths as machine code, in build/compiled: receiving is up to a fifth faster (a minute, once)
 	@docker/setup/python run
 	@docker/setup/compiled
 
