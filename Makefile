@@ -9,6 +9,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 # What Python needs to run the compiled bridge, in every process that is started.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
+PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compiled run test lint format check-tests bench soak test-matrix test-sdks clean
@@ -33,9 +34,8 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
 
 # All tests of the compiled bridge, and those that need no RabbitMQ of the same code as plain Python.
-check-tests:
-	@docker/setup/compiled
-	@$(COMPILED) $(BIN)/python -m pytest --compiled --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
+check-tests: compiled
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
 	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit tests/conformance
 
 lint: ## Format check, lint, types, imports by floors
@@ -50,22 +50,18 @@ format: ## Put the code into the project's format
 	$(BIN)/ruff check --quiet --fix-only .
 	$(BIN)/ruff format .
 
-bench: setup ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
-	@docker/setup/compiled
+bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
 
-soak: setup ## The long kill runs
-	@docker/setup/compiled
-	@$(COMPILED) $(BIN)/python -m pytest --compiled -m soak $(ARGS)
+soak: setup compiled ## The long kill runs
+	@$(PYTEST) -m soak $(ARGS)
 
-test-matrix: setup ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
-	@docker/setup/compiled
+test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
 
-test-sdks: setup ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
+test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
 	@docker/setup/sdks
-	@docker/setup/compiled
-	@$(COMPILED) PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(BIN)/python -m pytest --compiled -m sdks $(ARGS)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
 	rm -rf .venv .venv-* node_modules tests/acceptance/node/node_modules tests/acceptance/*/target

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+HOOK = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
 
 
 def compiled() -> list[Path]:
     """Return the modules that the compiler is given."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
-    included = [path for each in hook["include"] for path in ROOT.glob(each.removeprefix("/"))]
-    return [path for path in included if not _is_excluded(path, hook["exclude"])]
+    included = [path for each in HOOK["include"] for path in ROOT.glob(each.removeprefix("/"))]
+    return [path for path in included if not _is_excluded(path, HOOK["exclude"])]
 
 
 def _is_excluded(path: Path, patterns: list[str]) -> bool:
@@ -33,8 +33,6 @@ def test_no_coroutine_is_compiled(path: Path) -> None:
 
 def test_each_line_of_the_list_names_a_module() -> None:
     """A file that was renamed would be left out in silence."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
-    for pattern in hook["include"] + hook["exclude"]:
+    for pattern in HOOK["include"] + HOOK["exclude"]:
         if pattern.startswith("/"):
             assert list(ROOT.glob(pattern.removeprefix("/"))), pattern
