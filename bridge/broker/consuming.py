@@ -16,6 +16,7 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.broker.declaring import Declaring
@@ -35,6 +36,7 @@ _ROUTES_MAX = 1_024
 _TAGS = itertools.count(1)
 
 
+@dataclass(slots=True, eq=False)
 class Delivery:
     """One message as RabbitMQ delivered it.
 
@@ -50,39 +52,15 @@ class Delivery:
         remaining: how many more messages were ready; of a get only.
     """
 
-    __slots__ = (
-        "body",
-        "channel",
-        "consumer_tag",
-        "exchange",
-        "properties",
-        "redelivered",
-        "remaining",
-        "routing_key",
-        "tag",
-    )
-
-    def __init__(
-        self,
-        tag: int,
-        redelivered: bool,
-        exchange: str,
-        routing_key: str,
-        properties: bytes,
-        body: bytes,
-        consumer_tag: str,
-        channel: Channel,
-        remaining: int = 0,
-    ) -> None:
-        self.tag = tag
-        self.redelivered = redelivered
-        self.exchange = exchange
-        self.routing_key = routing_key
-        self.properties = properties
-        self.body = body
-        self.consumer_tag = consumer_tag
-        self.channel = channel
-        self.remaining = remaining
+    tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    properties: bytes
+    body: bytes
+    consumer_tag: str
+    channel: Channel
+    remaining: int = 0
 
 
 OnDelivery = Callable[[Delivery], None]
