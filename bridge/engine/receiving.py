@@ -108,12 +108,13 @@ class Receiving:
             source.give_up_kept()
 
     async def offer_kept(self) -> None:
-        """Tell the other bridges what is kept here and nobody asks for, until cancelled."""
+        """Tell others what is kept here and nobody asks for, and look for them, until cancelled."""
         while True:
             await asyncio.sleep(OFFER_S)
-            for source in self._sources.values():
+            for source in list(self._sources.values()):
                 if source.kept and not source.asked:
                     self._tell(KEPT, source.path)
+                await source.look_for_others()
 
     async def end(self) -> None:
         """Receive nothing more."""

@@ -7,11 +7,13 @@ for the next asker, or leaving (sent back through the front door, expired, a sec
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.consuming import Delivery
+from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin
@@ -19,11 +21,14 @@ from bridge.engine.fetching import Fetching
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
 from bridge.engine.intake import Intake
 from bridge.engine.turn import Turn
+from bridge.machine.company import Company
 from bridge.machine.demand import REFILL, Close, Demand, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+
+log = logging.getLogger(__name__)
 
 Leave = Callable[[Origin, Holding], None]
 
@@ -84,7 +89,10 @@ class Source:
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_turn_due = False
         self._kept_timer: asyncio.TimerHandle | None = None
-        self._rhythm = Rhythm()
+        self._rhythm = Rhythm(is_cautious=not can_return)
+        self._is_clustered = is_clustered
+        self._company = Company()
+        self._last_look_s = 0.0
         self._standing: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -105,6 +113,26 @@ class Source:
         """Messages that receivers ask for and have not had."""
         return self._demand.asked
 
+    async def look_for_others(self) -> None:
+        """Give up what is kept and nobody asks for here, when somebody else receives."""
+        channel, company = self._fetching.channel, self._company
+        if channel is None or not self.kept or self.asked:
+            company.forget()
+            return
+        consumers = self._demand.consumers
+        try:
+            state = await channel.declare_queue(self.resource, passive=True)
+        except BrokerError:
+            return
+        last_look_s, self._last_look_s = self._last_look_s, asyncio.get_running_loop().time()
+        is_quiet = (
+            self._fetching.last_arrival_s < last_look_s and self._demand.next_expiry_ms() is None
+        )
+        others = max(state.consumers - consumers, 0)
+        if company.looked(others, state.messages, is_quiet=is_quiet) and not self.asked:
+            log.info("source.given-up entity=%s kept=%d", self.resource, self.kept)
+            self.give_up_kept()
+
     def give_up_kept(self) -> None:
         """Return what is kept, for somebody else; RabbitMQ counts it as failed deliveries."""
         for holding in self._demand.give_up_kept():
@@ -118,7 +146,7 @@ class Source:
         """A receiver wants `count` more messages."""
         rhythm = self._rhythm
         rhythm.asked(asyncio.get_running_loop().time(), count)
-        if self._can_return and rhythm.is_steady != self._demand.is_standing:
+        if rhythm.is_steady != self._demand.is_standing and self._may_fetch_ahead:
             self._stand(rhythm.is_steady)
         self._demand.ask(receiver, count)
         self._turn_soon()
@@ -135,7 +163,8 @@ class Source:
         """Settle a message for good."""
         if self._before(holding) is REFILL and self._demand.is_short:
             holding.channel.hurry()
-        self._rhythm.settled(asyncio.get_running_loop().time(), self._demand.asked)
+        now_s = asyncio.get_running_loop().time()
+        self._rhythm.settled(now_s, holding.number, self._demand.asked)
         holding.channel.ack(holding.tag)
         self._pass(point, holding)
 
@@ -215,17 +244,24 @@ class Source:
         self._copies.lose_all()
         self._on_lost(channel)
 
-    def _stand(self, is_standing: bool) -> None:
-        """Begin to fetch ahead, or end it; what came so goes back, uncounted.
+    @property
+    def _may_fetch_ahead(self) -> bool:
+        """Before 4.3, not in a cluster, nor what RabbitMQ dead-letters when it is returned once."""
+        if self._can_return:
+            return True
+        return not self._is_clustered and (self.is_dead_letter or self.queue.max_delivery_count > 1)
 
-        Only since 4.3: before, it would have to stay here, out of reach of native consumers.
+    def _stand(self, is_standing: bool) -> None:
+        """Begin to fetch ahead, or end it.
+
+        What came so goes back, uncounted; before 4.3 it stays for the next asker.
         """
         self._demand.is_standing = is_standing
         if is_standing:
             if self._standing is None:
                 loop = asyncio.get_running_loop()
                 self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
-        else:
+        elif self._can_return:
             for holding in self._demand.give_up_kept():
                 self.release(holding)
         self._turn_soon()

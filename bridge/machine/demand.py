@@ -12,7 +12,7 @@ only with acks of messages that this same consumer was given. Therefore:
 **Ahead.** While receivers take one message at a time in a steady rhythm (`rhythm`), a window of
 `AHEAD_MAX` messages stands: an ack brings a message before it is asked for, for
 RabbitMQ takes longer to bring it than a client to ask. It goes to the next asker; the engine ends
-the standing as soon as nobody asks at once, and gives back what came ahead (so never while it is
+the standing as soon as nobody asks at once, and gives back what came ahead (keeps it while it is
 cautious, see below). No other message is ever fetched without having been asked for.
 
 What a closing window may still bring counts as fetched until RabbitMQ says that it is closed. What
@@ -177,7 +177,7 @@ class Demand(Generic[Message]):
         self._is_stocked = True
         self._ready: int | None = None
         self._consumers = 0
-        self._held: set[int] = set()
+        self._held: dict[int, int] = {}
         self.is_crowded = False
         self.is_standing = False
         self._standing = 0
@@ -210,6 +210,16 @@ class Demand(Generic[Message]):
         """Messages that open windows have room for and nobody wants."""
         return self._under_way + len(self._kept) - self.asked - self._closing()
 
+    @property
+    def consumers(self) -> int:
+        """How many consumers of the queue RabbitMQ should count for this process (cautious only).
+
+        Measured (3.10.8, 4.0.5): to a quorum queue a consumer is who is not cancelled, and who is
+        but has not settled all; so is each get whose message is not settled.
+        """
+        is_open = [f for f, entry in self._fetches.items() if entry.state is _State.OPEN]
+        return len(self._held.keys() | is_open)
+
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
         self._asks.add(receiver, count)
@@ -229,8 +239,8 @@ class Demand(Generic[Message]):
     def discarded(self, fetch: int) -> None:
         """A fetch has brought a message that is not for any receiver."""
         self._is_stocked = True
-        if self._is_clustered:
-            self._held.add(fetch)
+        if self._is_cautious:
+            self._hold(fetch)
         entry = self._fetches.get(fetch)
         if entry is not None and entry.room:
             entry.room -= 1
@@ -265,8 +275,8 @@ class Demand(Generic[Message]):
         `Close`: a message that nobody wants, so that is done first; `None`: no message. If the ack
         or reject does not happen after all, report `stayed`.
         """
-        if self._is_clustered:
-            self._held.discard(fetch)
+        if self._is_cautious:
+            self._let_go(fetch)
             self.is_crowded = False
         entry = self._fetches.get(fetch)
         if entry is None or entry.state is not _State.OPEN:
@@ -283,8 +293,8 @@ class Demand(Generic[Message]):
 
     def stayed(self, fetch: int) -> None:
         """A message that was about to be settled was not: its window is not refilled."""
-        if self._is_clustered:
-            self._held.add(fetch)
+        if self._is_cautious:
+            self._hold(fetch)
         entry = self._fetches.get(fetch)
         if entry is not None and entry.state is _State.OPEN and entry.room:
             entry.room -= 1
@@ -420,6 +430,16 @@ class Demand(Generic[Message]):
             return [Open(self._begin(_State.OPEN, 1), 1)]
         gets = min(wanted, ready, may_get)
         return [Get(self._begin(_State.GETTING, 1)) for _ in range(gets)]
+
+    def _hold(self, fetch: int) -> None:
+        self._held[fetch] = self._held.get(fetch, 0) + 1
+
+    def _let_go(self, fetch: int) -> None:
+        held = self._held.get(fetch, 0)
+        if held > 1:
+            self._held[fetch] = held - 1
+        elif held:
+            del self._held[fetch]
 
     def _closing(self) -> int:
         return sum(entry.room for entry in self._fetches.values() if entry.state is _State.CLOSING)

@@ -270,9 +270,9 @@ def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     assert demand.under_way == 2
 
 
-def in_rhythm() -> Demand[Fetched]:
+def in_rhythm(*, is_cautious: bool = False) -> Demand[Fetched]:
     """A demand whose one receiver has the first message of the window that stands."""
-    demand: Demand[Fetched] = Demand()
+    demand: Demand[Fetched] = Demand(is_cautious=is_cautious)
     demand.is_standing = True
     demand.ask(1, 1)
     assert demand.plan() == [Open(1, AHEAD_MAX)]
@@ -316,6 +316,37 @@ def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:
     for demand in (waiting, full):
         demand.is_standing = False
         assert demand.plan() == [Close(1)]
+
+
+def test_when_a_cautious_rhythm_ends_what_came_ahead_is_kept_and_no_more_comes() -> None:
+    """A full window is closed; one with room would lose what is on its way to it."""
+    demand = in_rhythm(is_cautious=True)
+    for number in range(2, 1 + AHEAD_MAX):
+        assert demand.arrived(1) is None
+        demand.keep(Fetched(number, 1, None))
+    demand.is_standing = False
+    assert demand.plan() == [Close(1)]
+    assert demand.settling(1) is None
+    demand.ask(2, 1)
+    offer = demand.offer()
+    assert offer is not None
+    assert (offer[0], offer[1].number) == (2, 2)
+
+
+def test_the_consumers_that_rabbitmq_counts_are_open_or_have_something_unsettled() -> None:
+    """So others can be told from this process's own."""
+    demand = in_rhythm(is_cautious=True)
+    assert demand.consumers == 1
+    demand.settling(1)
+    for _ in range(AHEAD_MAX):
+        demand.arrived(1)
+    demand.is_standing = False
+    demand.plan()
+    demand.closed(1)
+    assert demand.consumers == 1
+    for _ in range(AHEAD_MAX):
+        demand.settling(1)
+    assert demand.consumers == 0
 
 
 def test_a_withdrawal_does_not_wait_for_what_comes_ahead() -> None:
@@ -491,7 +522,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         self.settling(message)
         self.commands.append(("nack", message.fetch, message.number))
 
-    @precondition(lambda self: not self.is_cautious)
+    @precondition(lambda self: not self.is_clustered)
     @rule()
     def find_a_rhythm(self) -> None:
         self.demand.is_standing = True
@@ -501,8 +532,9 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
     @rule()
     def lose_the_rhythm(self) -> None:
         self.demand.is_standing = False
-        for message in self.demand.give_up_kept():
-            self.give_back(message)
+        if not self.is_cautious:
+            for message in self.demand.give_up_kept():
+                self.give_back(message)
         self.act()
 
     @rule(receiver=st.integers(1, 3), count=st.integers(1, 20))
@@ -565,6 +597,12 @@ class CautiousDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
     """The same before 4.3, where no window is closed that a message may be on its way to."""
 
     is_cautious = True
+
+    @invariant()
+    def rabbitmq_counts_the_consumers_that_are_expected(self) -> None:
+        if not (self.commands or self.replies):
+            messages = [*self.held, *(entry[2] for entry in self.demand._kept._heap)]
+            assert self.demand.consumers == len({*self.consumers, *(m.fetch for m in messages)})
 
     @rule()
     def linger_ends(self) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from bridge.machine.rhythm import PAUSE_S, ROUNDS, Rhythm
+from bridge.machine.rhythm import CAUTIOUS_ROUNDS, PAUSE_S, ROUNDS, Rhythm
 
 
-def after(rounds: int) -> Rhythm:
+def after(rounds: int, *, is_cautious: bool = False, step: int = 1) -> Rhythm:
     """A rhythm of so many rounds; the last message was settled at 100 s."""
-    rhythm = Rhythm()
-    rhythm.settled(100.0, 0)
-    for _ in range(rounds):
+    rhythm = Rhythm(is_cautious=is_cautious)
+    rhythm.settled(100.0, 1, 0)
+    for number in range(1, rounds + 1):
         rhythm.asked(100.0, 1)
-        rhythm.settled(100.0, 0)
+        rhythm.settled(100.0, 1 + number * step, 0)
     return rhythm
 
 
@@ -40,7 +40,7 @@ def test_an_ask_for_more_than_one_ends_it() -> None:
 def test_it_is_no_rhythm_when_others_ask_as_well() -> None:
     """Then an ack's message is theirs."""
     rhythm = after(ROUNDS)
-    rhythm.settled(100.0, 1)
+    rhythm.settled(100.0, 10, 1)
     assert not rhythm.is_steady
 
 
@@ -49,7 +49,7 @@ def test_a_long_work_with_a_message_ends_it() -> None:
     rhythm = after(ROUNDS)
     rhythm.asked(100.0, 1)
     assert rhythm.is_over(101.0)
-    rhythm.settled(101.0, 0)
+    rhythm.settled(101.0, 10, 0)
     assert not rhythm.is_steady
 
 
@@ -58,4 +58,20 @@ def test_a_second_ask_without_a_settlement_ends_it() -> None:
     rhythm = after(ROUNDS)
     rhythm.asked(100.0, 1)
     rhythm.asked(100.0, 1)
+    assert not rhythm.is_steady
+
+
+def test_a_cautious_rhythm_is_longer() -> None:
+    """What comes ahead stays, so it must be all the more likely that it is wanted."""
+    assert not after(CAUTIOUS_ROUNDS - 1, is_cautious=True).is_steady
+    assert after(CAUTIOUS_ROUNDS, is_cautious=True).is_steady
+
+
+def test_a_cautious_rhythm_ends_when_a_number_is_left_out() -> None:
+    """It may be another consumer's."""
+    assert after(ROUNDS, step=2).is_steady
+    assert not after(CAUTIOUS_ROUNDS, is_cautious=True, step=2).is_steady
+    rhythm = after(CAUTIOUS_ROUNDS, is_cautious=True)
+    rhythm.asked(100.0, 1)
+    rhythm.settled(100.0, CAUTIOUS_ROUNDS + 3, 0)
     assert not rhythm.is_steady
