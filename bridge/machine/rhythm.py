@@ -12,7 +12,7 @@ from __future__ import annotations
 ROUNDS = 8
 """So many times in a row it must have been so."""
 
-CAUTIOUS_ROUNDS = 64
+CAUTIOUS_ROUNDS = 32
 """The same before 4.3."""
 
 PAUSE_S = 0.02
