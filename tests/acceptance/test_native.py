@@ -121,17 +121,20 @@ def test_native_out(bridge: Any) -> None:
 
 
 def test_native_consumer_and_sdk_receiver_compete(bridge: Any) -> None:
-    """A native consumer and an SDK receiver share a queue; each message goes to one of them."""
+    """A native consumer and an SDK receiver share a queue; each message goes to one of them.
+
+    Many times and without a pause: what comes ahead of a receiver must not be the other one's.
+    """
     with client_of(bridge) as client, native_channel(bridge) as channel:
         with client.get_queue_sender("mixed") as sender:
-            sender.send_messages([ServiceBusMessage(str(i)) for i in range(20)])
+            sender.send_messages([ServiceBusMessage(str(i)) for i in range(100)])
         bodies = []
         with client.get_queue_receiver("mixed") as receiver:
-            for _ in range(10):
+            for _ in range(50):
                 bodies += [str(message) for message in take(receiver)]
                 bodies.append(native_get(channel, "mixed")[2].decode())
             expect_silence(receiver)
-        assert sorted(bodies, key=int) == [str(i) for i in range(20)]
+        assert sorted(bodies, key=int) == [str(i) for i in range(100)]
 
 
 def test_publishers_of_both_kinds_share_the_numbers(bridge: Any) -> None:
