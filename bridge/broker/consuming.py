@@ -17,6 +17,7 @@ import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.broker.declaring import Declaring
@@ -128,10 +129,10 @@ class Consuming(Declaring):
         tag = tag or f"busbridge-{next(_TAGS)}"
         started = self._start(tag, queue, on_delivery, on_cancel, arguments, no_ack)
         try:
-            await started
+            # Before 4.3 a basic.cancel that comes before consume-ok crashes RabbitMQ's channel.
+            await asyncio.shield(started)
         except asyncio.CancelledError:
-            if self.close_reason is None:
-                self.cancel_soon(tag)
+            started.add_done_callback(partial(self._cancel_started, tag))
             raise
         return tag
 
@@ -180,6 +181,10 @@ class Consuming(Declaring):
     async def cancel(self, tag: str) -> None:
         """End a consumer; when this returns, nothing more is delivered to it."""
         await self.cancel_soon(tag)
+
+    def _cancel_started(self, tag: str, started: asyncio.Future[Any]) -> None:
+        if started.exception() is None and self.close_reason is None:
+            self.cancel_soon(tag)
 
     def cancel_soon(self, tag: str) -> asyncio.Future[Any]:
         """Write the cancel and return what is done when RabbitMQ has answered."""

@@ -210,6 +210,43 @@ async def test_gets_are_pipelined(confirming: Channel) -> None:
     ]
 
 
+async def test_a_consumer_that_nobody_waits_for_any_more_ends(
+    confirming: Channel, connection: Connection
+) -> None:
+    """Given up before RabbitMQ has answered, it is cancelled, and its channel lives on."""
+    await confirming.declare_queue("q", arguments=QUORUM)
+    channel = await connection.channel()
+    await _give_up_a_consume(channel)
+    await channel.barrier()
+
+    async def is_gone() -> bool:
+        return (await channel.declare_queue("q", passive=True)).consumers == 0
+
+    await eventually(is_gone)
+
+
+async def test_a_channel_closes_while_a_consumer_begins(
+    confirming: Channel, connection: Connection
+) -> None:
+    """RabbitMQ answers the close, and the other channels live on."""
+    await confirming.declare_queue("q", arguments=QUORUM)
+    channel = await connection.channel()
+    await _give_up_a_consume(channel)
+
+    await channel.close()
+
+    await confirming.barrier()
+
+
+async def _give_up_a_consume(channel: Channel) -> None:
+    """Ask for a consumer and be cancelled before RabbitMQ can have answered."""
+    consuming = asyncio.create_task(channel.consume("q", Inbox()))
+    await asyncio.sleep(0)
+    consuming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await consuming
+
+
 async def test_a_message_for_a_cancelled_get_goes_back(confirming: Channel) -> None:
     """Nobody waits for the message any more: it is in the queue again."""
     await confirming.declare_queue("q", arguments=QUORUM)
