@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
@@ -85,7 +85,6 @@ class Life:
         self._intake = Intake(office.prefetch)
         self._baton = Baton(self.name, self._life)
         self._buckets = Buckets(self, connection, boot, clock)
-        self._returning: Counter[tuple[bytes, bytes]] = Counter()
         self._channel: Channel | None = None
         self._snapshots: Snapshots | None = None
         self._making: asyncio.Task[None] | None = None
@@ -189,14 +188,14 @@ class Life:
     def _publish_again(self, flights: Sequence[Flight]) -> None:
         """Publish what an earlier life here published and did not see confirmed."""
         for flight in flights:
-            if flight.native is not None:
-                self._returning[flight.native.properties, flight.native.body] += 1
+            native = flight.native
             self.sequencer.entries += len(flight.publications)
             self.flights.submit(
                 self.sequencer,
                 flight.publications,
                 answer=flight.answer,
-                native=flight.native,
+                native=native,
+                then=None if native is None else partial(self._await_return, native),
                 site="sequencer.again",
             )
 
@@ -204,8 +203,7 @@ class Life:
         self._intake.add(delivery)
         self._elected.set()
         if self._intake.is_overfull and not self.is_ready:
-            # Not in office yet: nothing was published.
-            self._retire()
+            self._mind_prefetch()
         self._on_landed()
 
     def _on_landed(self) -> None:
@@ -281,11 +279,15 @@ class Life:
         )
         return True
 
+    def _await_return(self, native: Item) -> None:
+        self._office.returning[native.properties, native.body] += 1
+
     def _has_returned(self, native: Item) -> bool:
-        """Whether this native message is one that was just published again."""
-        if not self._returning or self._returning[native.properties, native.body] <= 0:
+        """Whether this native message is one that was published again."""
+        returning = self._office.returning
+        if not returning or returning[native.properties, native.body] <= 0:
             return False
-        self._returning[native.properties, native.body] -= 1
+        returning[native.properties, native.body] -= 1
         return True
 
     async def _make(self, missing: Sequence[Place]) -> None:
@@ -313,7 +315,7 @@ class Life:
             return
         if self._baton.has_own_come:
             self.sequencer.forget_tail()
-            self._returning.clear()
+            self._office.returning.clear()
         else:
             self._loop.call_later(RETURNING_S, self._forget_tail)
 
@@ -323,15 +325,9 @@ class Life:
         if prefetch is not None:
             self._office.prefetch = prefetch
             self._is_retiring = True
-        if self._is_retiring and self.is_ready and not self.flights.open:
-            self._retire()
-
-    def _retire(self) -> None:
-        prefetch = self._intake.better_prefetch()
-        if prefetch is not None:
-            self._office.prefetch = prefetch
-        prefetch = self._office.prefetch
-        self.fail(PrefetchChanged(text=f"{prefetch} arrivals at once from now on"))
+        if self._is_retiring and not self.flights.open:
+            text = f"{self._office.prefetch} arrivals at once from now on"
+            self.fail(PrefetchChanged(text=text))
 
     def _tell(self, answer: Answer) -> None:
         properties = Properties(correlation_id=answer.to.correlation_id).encode()

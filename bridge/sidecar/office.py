@@ -6,6 +6,7 @@ confirmed. If nobody else was the sequencer in between, the next life goes on fr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -43,6 +44,8 @@ class Office:
         sequencer: that of the last life here, or `None`.
         life: the last life here.
         flights: what that life had published and not seen confirmed, in order.
+        returning: native messages that were confirmed when they were published again: their
+            arrivals are not acked yet and come once more.
         prefetch: how many arrivals the next life may have unacked.
         meters: the entity's counters.
     """
@@ -53,6 +56,7 @@ class Office:
     life: bytes | None = None
     attempts: set[bytes] = field(default_factory=set)
     flights: dict[int, Flight] = field(default_factory=dict)
+    returning: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)
     prefetch: int = PREFETCH_MAX
     meters: Meters = field(default_factory=Meters)
 

@@ -68,6 +68,7 @@ class Sidecar:
         self._boot = ""
         self._has_lost = False
         self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
 
     @property
     def is_connected(self) -> bool:
@@ -107,8 +108,9 @@ class Sidecar:
 
     async def stop(self) -> None:
         """Let what is under way be confirmed, and end `run`."""
-        await asyncio.gather(*(life.stop() for life in list(self._lives.values())))
         self._stopping.set()
+        await asyncio.gather(*(life.stop() for life in list(self._lives.values())))
+        self._stopped.set()
 
     async def _serve(self, connection: Connection) -> None:
         # A quorum queue hears of a channel's end before it applies all that was published there
@@ -126,7 +128,7 @@ class Sidecar:
             for key in self._offices:
                 self._employ(key)
             self._start("", self._again_and_again("lapsed", lambda: return_lapsed(connection)))
-            await self._stopping.wait()
+            await self._stopped.wait()
         finally:
             self.connected.clear()
             self._connection = self._replies = None
@@ -152,7 +154,7 @@ class Sidecar:
         assert self._connection is not None
         assert self._replies is not None
         office = self._offices[key]
-        while True:
+        while not self._stopping.is_set():
             life = Life(office, self._connection, self._replies, self._boot, clock=self._clock)
             self._lives[key] = life
             try:

@@ -49,6 +49,7 @@ async def read_tail(
 def succeed(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]]:
     """Return the sequencer that goes on, and what must be published again."""
     if office.sequencer is None or not office.is_successor(replay.lives):
+        office.returning.clear()
         return Sequencer(office.queue, office.tier, replay.result()), ()
     flights = list(office.flights.values())
     for flight in flights:

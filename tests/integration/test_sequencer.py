@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import time
+import urllib.parse
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pika
+import pika.exceptions
+from pika.adapters.blocking_connection import BlockingChannel
 
 from bridge.machine.sequencer import Memory, Sequencer
 from bridge.model.entity import Tier
@@ -281,6 +287,101 @@ def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
     assert numbers(seen) == list(range(1, 61))
     assert [each.properties.message_id for each in seen] == [str(index) for index in range(60)]
     assert sidecar.memory_peak_mb() < 300
+
+
+def test_a_stop_while_large_messages_arrive_doubles_nothing(rig: MakeRig) -> None:
+    """Though more comes than may wait: what was published is confirmed and acked before the end."""
+    orders = rig()
+    sidecar = orders.start()
+    orders.send(b"first")
+    orders.take(1)
+    sidecar.process.send_signal(signal.SIGSTOP)
+    for index in range(40):
+        orders.publish(bytes(4 << 20), message_id=str(index))
+    sidecar.process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: not orders.is_empty())
+    sidecar.stop()
+    orders.start()
+
+    seen = orders.take(40)
+
+    assert numbers(seen) == list(range(2, 42))
+    assert [each.properties.message_id for each in seen] == [str(index) for index in range(40)]
+    assert orders.is_empty()
+
+
+def test_what_a_full_queue_refused_is_numbered_once(rig: MakeRig) -> None:
+    """Also when it is taken at last by a life of the sequencer that ends as more is refused."""
+    orders = rig()
+    queue = names.active_queue(orders.queue.name)
+    due_ms = now_ms() + 3_600_000
+    first = orders.start()
+    orders.schedule(b"makes the bucket", due_ms=due_ms)
+    first.stop()
+    (bucket,) = orders.buckets()
+    fillers = fill(orders, queue)
+    fill(orders, bucket)
+    orders.publish(b"now")
+    orders.publish(b"later", headers={"x-opt-scheduled-enqueue-time": due_ms})
+    entries = follow_journal(orders)
+    orders.start()
+    assert eventually(lambda: b"later" in entries())
+
+    orders.take(fillers)
+    (seen,) = orders.take(1)
+    open_again(orders, bucket)
+    orders.send(b"after")
+    (after,) = orders.take(1)
+
+    assert (seen.body, seen.number, after.body, after.number) == (b"now", 2, b"after", 4)
+
+
+def follow_journal(orders: Rig) -> Callable[[], list[bytes]]:
+    """Return what tells the bodies of all entries that are written from now on."""
+    bodies: list[bytes] = []
+
+    def on_entry(channel: BlockingChannel, method: Any, _properties: object, body: bytes) -> None:
+        bodies.append(body)
+        channel.basic_ack(method.delivery_tag)
+
+    def entries() -> list[bytes]:
+        orders.connection.process_data_events(0)
+        return bodies
+
+    arguments = {"x-stream-offset": "next"}
+    orders.channel.basic_qos(prefetch_count=100)
+    orders.channel.basic_consume(names.journal(orders.queue.name), on_entry, arguments=arguments)
+    return entries
+
+
+def fill(orders: Rig, queue: str) -> int:
+    """Let a queue have one message at most, and publish until it refuses; returns how many."""
+    definition = {"max-length": 1, "overflow": "reject-publish"}
+    policy = {"pattern": f"^{re.escape(queue)}$", "definition": definition, "priority": 1_000}
+    orders.broker.management("PUT", _policy_path(orders, queue), policy)
+    filled = 0
+
+    def is_full() -> bool:
+        nonlocal filled
+        try:
+            orders.channel.basic_publish("", queue, b"filler")
+        except pika.exceptions.NackError:
+            return True
+        filled += 1
+        return False
+
+    assert eventually(is_full)
+    return filled
+
+
+def open_again(orders: Rig, queue: str) -> None:
+    """Let a queue have any number of messages again."""
+    orders.broker.management("DELETE", _policy_path(orders, queue))
+
+
+def _policy_path(orders: Rig, queue: str) -> str:
+    vhost = orders.url.rsplit("/", 1)[1]
+    return f"/api/policies/{vhost}/{urllib.parse.quote('full ' + queue, safe='')}"
 
 
 def test_more_messages_than_a_window_pass_in_order(rig: MakeRig) -> None:
