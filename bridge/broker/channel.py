@@ -85,6 +85,10 @@ class Channel(Publishing):
         """Open it; `Connection.channel` has done so."""
         await self._call(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
 
+    def open_soon(self) -> None:
+        """Write what opens it; `Connection.channel_soon` has done so."""
+        self._ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
+
     async def barrier(self) -> None:
         """Wait until RabbitMQ's channel has handled everything that was written on it before."""
         await self._call(wire.CHANNEL_FLOW_OK, wire.CHANNEL_FLOW, True)

@@ -155,6 +155,27 @@ class Connection:
 
     async def channel(self) -> Channel:
         """Open a channel."""
+        channel = self._channel()
+        try:
+            await channel.open()
+        except asyncio.CancelledError:
+            channel.abandon()
+            raise
+        return channel
+
+    def channel_soon(self) -> Channel:
+        """Open a channel, and return it at once: what is asked on it is written behind that.
+
+        Raises:
+            BrokerError: half of all channels are in use; the rest is for who cannot do without.
+        """
+        if len(self._channels) >= self._channel_max // 2:
+            raise BrokerError(504, f"half of the channels of {self.name} are in use")
+        channel = self._channel()
+        channel.open_soon()
+        return channel
+
+    def _channel(self) -> Channel:
         if self.close_reason is not None:
             raise self.close_reason.again()
         number = self._free.pop() if self._free else len(self._channels) + 1
@@ -168,11 +189,6 @@ class Connection:
             confirm_timeout_s=self._confirm_timeout_s,
         )
         self._channels[number] = self._transport.sinks[number] = channel
-        try:
-            await channel.open()
-        except asyncio.CancelledError:
-            channel.abandon()
-            raise
         return channel
 
     def flush(self) -> None:

@@ -82,7 +82,11 @@ class _Consumer:
 
 
 class Consuming(Declaring):
-    """The part of a channel that takes messages out of queues."""
+    """The part of a channel that takes messages out of queues.
+
+    Attributes:
+        on_settled: called whenever nothing is outstanding any more.
+    """
 
     def __init__(self, transport: Transport, number: int, timeout_s: float) -> None:
         super().__init__(transport, number, timeout_s)
@@ -92,6 +96,7 @@ class Consuming(Declaring):
         self._arrivals: dict[bytes, tuple[str, str]] = {}
         self._receiver: OnDelivery | None = None
         self._settled_s = 0.0
+        self.on_settled: Callable[[], None] | None = None
 
     @property
     def outstanding(self) -> int:
@@ -247,10 +252,12 @@ class Consuming(Declaring):
         except KeyError:
             text = f"delivery {tag} of channel {self.number} is not outstanding"
             raise ValueError(text) from None
+        if self.on_settled is not None and not self._outstanding:
+            self.on_settled()
 
     def _forget_up_to(self, tag: int) -> None:
         for each in [each for each in self._outstanding if each <= tag]:
-            del self._outstanding[each]
+            self._forget(each)
 
     def _settle(self, method: int, tag: int, bits: int) -> None:
         self._before_write()

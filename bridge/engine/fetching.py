@@ -1,4 +1,4 @@
-"""Fetching: the channel that one source's messages come on, and what `Demand` plans for it.
+"""Fetching: the channels that one source's messages come on, and what `Demand` plans for it.
 
 A channel that is lost is opened again when somebody asks.
 """
@@ -14,6 +14,7 @@ from typing import Any, assert_never
 from bridge.broker.channel import Channel
 from bridge.broker.consuming import Delivery
 from bridge.broker.errors import BrokerError
+from bridge.engine.apart import Apart
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.machine.demand import Close, Demand, Get, Look, Open
@@ -38,12 +39,14 @@ class Fetching:
         resource: the queue.
         intake: where a channel is had.
         demand: what plans, and is told what comes of it.
+        is_apart: each window has a channel of its own; nothing is got.
         on_delivery: called with the fetch that has brought a delivery, and the delivery.
         on_lost: called with the channel when all that came on it is lost.
         turn_soon: has `act` called.
 
     Attributes:
-        channel: what messages come on now; `None` while there is none.
+        channel: what messages come on now, except those of windows apart; `None` while nothing can
+            be fetched.
         last_arrival_s: when the last one came, by the loop's clock.
     """
 
@@ -53,6 +56,7 @@ class Fetching:
         *,
         intake: Intake,
         demand: Demand[Holding],
+        is_apart: bool,
         on_delivery: Callable[[int, Delivery], None],
         on_lost: Callable[[Channel], None],
         turn_soon: Callable[[], None],
@@ -66,6 +70,9 @@ class Fetching:
         self._on_lost = on_lost
         self._turn_soon = turn_soon
         self._opening: asyncio.Task[None] | None = None
+        self._apart = Apart(intake, self._on_apart_lost) if is_apart else None
+        self._windows: dict[int, Channel] = {}
+        self._returning = 0
         self._starting: dict[int, asyncio.Future[Any]] = {}
         self._linger: asyncio.TimerHandle | None = None
         self._crowded: asyncio.TimerHandle | None = None
@@ -73,6 +80,17 @@ class Fetching:
 
     def __repr__(self) -> str:
         return f"Fetching({self._resource!r}, {self.channel!r})"
+
+    @property
+    def can_fetch(self) -> bool:
+        """Whether `Open`, `Get` and `Look` can be carried out."""
+        return self.channel is not None and not self._returning
+
+    def returned(self, channel: Channel) -> None:
+        """A message goes back on this channel; on another one nothing may come before it."""
+        if self._apart is not None:
+            self._returning += 1
+            channel.barrier_soon().add_done_callback(self._on_returned)
 
     def carry_out(self, effect: Open | Get | Look | Close) -> None:
         """Do what was planned."""
@@ -108,8 +126,9 @@ class Fetching:
         A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
         connection with it (541 INTERNAL_ERROR, seen on 4.0).
         """
-        channel = self.channel
-        assert channel is not None
+        channel = self._windows.get(fetch)
+        if channel is None:
+            return
         started = self._starting.pop(fetch, None)
         if started is None or started.done():
             self._cancel(channel, fetch)
@@ -117,13 +136,15 @@ class Fetching:
             started.add_done_callback(lambda answer: self._cancel(channel, fetch))
 
     async def close(self) -> None:
-        """Close the channel; what came on it goes back to its queue."""
+        """Close the channels; what came on them goes back to its queue."""
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
         for timer in (self._linger, self._crowded):
             if timer is not None:
                 timer.cancel()
+        if self._apart is not None:
+            await self._apart.close()
         if self.channel is not None:
             await self.channel.close()
 
@@ -151,16 +172,29 @@ class Fetching:
         """RabbitMQ has taken everything back; who asked still asks."""
         self.channel = None
         self._starting.clear()
+        self._windows.clear()
         self._demand.lost()
-        self._on_lost(channel)
+        for lost in (channel, *(self._apart.lose() if self._apart is not None else ())):
+            self._on_lost(lost)
         if not self._is_closing:
             log.warning("source.lost entity=%s error=%s", self._resource, error)
             self._open_channel_soon(wait_s=REOPEN_S)
         self._turn_soon()
 
+    def _on_returned(self, barrier: asyncio.Future[None]) -> None:
+        self._returning -= 1
+        self._turn_soon()
+
+    def _on_apart_lost(self) -> None:
+        """What one has lost, all have: a source's messages are all there, or none is."""
+        if self.channel is not None:
+            self.channel.abandon()
+
     def _open(self, fetch: int, size: int) -> None:
-        assert self.channel is not None
-        self._starting[fetch] = self.channel.consume_soon(
+        channel = (self._apart.channel() if self._apart is not None else None) or self.channel
+        assert channel is not None
+        self._windows[fetch] = channel
+        self._starting[fetch] = channel.consume_soon(
             self._resource,
             partial(self._on_delivery, fetch),
             tag=_window_tag(fetch),
@@ -175,6 +209,9 @@ class Fetching:
 
     def _on_window_closed(self, fetch: int) -> None:
         self._starting.pop(fetch, None)
+        channel = self._windows.pop(fetch, None)
+        if channel is not None and self._apart is not None:
+            self._apart.retire(channel)
         self._demand.closed(fetch)
         self._turn_soon()
 

@@ -58,6 +58,16 @@ class Intake:
         assert self._connection is not None
         return await self._connection.channel()
 
+    def channel_soon(self) -> Channel:
+        """Open a channel without waiting.
+
+        Raises:
+            BrokerError: there is no connection, or it has all the channels that it may have.
+        """
+        if self._connection is None:
+            raise ConnectionLost(text="not connected")
+        return self._connection.channel_soon()
+
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
         if self._connection is not None:

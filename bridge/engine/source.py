@@ -39,7 +39,7 @@ class Source:
     Args:
         turn: where what is to be done at the end of a loop turn is collected.
         can_return: `basic.nack(requeue)` does not count as a failed delivery (RabbitMQ 4.3).
-        is_clustered: RabbitMQ has several nodes.
+        is_clustered: RabbitMQ has several nodes; since 4.3 each window then has its own channel.
         deliver: called with the source, the receiver's number and its message.
         on_lost: called when a channel, and all that was locked on it, is lost.
 
@@ -74,14 +74,18 @@ class Source:
         self._can_return = can_return
         self._deliver = deliver
         self._on_lost = on_lost
+        is_apart = is_clustered and can_return
         self._demand: Demand[Holding] = Demand(
-            is_cautious=not can_return, is_clustered=is_clustered and not can_return
+            is_cautious=not can_return,
+            is_clustered=is_clustered and not can_return,
+            is_apart=is_apart,
         )
         self._copies = Copies()
         self._fetching = Fetching(
             self.resource,
             intake=intake,
             demand=self._demand,
+            is_apart=is_apart,
             on_delivery=self._on_delivery,
             on_lost=self._on_channel_lost,
             turn_soon=self._turn_soon,
@@ -140,7 +144,7 @@ class Source:
 
     def holds(self, holding: Holding) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
-        return holding.channel is self._fetching.channel
+        return holding.channel.close_reason is None
 
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
@@ -174,6 +178,7 @@ class Source:
         self._before(holding)
         self._copies.let_go(holding)
         holding.channel.reject(holding.tag, True)
+        self._fetching.returned(holding.channel)
         self._pass(point, holding)
 
     def release(self, holding: Holding) -> None:
@@ -186,6 +191,7 @@ class Source:
             self._before(holding)
             self._copies.let_go(holding)
             holding.channel.nack(holding.tag, False, True)
+            self._fetching.returned(holding.channel)
             self._pass("engine.release.returned", holding)
         else:
             self._demand.keep(holding)
@@ -213,7 +219,7 @@ class Source:
         self._copies.settle(holding, now_ms(), is_put_back=is_put_back)
 
     async def close(self) -> None:
-        """Close the channel; what is locked or kept goes back to its queue."""
+        """Close its channels; what is locked or kept goes back to its queue."""
         for timer in (self._kept_timer, self._standing):
             if timer is not None:
                 timer.cancel()
@@ -231,7 +237,7 @@ class Source:
         while (offer := self._demand.offer()) is not None:
             self._deliver(self, *offer)
         fetching = self._fetching
-        for effect in self._demand.plan(can_fetch=fetching.channel is not None):
+        for effect in self._demand.plan(can_fetch=fetching.can_fetch):
             if isinstance(effect, Withdrawn):
                 done = self._withdrawals.pop(effect.ticket)
                 if not done.done():

@@ -38,6 +38,9 @@ which message comes next, and hence in which one an ack means; the next leader h
 brings settled ones again. So few consumers are had at a time (`CONSUMERS_MAX`), all bridges' and
 native ones counted; who asks for more waits until something is settled.
 
+**Apart.** In a cluster since 4.3 each window has a channel of its own (`engine/apart.py` says why),
+and nothing is got. What comes on two channels comes in no order: so one window at a time has room.
+
 The engine reports what happened, then calls `plan` and does what it says.
 """
 
@@ -150,6 +153,7 @@ class Demand(Generic[Message]):
         is_cautious: RabbitMQ counts what a cancel returns (before 4.3).
         is_clustered: RabbitMQ does not return what cancelled consumers of a dead node held (before
             4.3, in a cluster); needs `is_cautious`.
+        is_apart: each window has a channel of its own.
 
     Attributes:
         is_standing: whether messages may be fetched ahead.
@@ -162,11 +166,13 @@ class Demand(Generic[Message]):
         *,
         is_cautious: bool = False,
         is_clustered: bool = False,
+        is_apart: bool = False,
         windows_max: int = WINDOWS_MAX,
         gets_max: int = GETS_MAX,
     ) -> None:
         self._is_cautious = is_cautious
         self._is_clustered = is_clustered
+        self._is_apart = is_apart
         self._windows_max = windows_max
         self._gets_max = gets_max
         self._asks = Asks()
@@ -396,14 +402,15 @@ class Demand(Generic[Message]):
         ]
         if _State.GETTING in states or _State.LOOKING in states:
             return []
-        if has_room and self._is_cautious:
+        if has_room and (self._is_cautious or self._is_apart):
             return []
         if self._is_clustered:
             return self._fetch_clustered(wanted)
         if self.is_standing and wanted == 1 and self._standing not in self._fetches:
             self._standing = self._begin(_State.OPEN, AHEAD_MAX)
             return [Open(self._standing, AHEAD_MAX)]
-        if self._is_stocked and wanted <= self._gets_max and not has_room:
+        may_get = self._is_stocked and not has_room and not self._is_apart
+        if may_get and wanted <= self._gets_max:
             return [Get(self._begin(_State.GETTING, 1)) for _ in range(wanted)]
         if len(states) >= self._windows_max:
             return []

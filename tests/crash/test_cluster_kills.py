@@ -6,7 +6,9 @@ import random
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 import pytest
@@ -31,6 +33,15 @@ SEED = 5
 
 MANY = 60
 """More messages than an Erlang map keeps in order (32)."""
+
+FEW = 10
+
+WRITTEN = """
+{messages, Waiting} = process_info(whereis(%s), messages),
+[] =/= [Rpc || {'$gen_cast', Rpc} <- Waiting,
+               element(1, Rpc) =:= append_entries_rpc, element(7, Rpc) =/= []].
+"""
+"""Whether the leader has sent entries of its log to a queue's member that stands still (Erlang)."""
 
 BUCKET = "a bucket"
 """Stands for one of those that there are when its turn comes."""
@@ -139,6 +150,46 @@ def test_what_is_completed_after_a_bridge_s_end_is_so_on_every_node(
         with client.get_queue_receiver("load") as receiver:
             rest = list(completing(receiver))
     assert sorted(completed + rest) == sorted(bodies)
+
+
+@pytest.mark.soak
+def test_what_is_locked_comes_back_when_the_node_dies_while_another_receiver_asks(
+    cluster: Broker, start_bridge: StartBridge
+) -> None:
+    """The queue's leader lives on; it learns of the death before it can carry out the new consume.
+
+    The other members of the queue stand still meanwhile. A channel that consumes a second time has
+    RabbitMQ 4.3.6 keep what it held.
+    """
+    bridge = start_bridge(on=cluster, vhost="/")
+    assert cluster.cluster is not None
+    ours, leading, third = cluster.cluster.nodes
+    member = f"'%2F_{names.active_queue('load')}'"
+    bodies = [str(number) for number in range(FEW)]
+    with ServiceBusClient.from_connection_string(bridge.connection_string) as client:
+        with client.get_queue_sender("load") as sender:
+            sender.send_messages([ServiceBusMessage(body) for body in bodies])
+        with client.get_queue_receiver("load") as receiver, ThreadPoolExecutor() as at_once:
+            assert len(receiver.receive_messages(FEW // 2, max_wait_time=5)) == FEW // 2
+            move = f"ra:transfer_leadership({{{member}, node()}}, {{{member}, '{leading.name}'}})."
+            ours.rabbitmqctl("eval", move)
+            wait_for("the leader", lambda: leader(cluster, "load") is leading, within_s=30)
+            for node in (ours, third):
+                node.rabbitmqctl("eval", f"sys:suspend({member}).")
+            asking = client.get_queue_receiver("load")
+            answer = at_once.submit(asking.receive_messages, FEW, max_wait_time=1)
+            is_written = partial(third.rabbitmqctl, "eval", WRITTEN % member)
+            wait_for("the consume", lambda: "true" in is_written(), within_s=30)
+            ours.kill()
+            others = partial(leading.rabbitmqctl, "eval", "nodes().")
+            wait_for("the death", lambda: ours.name not in others(), within_s=30)
+            third.rabbitmqctl("eval", f"sys:resume({member}).")
+            answer.exception()
+    with (
+        ServiceBusClient.from_connection_string(bridge.connection_string) as client,
+        client.get_queue_receiver("load") as receiver,
+    ):
+        assert sorted(completing(receiver)) == sorted(bodies)
 
 
 def completing(receiver: ServiceBusReceiver) -> Iterator[str]:

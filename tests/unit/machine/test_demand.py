@@ -367,11 +367,15 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
 
     is_cautious = False
     is_clustered = False
+    is_apart = False
 
     def __init__(self) -> None:
         super().__init__()
         self.demand: Demand[Fetched] = Demand(
-            is_cautious=self.is_cautious, is_clustered=self.is_clustered, windows_max=3
+            is_cautious=self.is_cautious,
+            is_clustered=self.is_clustered,
+            is_apart=self.is_apart,
+            windows_max=3,
         )
         self.cancelled: set[int] = set()
         self.commands: deque[tuple[str, int, int]] = deque()
@@ -634,6 +638,28 @@ class ClusteredDemandAgainstRabbitMQ(CautiousDemandAgainstRabbitMQ):
         self.act()
 
 
+class ApartDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
+    """The same where each window has a channel of its own: what comes on another may come first."""
+
+    is_apart = True
+
+    @precondition(lambda self: self.replies)
+    @rule(choice=st.data())
+    def another_is_faster(self, choice: st.DataObject) -> None:
+        fetch = choice.draw(st.sampled_from(sorted({fetch for _, fetch, _ in self.replies})))
+        mine = [reply for reply in self.replies if reply[1] == fetch]
+        others = [reply for reply in self.replies if reply[1] != fetch]
+        self.replies = deque([*mine, *others])
+
+    @invariant()
+    def nothing_is_got(self) -> None:
+        assert "get" not in [what for what, _, _ in self.commands]
+
+
+TestApartDemandAgainstRabbitMQ = ApartDemandAgainstRabbitMQ.TestCase
+TestApartDemandAgainstRabbitMQ.settings = settings(
+    max_examples=200, stateful_step_count=60, deadline=None
+)
 TestClusteredDemandAgainstRabbitMQ = ClusteredDemandAgainstRabbitMQ.TestCase
 TestClusteredDemandAgainstRabbitMQ.settings = settings(
     max_examples=200, stateful_step_count=60, deadline=None
