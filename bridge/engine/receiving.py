@@ -114,7 +114,7 @@ class Receiving:
             for source in list(self._sources.values()):
                 if source.kept and not source.asked:
                     self._tell(KEPT, source.path)
-                await source.look_for_others()
+                await source.lookout.look()
 
     async def end(self) -> None:
         """Receive nothing more."""

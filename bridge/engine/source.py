@@ -7,28 +7,24 @@ for the next asker, or leaving (sent back through the front door, expired, a sec
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.consuming import Delivery
-from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin
 from bridge.engine.fetching import Fetching
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
 from bridge.engine.intake import Intake
+from bridge.engine.lookout import Lookout
 from bridge.engine.turn import Turn
-from bridge.machine.company import Company
 from bridge.machine.demand import REFILL, Close, Demand, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
-
-log = logging.getLogger(__name__)
 
 Leave = Callable[[Origin, Holding], None]
 
@@ -47,6 +43,7 @@ class Source:
         path: the entity and sub-queue that it is.
         queue: the entity's definition.
         resource: the RabbitMQ queue's name.
+        lookout: sees who else receives from it, while messages are kept here.
         is_dead_letter: whether it is a dead-letter sub-queue.
     """
 
@@ -90,13 +87,18 @@ class Source:
             on_lost=self._on_channel_lost,
             turn_soon=self._turn_soon,
         )
+        self.lookout = Lookout(
+            self.resource,
+            demand=self._demand,
+            fetching=self._fetching,
+            on_others=self.give_up_kept,
+        )
+        self._loop = asyncio.get_running_loop()
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_turn_due = False
         self._kept_timer: asyncio.TimerHandle | None = None
         self._rhythm = Rhythm(is_cautious=not can_return)
         self._is_clustered = is_clustered
-        self._company = Company()
-        self._last_look_s = 0.0
         self._standing: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -117,26 +119,6 @@ class Source:
         """Messages that receivers ask for and have not had."""
         return self._demand.asked
 
-    async def look_for_others(self) -> None:
-        """Give up what is kept and nobody asks for here, when somebody else receives."""
-        channel, company = self._fetching.channel, self._company
-        if channel is None or not self.kept or self.asked:
-            company.forget()
-            return
-        consumers = self._demand.consumers
-        try:
-            state = await channel.declare_queue(self.resource, passive=True)
-        except BrokerError:
-            return
-        last_look_s, self._last_look_s = self._last_look_s, asyncio.get_running_loop().time()
-        is_quiet = (
-            self._fetching.last_arrival_s < last_look_s and self._demand.next_expiry_ms() is None
-        )
-        others = max(state.consumers - consumers, 0)
-        if company.looked(others, state.messages, is_quiet=is_quiet) and not self.asked:
-            log.info("source.given-up entity=%s kept=%d", self.resource, self.kept)
-            self.give_up_kept()
-
     def give_up_kept(self) -> None:
         """Return what is kept, for somebody else; RabbitMQ counts it as failed deliveries."""
         for holding in self._demand.give_up_kept():
@@ -149,25 +131,25 @@ class Source:
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
         rhythm = self._rhythm
-        rhythm.asked(asyncio.get_running_loop().time(), count)
+        rhythm.asked(self._loop.time(), count)
         if rhythm.is_steady != self._demand.is_standing and self._may_fetch_ahead:
             self._stand(rhythm.is_steady)
         self._demand.ask(receiver, count)
         self._turn_soon()
 
-    async def withdraw(self, receiver: int) -> None:
-        """Take back what a receiver asked for; nothing more comes for it when this returns."""
+    def withdraw(self, receiver: int) -> Awaitable[None]:
+        """Take back what a receiver asked for; nothing more comes for it when that is done."""
         self._end_rhythm()
         ticket = self._demand.withdraw(receiver)
-        done = self._withdrawals[ticket] = asyncio.get_running_loop().create_future()
+        done = self._withdrawals[ticket] = self._loop.create_future()
         self._turn_soon()
-        await done
+        return done
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
         if self._before(holding) is REFILL and self._demand.is_short:
             holding.channel.hurry()
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         self._rhythm.settled(now_s, holding.number, self._demand.asked)
         holding.channel.ack(holding.tag)
         self._pass(point, holding)
@@ -218,12 +200,12 @@ class Source:
         self._copies.expect_no_more(holding)
         self._copies.settle(holding, now_ms(), is_put_back=is_put_back)
 
-    async def close(self) -> None:
-        """Close its channels; what is locked or kept goes back to its queue."""
+    def close(self) -> Awaitable[None]:
+        """Close its channels; what is locked or kept goes back to its queue then."""
         for timer in (self._kept_timer, self._standing):
             if timer is not None:
                 timer.cancel()
-        await self._fetching.close()
+        return self._fetching.close()
 
     def _turn_soon(self) -> None:
         if not self._is_turn_due:
@@ -265,8 +247,7 @@ class Source:
         self._demand.is_standing = is_standing
         if is_standing:
             if self._standing is None:
-                loop = asyncio.get_running_loop()
-                self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
+                self._standing = self._loop.call_later(PAUSE_S, self._watch_rhythm)
         elif self._can_return:
             for holding in self._demand.give_up_kept():
                 self.release(holding)
@@ -279,15 +260,14 @@ class Source:
 
     def _watch_rhythm(self) -> None:
         """End the standing when nobody asks any more."""
-        loop = asyncio.get_running_loop()
         self._standing = None
-        if self._rhythm.is_over(loop.time()):
+        if self._rhythm.is_over(self._loop.time()):
             self._end_rhythm()
         elif self._demand.is_standing:
-            self._standing = loop.call_later(PAUSE_S, self._watch_rhythm)
+            self._standing = self._loop.call_later(PAUSE_S, self._watch_rhythm)
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
-        self._fetching.last_arrival_s = asyncio.get_running_loop().time()
+        self._fetching.last_arrival_s = self._loop.time()
         holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
         leave = self._reason_to_leave(holding)
         if leave is not None:
@@ -366,8 +346,7 @@ class Source:
         next_ms = self._demand.next_expiry_ms()
         if next_ms is not None:
             delay_s = max(next_ms - now_ms(), 0) / 1000
-            loop = asyncio.get_running_loop()
-            self._kept_timer = loop.call_later(delay_s, self._turn_soon)
+            self._kept_timer = self._loop.call_later(delay_s, self._turn_soon)
 
     def _expire_kept(self) -> None:
         next_ms = self._demand.next_expiry_ms() if self._demand.kept else None

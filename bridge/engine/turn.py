@@ -11,11 +11,14 @@ class Turn:
 
     def __init__(self) -> None:
         self._due: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, work: Callable[[], None]) -> None:
         """Do this at the end of the turn."""
         if not self._due:
-            asyncio.get_running_loop().call_soon(self.run)
+            # Asked for once: each time it is a system call (Python 3.11).
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._loop.call_soon(self.run)
         self._due.append(work)
 
     def run(self) -> None:

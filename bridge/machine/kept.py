@@ -31,6 +31,7 @@ class Kept(Generic[Message]):
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Message]] = []
         self._serial = 0
+        self._mortal = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -38,11 +39,14 @@ class Kept(Generic[Message]):
     def push(self, message: Message) -> None:
         """Keep a message."""
         self._serial += 1
+        self._mortal += message.expires_ms is not None
         heapq.heappush(self._heap, (message.number, self._serial, message))
 
     def pop(self) -> Message:
         """Take out the message of the lowest number."""
-        return heapq.heappop(self._heap)[2]
+        message = heapq.heappop(self._heap)[2]
+        self._mortal -= message.expires_ms is not None
+        return message
 
     def pop_expired(self, now_ms: int) -> list[Message]:
         """Take out what has expired."""
@@ -50,15 +54,19 @@ class Kept(Generic[Message]):
         if expired:
             self._heap = [entry for entry in self._heap if not _is_expired(entry[2], now_ms)]
             heapq.heapify(self._heap)
+            self._mortal -= len(expired)
         return expired
 
     def pop_all(self) -> list[Message]:
         """Take out all, lowest number first."""
         messages, self._heap = [entry[2] for entry in sorted(self._heap)], []
+        self._mortal = 0
         return messages
 
     def next_expiry_ms(self) -> int | None:
         """Return when the first of them expires."""
+        if not self._mortal:
+            return None
         ends = (message.expires_ms for _, _, message in self._heap)
         return min((end for end in ends if end is not None), default=None)
 
