@@ -144,7 +144,7 @@ class Buckets:
         """Activate what is due, as far as there is room; then wait for the next."""
         held, life = self._held, self._life
         now_ms = self._clock()
-        while held and held[0][0] <= now_ms and life.flights.has_room:
+        while held and held[0][0] <= now_ms and life.is_ready and life.flights.has_room:
             due_ms, _, waiting, delivery = heapq.heappop(held)
             publication = life.sequencer.activate(waiting, delivery.body, now_ms)
             if publication is None:
@@ -169,7 +169,7 @@ class Buckets:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._held and self._life.flights.has_room:
+        if self._held and self._life.is_ready and self._life.flights.has_room:
             # The wall clock may be set; the loop's never is. So no timer is longer than a second.
             delay_s = (self._held[0][0] - self._clock()) / 1000
             self._timer = self._loop.call_later(min(max(delay_s, 0), 1.0), self.fire)

@@ -52,7 +52,8 @@ class Flights:
         self._channel = channel
         self._serials = itertools.count()
         self._bytes = 0
-        self._all_landed = asyncio.Event()
+        self._unsettled = 0
+        self._all_settled = asyncio.Event()
 
     @property
     def has_room(self) -> bool:
@@ -105,9 +106,13 @@ class Flights:
         self.open[serial] = Flight(first_entry, publications, answer, native)
         size = sum([len(each.body) for each in publications])
         self._bytes += size
+        self._unsettled += 1
 
         def done(error: BrokerError | None) -> None:
             self._bytes -= size
+            self._unsettled -= 1
+            if not self._unsettled:
+                self._all_settled.set()
             if error is not None:
                 self.on_failed(error)
                 return
@@ -116,8 +121,6 @@ class Flights:
                 self.on_answer(answer)
             if then is not None:
                 then()
-            if not self.open:
-                self._all_landed.set()
             self.on_landed()
 
         publishes = cast("Sequence[Publish]", publications)
@@ -147,10 +150,16 @@ class Flights:
         await self._handover.move((publish,), failpoint=site)
 
     async def land(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until all is confirmed."""
         while self.open:
-            self._all_landed.clear()
-            await self._all_landed.wait()
+            self._all_settled.clear()
+            await self._all_settled.wait()
+
+    async def settle(self) -> None:
+        """Wait until all is confirmed, or has failed."""
+        while self._unsettled:
+            self._all_settled.clear()
+            await self._all_settled.wait()
 
     def _acked(self, error: BrokerError | None) -> None:
         if error is not None:

@@ -109,6 +109,9 @@ class Life:
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
+            if self._channel is not None:
+                # What is confirmed now is acked, and the next life need not publish it again.
+                await self._settle()
             await self._buckets.close()
             if self._channel is not None:
                 self._channel.on_closed = None
@@ -119,11 +122,14 @@ class Life:
         """Carry out nothing more, let what was published be confirmed, and end."""
         was_ready, self.is_ready = self.is_ready, False
         if was_ready:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await self.flights.land()
+            await self._settle()
         if not self._ended.done():
             self._ended.set_result(None)
+
+    async def _settle(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self.flights.settle()
 
     def fail(self, error: Exception) -> None:
         """End this life."""
@@ -153,19 +159,22 @@ class Life:
 
     async def _main(self) -> None:
         self._channel = channel = await self._connection.channel()
-        channel.on_closed = self.fail
-        await channel.confirm_select()
         self.flights = Flights(
             channel, on_failed=self._on_failed, on_landed=self._on_landed, on_answer=self._tell
         )
+        channel.on_closed = self.fail
+        await channel.confirm_select()
         await self.flights.move(self._baton.publish(), site=SITE)
         await channel.qos(self._intake.prefetch)
         inbox = names.inbox(self.name)
         await channel.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
         await self._elected.wait()
         await self._take_office()
+        if self._ended.done():
+            return
         self.meters.lives += 1
         self.is_ready = self.meters.is_active = True
+        self._buckets.fire()
         self._pump()
 
     async def _take_office(self) -> None:

@@ -313,14 +313,9 @@ def test_a_stop_while_large_messages_arrive_doubles_nothing(rig: MakeRig) -> Non
 def test_what_a_full_queue_refused_is_numbered_once(rig: MakeRig) -> None:
     """Also when it is taken at last by a life of the sequencer that ends as more is refused."""
     orders = rig()
-    queue = names.active_queue(orders.queue.name)
     due_ms = now_ms() + 3_600_000
-    first = orders.start()
-    orders.schedule(b"makes the bucket", due_ms=due_ms)
-    first.stop()
-    (bucket,) = orders.buckets()
-    fillers = fill(orders, queue)
-    fill(orders, bucket)
+    bucket = make_full_bucket(orders, due_ms)
+    fillers = fill(orders, names.active_queue(orders.queue.name))
     orders.publish(b"now")
     orders.publish(b"later", headers={"x-opt-scheduled-enqueue-time": due_ms})
     entries = follow_journal(orders)
@@ -329,11 +324,45 @@ def test_what_a_full_queue_refused_is_numbered_once(rig: MakeRig) -> None:
 
     orders.take(fillers)
     (seen,) = orders.take(1)
-    open_again(orders, bucket)
+    unlimit(orders, bucket)
     orders.send(b"after")
     (after,) = orders.take(1)
 
     assert (seen.body, seen.number, after.body, after.number) == (b"now", 2, b"after", 4)
+
+
+def test_what_is_on_its_way_when_something_is_refused_is_published_once(rig: MakeRig) -> None:
+    """The life of the sequencer ends with the refusal, but not before all the rest is settled."""
+    orders = rig()
+    queue = names.active_queue(orders.queue.name)
+    due_ms = now_ms() + 3_600_000
+    bucket = make_full_bucket(orders, due_ms)
+    fillers = fill(orders, queue)
+    orders.publish(b"later", headers={"x-opt-scheduled-enqueue-time": due_ms})
+    for index in range(20):
+        orders.publish(bytes(1 << 20), message_id=str(index))
+    entries = follow_journal(orders)
+    orders.start()
+    assert eventually(lambda: len(entries()) > 20)
+
+    unlimit(orders, queue)
+    orders.take(fillers)
+    assert numbers(orders.take(20)) == list(range(3, 23))
+    unlimit(orders, bucket)
+    orders.send(b"after")
+    (after,) = orders.take(1)
+
+    assert (after.body, after.number) == (b"after", 23)
+
+
+def make_full_bucket(orders: Rig, due_ms: int) -> str:
+    """Have the bucket of this time made by the message with number 1, and full; returns it."""
+    sidecar = orders.start()
+    orders.schedule(b"makes the bucket", due_ms=due_ms)
+    sidecar.stop()
+    (bucket,) = orders.buckets()
+    fill(orders, bucket)
+    return bucket
 
 
 def follow_journal(orders: Rig) -> Callable[[], list[bytes]]:
@@ -374,7 +403,7 @@ def fill(orders: Rig, queue: str) -> int:
     return filled
 
 
-def open_again(orders: Rig, queue: str) -> None:
+def unlimit(orders: Rig, queue: str) -> None:
     """Let a queue have any number of messages again."""
     orders.broker.management("DELETE", _policy_path(orders, queue))
 
