@@ -1,0 +1,35 @@
+"""One life of a sequencer, in this process, on a real RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bridge.broker.connection import Connection
+from bridge.model.entity import Tier
+from bridge.sidecar.intake import PrefetchChanged
+from bridge.sidecar.life import Life
+from bridge.sidecar.office import Office
+from tests.fixtures.sidecar import Rig
+
+
+async def test_a_life_that_has_ended_comes_into_office_no_more(
+    rig: Callable[..., Rig], connection: Connection
+) -> None:
+    """An arrival that is one too many may come in one packet with the last confirm of the start."""
+    orders = rig()
+    orders.publish(b"a")
+    office = Office(orders.queue, Tier.STANDARD)
+    life = Life(office, connection, await connection.channel(), boot="boot")
+    living = asyncio.create_task(life.run())
+    while not hasattr(life, "flights"):  # noqa: ASYNC110 - nobody is told
+        await asyncio.sleep(0)
+    life.flights.on_landed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
+
+    with pytest.raises(PrefetchChanged):
+        await living
+
+    assert office.meters.arrivals == 0
+    assert orders.is_empty()
