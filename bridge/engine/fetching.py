@@ -39,14 +39,15 @@ class Fetching:
         resource: the queue.
         intake: where a channel is had.
         demand: what plans, and is told what comes of it.
-        is_apart: each window has a channel of its own; nothing is got.
+        is_apart: each consumer (a window, or a get) has a channel of its own.
+        is_reused: such a channel may have another consumer later.
         on_delivery: called with the fetch that has brought a delivery, and the delivery.
         on_lost: called with the channel when all that came on it is lost.
         turn_soon: has `act` called.
 
     Attributes:
-        channel: what messages come on now, except those of windows apart; `None` while nothing can
-            be fetched.
+        channel: what messages come on now, except those of consumers apart; `None` while nothing
+            can be fetched.
         last_arrival_s: when the last one came, by the loop's clock.
     """
 
@@ -57,6 +58,7 @@ class Fetching:
         intake: Intake,
         demand: Demand[Holding],
         is_apart: bool,
+        is_reused: bool,
         on_delivery: Callable[[int, Delivery], None],
         on_lost: Callable[[Channel], None],
         turn_soon: Callable[[], None],
@@ -70,7 +72,7 @@ class Fetching:
         self._on_lost = on_lost
         self._turn_soon = turn_soon
         self._opening: asyncio.Task[None] | None = None
-        self._apart = Apart(intake, self._on_apart_lost) if is_apart else None
+        self._apart = Apart(intake, self._on_apart_lost, is_reused=is_reused) if is_apart else None
         self._windows: dict[int, Channel] = {}
         self._returning = 0
         self._starting: dict[int, asyncio.Future[Any]] = {}
@@ -98,9 +100,9 @@ class Fetching:
             case Open(fetch, size):
                 self._open(fetch, size)
             case Get(fetch):
-                assert self.channel is not None
-                got = self.channel.get_soon(self._resource)
-                got.add_done_callback(partial(self._on_got, fetch))
+                channel = self._channel_apart()
+                got = channel.get_soon(self._resource)
+                got.add_done_callback(partial(self._on_got, fetch, channel))
             case Look(fetch):
                 asyncio.get_running_loop().create_task(self._look(fetch))
             case Close(fetch):
@@ -190,9 +192,14 @@ class Fetching:
         if self.channel is not None:
             self.channel.abandon()
 
-    def _open(self, fetch: int, size: int) -> None:
+    def _channel_apart(self) -> Channel:
+        """Return the channel of the next consumer."""
         channel = (self._apart.channel() if self._apart is not None else None) or self.channel
         assert channel is not None
+        return channel
+
+    def _open(self, fetch: int, size: int) -> None:
+        channel = self._channel_apart()
         self._windows[fetch] = channel
         self._starting[fetch] = channel.consume_soon(
             self._resource,
@@ -215,12 +222,14 @@ class Fetching:
         self._demand.closed(fetch)
         self._turn_soon()
 
-    def _on_got(self, fetch: int, answer: asyncio.Future[Any]) -> None:
+    def _on_got(self, fetch: int, channel: Channel, answer: asyncio.Future[Any]) -> None:
+        if self._apart is not None:
+            self._apart.retire(channel)
         if answer.cancelled() or answer.exception() is not None:
             self._demand.closed(fetch)
         elif answer.result() is None:
             self._demand.empty(fetch)
-        elif answer.result().channel is self.channel:
+        elif channel.close_reason is None:
             self._on_delivery(fetch, answer.result())
             self._demand.counted(answer.result().remaining)
         self._turn_soon()
