@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from abc import abstractmethod
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pika
@@ -378,3 +379,10 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def completing(receiver: ServiceBusReceiver) -> Iterator[str]:
+    """Receive and complete one message after the other, until none has come for a lock's time."""
+    while messages := receiver.receive_messages(1, max_wait_time=LOCK_MS / 1000 + 5):
+        receiver.complete_message(messages[0])
+        yield b"".join(messages[0].body).decode()

@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from bridge.topology import names
 from tests.brokers.node import Node
 from tests.crash.events import Killed
-from tests.crash.load import LOCK_MS
+from tests.crash.load import completing
 from tests.crash.siege import Siege, wait_for
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
@@ -190,10 +189,3 @@ def test_what_is_locked_comes_back_when_the_node_dies_while_another_receiver_ask
         client.get_queue_receiver("load") as receiver,
     ):
         assert sorted(completing(receiver)) == sorted(bodies)
-
-
-def completing(receiver: ServiceBusReceiver) -> Iterator[str]:
-    """Receive and complete one message after the other, until none has come for a lock's time."""
-    while messages := receiver.receive_messages(1, max_wait_time=LOCK_MS / 1000 + 5):
-        receiver.complete_message(messages[0])
-        yield b"".join(messages[0].body).decode()
