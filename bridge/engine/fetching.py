@@ -22,6 +22,9 @@ from bridge.machine.demand import Close, Demand, Get, Look, Open
 REOPEN_S = 0.5
 """Between two attempts to have a channel, when RabbitMQ closes it again and again."""
 
+END_S = 1.0
+"""RabbitMQ's answers are waited for so long at the end."""
+
 LINGER_S = 2.0
 """How long room that nobody wants any more is left open before 4.3, where a message that arrives at
 the moment of a cancel is counted as failed: after this long without an arrival that is unlikely."""
@@ -146,9 +149,22 @@ class Fetching:
             if timer is not None:
                 timer.cancel()
         if self._apart is not None:
+            await self._end_windows()
             await self._apart.close()
         if self.channel is not None:
             await self.channel.close()
+
+    async def _end_windows(self) -> None:
+        """End those that may take what another channel's end gives back: that would count twice."""
+        if starting := list(self._starting.values()):
+            await asyncio.wait(starting, timeout=END_S)
+        ends = [
+            channel.cancel_soon(_window_tag(fetch))
+            for fetch, channel in self._windows.items()
+            if channel.close_reason is None
+        ]
+        if ends:
+            await asyncio.wait(ends, timeout=END_S)
 
     def _open_channel_soon(self, *, wait_s: float) -> None:
         if self._opening is None:

@@ -99,6 +99,7 @@ class Source:
         self._loop = asyncio.get_running_loop()
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_turn_due = False
+        self._is_closing = False
         self._kept_timer: asyncio.TimerHandle | None = None
         self._rhythm = Rhythm(is_cautious=not can_return)
         self._is_clustered = is_clustered
@@ -205,6 +206,7 @@ class Source:
 
     def close(self) -> Awaitable[None]:
         """Close its channels; what is locked or kept goes back to its queue then."""
+        self._is_closing = True
         for timer in (self._kept_timer, self._standing):
             if timer is not None:
                 timer.cancel()
@@ -270,6 +272,9 @@ class Source:
             self._standing = self._loop.call_later(PAUSE_S, self._watch_rhythm)
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
+        if self._is_closing:
+            # What a channel that was closed first has given back, no copy: it goes back once more.
+            return
         self._fetching.last_arrival_s = self._loop.time()
         holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
         leave = self._reason_to_leave(holding)
