@@ -91,7 +91,8 @@ def parse(text: str, source: str) -> list[Element]:
     try:
         parser.Parse(f"<documents>{body}</documents>", True)
     except expat.ExpatError as error:
-        line = body.split("\n")[error.lineno - 1] if error.lineno else ""
+        # A line ends for expat as XML has it: with CR alone, too.
+        line = re.split(r"\r\n|\r|\n", body)[error.lineno - 1] if error.lineno else ""
         if "<!DOCTYPE" in line.upper():
             message = "The XML has a document type declaration."
             remedy = "Remove it; no entity is expanded."

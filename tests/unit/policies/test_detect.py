@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.errors import ReadError, UnknownFormat
@@ -57,6 +57,7 @@ def test_a_file_that_is_no_text_is_refused_with_its_line() -> None:
     ),
     st.sampled_from([None, *(each.name for each in FORMATS)]),
 )
+@example("\r\x1f", "atom")
 def test_no_text_makes_a_reader_fail_in_another_way(text: str, form: str | None) -> None:
     """Whatever is given is read or refused by name, in any format."""
     try:
