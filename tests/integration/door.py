@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.keeper import Keeper
@@ -18,6 +18,7 @@ from bridge.sidecar.sidecar import Sidecar
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
+from tests.fixtures.broker import Broker
 
 WAIT_S = 20.0
 
@@ -144,3 +145,19 @@ async def until(condition: object, within_s: float = WAIT_S) -> None:
             if found:
                 return
             await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def open_door_unseeing(
+    endpoint: Endpoint, broker: Broker, vhost: str, *queues: model.Queue
+) -> AsyncIterator[Door]:
+    """Start a bridge whose user, named as the vhost, may not see how many nodes RabbitMQ has."""
+    path = f"/api/users/{vhost}"
+    broker.management("PUT", path, {"password": "p", "tags": "policymaker"})
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    broker.management("PUT", f"/api/permissions/{vhost}/{vhost}", everything)
+    login = replace(endpoint, user=vhost, password="p")
+    address = broker.management_url.partition("@")[2]
+    async with open_door(login, f"http://{address}", *queues) as opened:
+        yield opened
+    broker.management("DELETE", path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest_asyncio
 
@@ -11,7 +10,7 @@ from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import Abandon
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, until
+from tests.integration.door import Door, open_door_unseeing, until
 
 ORDERS = model.Queue(name="orders")
 FEW = 4
@@ -20,15 +19,8 @@ FEW = 4
 @pytest_asyncio.fixture
 async def door(endpoint: Endpoint, broker: Broker, vhost: str) -> AsyncIterator[Door]:
     """A bridge with one queue, whose user may not see how many nodes RabbitMQ has."""
-    path = f"/api/users/{vhost}"
-    broker.management("PUT", path, {"password": "p", "tags": "policymaker"})
-    everything = {"configure": ".*", "write": ".*", "read": ".*"}
-    broker.management("PUT", f"/api/permissions/{vhost}/{vhost}", everything)
-    login = replace(endpoint, user=vhost, password="p")
-    address = broker.management_url.partition("@")[2]
-    async with open_door(login, f"http://{address}", ORDERS) as opened:
+    async with open_door_unseeing(endpoint, broker, vhost, ORDERS) as opened:
         yield opened
-    broker.management("DELETE", path)
 
 
 async def test_no_channel_consumes_twice_and_each_ends_with_its_last_message(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest_asyncio
 
@@ -12,7 +11,7 @@ from bridge.broker.endpoint import Endpoint
 from bridge.machine.demand import CONSUMERS_MAX, HELD_MIN
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door
+from tests.integration.door import Door, open_door_unseeing
 
 ORDERS = model.Queue(name="orders")
 MANY = 40
@@ -21,15 +20,8 @@ MANY = 40
 @pytest_asyncio.fixture
 async def door(endpoint: Endpoint, broker: Broker, vhost: str) -> AsyncIterator[Door]:
     """A bridge with one queue, whose user may not see how many nodes RabbitMQ has."""
-    path = f"/api/users/{vhost}"
-    broker.management("PUT", path, {"password": "p", "tags": "policymaker"})
-    everything = {"configure": ".*", "write": ".*", "read": ".*"}
-    broker.management("PUT", f"/api/permissions/{vhost}/{vhost}", everything)
-    login = replace(endpoint, user=vhost, password="p")
-    address = broker.management_url.partition("@")[2]
-    async with open_door(login, f"http://{address}", ORDERS) as opened:
+    async with open_door_unseeing(endpoint, broker, vhost, ORDERS) as opened:
         yield opened
-    broker.management("DELETE", path)
 
 
 async def test_few_are_locked_at_a_time_and_each_settlement_lets_another_come(
