@@ -26,6 +26,7 @@ from functools import partial
 from bridge.broker.channel import Channel
 from bridge.broker.errors import BrokerError
 from bridge.engine.intake import Intake
+from bridge.machine.channels import Channels
 
 APART_MAX = 500
 """Channels that one source may have: each takes memory of RabbitMQ's, and some 120 were seen."""
@@ -42,13 +43,13 @@ class Apart:
     """The channels of one source that have one consumer each.
 
     Args:
-        is_reused: a channel whose consumer has gone, with all that it held, may have another.
+        channels: whether one whose consumer has gone, with all that it held, has another.
         on_lost: called when one has ended that was not told to.
     """
 
-    def __init__(self, intake: Intake, on_lost: Callable[[], None], *, is_reused: bool) -> None:
+    def __init__(self, intake: Intake, channels: Channels, on_lost: Callable[[], None]) -> None:
         self._intake = intake
-        self._is_reused = is_reused
+        self._is_reused = channels is Channels.REUSED
         self._busy: set[Channel] = set()
         self._on_lost = on_lost
         self._channels: set[Channel] = set()

@@ -17,6 +17,7 @@ from bridge.broker.errors import BrokerError
 from bridge.engine.apart import Apart
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
+from bridge.machine.channels import Channels
 from bridge.machine.demand import Close, Demand, Get, Look, Open
 
 REOPEN_S = 0.5
@@ -42,8 +43,7 @@ class Fetching:
         resource: the queue.
         intake: where a channel is had.
         demand: what plans, and is told what comes of it.
-        is_apart: each consumer (a window, or a get) has a channel of its own.
-        is_reused: such a channel may have another consumer later.
+        channels: what windows and gets are on.
         on_delivery: called with the fetch that has brought a delivery, and the delivery.
         on_lost: called with the channel when all that came on it is lost.
         turn_soon: has `act` called.
@@ -60,8 +60,7 @@ class Fetching:
         *,
         intake: Intake,
         demand: Demand[Holding],
-        is_apart: bool,
-        is_reused: bool,
+        channels: Channels,
         on_delivery: Callable[[int, Delivery], None],
         on_lost: Callable[[Channel], None],
         turn_soon: Callable[[], None],
@@ -75,7 +74,7 @@ class Fetching:
         self._on_lost = on_lost
         self._turn_soon = turn_soon
         self._opening: asyncio.Task[None] | None = None
-        self._apart = Apart(intake, self._on_apart_lost, is_reused=is_reused) if is_apart else None
+        self._apart = Apart(intake, channels, self._on_apart_lost) if channels.are_apart else None
         self._windows: dict[int, Channel] = {}
         self._returning = 0
         self._starting: dict[int, asyncio.Future[Any]] = {}

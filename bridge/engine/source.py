@@ -20,7 +20,8 @@ from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, rea
 from bridge.engine.intake import Intake
 from bridge.engine.lookout import Lookout
 from bridge.engine.turn import Turn
-from bridge.machine.demand import GETS_MAX, REFILL, Close, Demand, Refill, Withdrawn
+from bridge.machine.channels import Channels
+from bridge.machine.demand import REFILL, Close, Demand, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
@@ -35,7 +36,7 @@ class Source:
     Args:
         turn: where what is to be done at the end of a loop turn is collected.
         can_return: `basic.nack(requeue)` does not count as a failed delivery (RabbitMQ 4.3).
-        is_clustered: RabbitMQ has several nodes; since 4.3 each window then has its own channel.
+        is_clustered: RabbitMQ has several nodes, or may have.
         deliver: called with the source, the receiver's number and its message.
         on_lost: called when a channel, and all that was locked on it, is lost.
 
@@ -71,21 +72,18 @@ class Source:
         self._can_return = can_return
         self._deliver = deliver
         self._on_lost = on_lost
-        is_reused = not is_clustered and not can_return
+        channels = Channels.of(can_return=can_return, is_clustered=is_clustered)
         self._demand: Demand[Holding] = Demand(
             is_cautious=not can_return,
             is_clustered=is_clustered and not can_return,
-            is_apart=is_clustered and can_return,
-            # Two at a time would be on two channels, and might come in any order.
-            gets_max=1 if is_reused else GETS_MAX,
+            channels=channels,
         )
         self._copies = Copies()
         self._fetching = Fetching(
             self.resource,
             intake=intake,
             demand=self._demand,
-            is_apart=is_reused or (is_clustered and can_return),
-            is_reused=is_reused,
+            channels=channels,
             on_delivery=self._on_delivery,
             on_lost=self._on_channel_lost,
             turn_soon=self._turn_soon,

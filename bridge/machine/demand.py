@@ -38,8 +38,8 @@ which message comes next, and hence in which one an ack means; the next leader h
 brings settled ones again. So few consumers are had at a time (`CONSUMERS_MAX`), all bridges' and
 native ones counted; who asks for more waits until something is settled.
 
-**Apart.** In a cluster since 4.3 each window has a channel of its own (`engine/apart.py` says why),
-and nothing is got. What comes on two channels comes in no order: so one window at a time has room.
+**Apart.** Where each window or get has a channel of its own (`channels`), what comes on two of them
+comes in no order: so one at a time has room. Where such a channel is spent, nothing is got.
 
 The engine reports what happened, then calls `plan` and does what it says.
 """
@@ -51,6 +51,7 @@ from enum import Enum
 from typing import Generic
 
 from bridge.machine.asks import Asks
+from bridge.machine.channels import Channels
 from bridge.machine.kept import Fetched, Kept, Message
 
 WINDOW_SIZE_MAX = 2_000
@@ -69,13 +70,6 @@ about 0.05 ms.
 AHEAD_LOW = 16
 """With more than that at hand, acks that would bring others can wait for each other: RabbitMQ, the
 client and the bridge share the machine, and each time RabbitMQ is woken the others are slower."""
-
-GETS_MAX = 2
-"""Up to this many messages are got one by one, when the queue seems to have some.
-
-Measured (4.3, one idle node): a get 0.17 ms; a window of one 0.33 ms and 0.25 ms for its cancel;
-three gets 0.51 ms, a window of three 0.27 ms. 3.10 and 4.0 are alike.
-"""
 
 CONSUMERS_MAX = 15
 """In a cluster nothing is got while a queue has so many consumers. Those of a node that has died
@@ -153,7 +147,7 @@ class Demand(Generic[Message]):
         is_cautious: RabbitMQ counts what a cancel returns (before 4.3).
         is_clustered: RabbitMQ does not return what cancelled consumers of a dead node held (before
             4.3, in a cluster); needs `is_cautious`.
-        is_apart: each window has a channel of its own.
+        channels: what windows and gets are on.
 
     Attributes:
         is_standing: whether messages may be fetched ahead.
@@ -166,15 +160,14 @@ class Demand(Generic[Message]):
         *,
         is_cautious: bool = False,
         is_clustered: bool = False,
-        is_apart: bool = False,
+        channels: Channels = Channels.SHARED,
         windows_max: int = WINDOWS_MAX,
-        gets_max: int = GETS_MAX,
     ) -> None:
         self._is_cautious = is_cautious
         self._is_clustered = is_clustered
-        self._is_apart = is_apart
+        self._is_apart = channels.are_apart
         self._windows_max = windows_max
-        self._gets_max = gets_max
+        self._gets_max = channels.gets_max
         self._asks = Asks()
         self._kept: Kept[Message] = Kept()
         self._fetches: dict[int, _Fetch] = {}
@@ -409,8 +402,7 @@ class Demand(Generic[Message]):
         if self.is_standing and wanted == 1 and self._standing not in self._fetches:
             self._standing = self._begin(_State.OPEN, AHEAD_MAX)
             return [Open(self._standing, AHEAD_MAX)]
-        may_get = self._is_stocked and not has_room and not self._is_apart
-        if may_get and wanted <= self._gets_max:
+        if self._is_stocked and not has_room and wanted <= self._gets_max:
             return [Get(self._begin(_State.GETTING, 1)) for _ in range(wanted)]
         if len(states) >= self._windows_max:
             return []

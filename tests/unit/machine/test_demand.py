@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from bridge.machine.channels import GETS_MAX, Channels
 from bridge.machine.demand import (
     AHEAD_LOW,
     AHEAD_MAX,
@@ -166,6 +167,19 @@ def test_a_cautious_demand_waits_on_an_empty_queue_with_one_message() -> None:
     demand.keep(message)
     demand.ask(2, 1)
     assert demand.offer() == (2, message)
+
+
+@pytest.mark.parametrize(("channels", "gets"), [("SHARED", GETS_MAX), ("REUSED", 1), ("SPENT", 0)])
+def test_a_small_demand_is_got_as_far_as_its_channels_allow(channels: str, gets: int) -> None:
+    """One more is fetched by a window."""
+    for wanted in range(1, GETS_MAX + 2):
+        demand: Demand[Fetched] = Demand(channels=Channels[channels])
+        demand.ask(1, wanted)
+        effects = demand.plan()
+        if wanted <= gets:
+            assert effects == [Get(fetch) for fetch in range(1, wanted + 1)]
+        else:
+            assert effects == [Open(1, wanted)]
 
 
 @pytest.mark.parametrize("is_cautious", [False, True])
@@ -367,14 +381,14 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
 
     is_cautious = False
     is_clustered = False
-    is_apart = False
+    channels = Channels.SHARED
 
     def __init__(self) -> None:
         super().__init__()
         self.demand: Demand[Fetched] = Demand(
             is_cautious=self.is_cautious,
             is_clustered=self.is_clustered,
-            is_apart=self.is_apart,
+            channels=self.channels,
             windows_max=3,
         )
         self.cancelled: set[int] = set()
@@ -638,10 +652,8 @@ class ClusteredDemandAgainstRabbitMQ(CautiousDemandAgainstRabbitMQ):
         self.act()
 
 
-class ApartDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
+class AnotherIsFaster(DemandAgainstRabbitMQ):
     """The same where each window has a channel of its own: what comes on another may come first."""
-
-    is_apart = True
 
     @precondition(lambda self: self.replies)
     @rule(choice=st.data())
@@ -651,13 +663,33 @@ class ApartDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
         others = [reply for reply in self.replies if reply[1] != fetch]
         self.replies = deque([*mine, *others])
 
+
+class SpentDemandAgainstRabbitMQ(AnotherIsFaster):
+    """The same where these channels are spent."""
+
+    channels = Channels.SPENT
+
     @invariant()
     def nothing_is_got(self) -> None:
         assert "get" not in [what for what, _, _ in self.commands]
 
 
-TestApartDemandAgainstRabbitMQ = ApartDemandAgainstRabbitMQ.TestCase
-TestApartDemandAgainstRabbitMQ.settings = settings(
+class ReusedDemandAgainstRabbitMQ(AnotherIsFaster, CautiousDemandAgainstRabbitMQ):
+    """The same where they are used again: before 4.3, on one node."""
+
+    channels = Channels.REUSED
+
+    @invariant()
+    def one_is_got_at_a_time(self) -> None:
+        assert [what for what, _, _ in self.commands].count("get") <= 1
+
+
+TestSpentDemandAgainstRabbitMQ = SpentDemandAgainstRabbitMQ.TestCase
+TestSpentDemandAgainstRabbitMQ.settings = settings(
+    max_examples=200, stateful_step_count=60, deadline=None
+)
+TestReusedDemandAgainstRabbitMQ = ReusedDemandAgainstRabbitMQ.TestCase
+TestReusedDemandAgainstRabbitMQ.settings = settings(
     max_examples=200, stateful_step_count=60, deadline=None
 )
 TestClusteredDemandAgainstRabbitMQ = ClusteredDemandAgainstRabbitMQ.TestCase
