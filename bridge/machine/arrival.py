@@ -131,7 +131,7 @@ def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:
     native = clean(basic)
     key = native.key
     if key is None and detects_duplicates and native.message_id is not None:
-        key = native.message_id.encode()
+        key = native.message_id.encode("utf-8", "surrogateescape")
     return Item(native.properties, body, native.ttl_ms, native.scheduled_ms, key)
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, long
+from bridge.wire.basic import FieldValue, Properties, Table, long, text
 from bridge.wire.stamp import is_reserved
+
+_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,13 @@ def clean(properties: Properties) -> Native:
     """Return a native message's properties as they may go on.
 
     A priority would break arrival order, and RabbitMQ compares `user_id` with the publishing
-    connection's user, which is the bridge's: both are kept as headers.
+    connection's user, which is the bridge's: both are kept as headers. A negative TTL is none:
+    RabbitMQ closes the channel over it.
     """
     table: Table = properties.headers or {}
     ttl_ms = integer(table.get(headers.TIME_TO_LIVE))
+    if ttl_ms is not None and ttl_ms < 0:
+        ttl_ms = None
     if ttl_ms is None and properties.expiration and properties.expiration.isdigit():
         ttl_ms = int(properties.expiration)
     scheduled_ms = _scheduled_ms(table.get(headers.SCHEDULED_ENQUEUE_TIME))
@@ -47,7 +52,7 @@ def clean(properties: Properties) -> Native:
     if properties.priority is not None:
         kept[headers.PRIORITY] = ("B", properties.priority)
     if properties.user_id is not None:
-        kept[headers.BASIC_USER_ID] = ("S", properties.user_id.encode())
+        kept[headers.BASIC_USER_ID] = text(properties.user_id)
     key = _text(table.get(headers.SESSION_ID)) or _text(table.get(headers.PARTITION_KEY))
     properties.headers = kept or None
     properties.priority = properties.user_id = properties.expiration = None
@@ -82,7 +87,7 @@ def integer(field: FieldValue | None) -> int | None:
 def _scheduled_ms(field: FieldValue | None) -> int | None:
     if field is not None and field[0] == "T":
         assert isinstance(field[1], int)
-        return field[1] * 1000
+        return min(field[1] * 1000, _INT64_MAX)
     return integer(field)
 
 

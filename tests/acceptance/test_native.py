@@ -75,6 +75,23 @@ def test_native_in_without_any_property(bridge: Any) -> None:
         assert message.message_id
 
 
+def test_native_in_with_odd_properties(bridge: Any) -> None:
+    """What RabbitMQ takes and AMQP 1.0 cannot say stops nobody: what comes after it arrives too."""
+    odd = pika.BasicProperties(
+        message_id=b"f\xfcr",
+        type=b"\xff",
+        timestamp=1_800_000_000_000_000_000,
+        headers={"x-opt-time-to-live": -5, "x-opt-priority": "high", "x-busbridge-body": "mine"},
+    )
+    with client_of(bridge) as client, native_channel(bridge) as channel:
+        channel.basic_publish("in", "", b"odd", odd)
+        channel.basic_publish("in", "", b"next")
+        with client.get_queue_receiver("in") as receiver:
+            messages = take(receiver, 2)
+    assert [str(message) for message in messages] == ["odd", "next"]
+    assert messages[0].message_id == "f\N{REPLACEMENT CHARACTER}r"
+
+
 def test_native_publisher_to_a_bound_exchange(bridge: Any) -> None:
     """A user's exchange that is bound to the front exchange leads into the entity."""
     mine = unique("mine")

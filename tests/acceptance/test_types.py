@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from tests.acceptance.sdk import client_of, take, unique
@@ -55,6 +56,8 @@ SCALARS: dict[str, Any] = {
     "long": typed("LONG", -(2**63)),
     "float": typed("FLOAT", 1.5),
     "double": typed("DOUBLE", 0.1),
+    "float infinite": typed("FLOAT", math.inf),
+    "double infinite": typed("DOUBLE", -math.inf),
     "timestamp": typed("TIMESTAMP", 1_795_226_000_123),
     "uuid": typed("UUID", UUID),
     "binary": typed("BINARY", b"\x00\xff\x80"),
@@ -127,6 +130,26 @@ def test_application_properties(bridge: Any) -> None:
     """Application properties keep names, order, types and values."""
     left, came = passed(bridge, data_body=b"x", application_properties=dict(SCALARS))
     assert came[APPLICATION_PROPERTIES] == left[APPLICATION_PROPERTIES]
+    assert came[DATA] == left[DATA]
+
+
+def test_a_property_that_rabbitmq_cannot_hold(bridge: Any) -> None:
+    """A NaN, over which RabbitMQ closes a connection, arrives, and so does what comes after it."""
+    with client_of(bridge) as client:
+        with client.get_queue_sender("types") as sender:
+            sender.send_messages(
+                ServiceBusMessage("odd", application_properties={"ratio": math.nan})
+            )
+            sender.send_messages(ServiceBusMessage("next"))
+        with client.get_queue_receiver("types") as receiver:
+            odd, following = take(receiver, 2)
+    assert math.isnan(odd.application_properties[b"ratio"])
+    assert (str(odd), str(following)) == ("odd", "next")
+
+
+def test_delivery_annotations(bridge: Any) -> None:
+    """The client writes them behind the body; they are for one hop, and end with it."""
+    left, came = passed(bridge, data_body=b"x", delivery_annotations={"hop": 1})
     assert came[DATA] == left[DATA]
 
 

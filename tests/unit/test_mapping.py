@@ -339,6 +339,33 @@ def test_a_mutated_message_is_refused_or_read(choice: st.DataObject) -> None:
     out(through_rabbitmq(record))
 
 
+def test_delivery_annotations_may_come_last() -> None:
+    """The Python SDK writes them so; they are for this hop alone and are not kept."""
+    annotations = section(
+        part.DELIVERY_ANNOTATIONS, encode_map([(encode_symbol(b"a"), encode_uint(1))])
+    )
+
+    assert round_trip(data(b"x") + annotations).body_sections() == data(b"x")
+    with pytest.raises(MappingError, match="wrong place"):
+        round_trip(data(b"x") + annotations + data(b"y"))
+
+
+def test_a_negative_time_to_live_is_none() -> None:
+    """It is a uint; a client that writes a negative int does not stop the entity."""
+    header = section(part.HEADER, encode_list([NULL, NULL, b"\x54\xff"]))
+    record = record_from_message(header + data(b"x"), new_message_id="m").record
+
+    assert headers.TIME_TO_LIVE not in (record.properties.headers or {})
+
+
+@pytest.mark.parametrize("group_id", [b"\x54\x05", encode_binary(b"\xff"), b"\xa3\x01\xff"])
+def test_a_group_id_that_is_no_string_is_read_or_none(group_id: bytes) -> None:
+    """A session id is a string; anything else ends nobody's connection."""
+    raw = section(part.PROPERTIES, encode_list([NULL] * 10 + [group_id])) + data(b"x")
+
+    record_from_message(raw, new_message_id="m")
+
+
 def test_a_value_cut_short_is_refused() -> None:
     """A length that points beyond the end is named."""
     with pytest.raises(MappingError, match="cut short"):

@@ -74,7 +74,9 @@ _REST = """\
 | `user_id` | kept in header `x-basic-user-id` |
 | `expiration` | TimeToLive; "0" keeps RabbitMQ's meaning |
 | `priority` | header.priority; order is arrival order |
-| headers `x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`, `x-acquired-count`, `CC`, `BCC`, `x-opt-sequence-number`, `x-opt-enqueued-time`, `x-busbridge-*` | taken off: only a broker or the bridge may say these |
+| headers `x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`, `x-acquired-count`, `CC`, `BCC`, `x-opt-sequence-number`, `x-opt-enqueued-time`, `x-busbridge-*` | taken off: only a broker or the bridge may say these. `x-busbridge-sections` and `x-busbridge-body` stay, so that a message can be moved from queue to queue, and are left out when they hold anything but sections |
+| header `x-opt-time-to-live`, negative | no TTL of its own |
+| text that is no UTF-8 | U+FFFD where it is none |
 | a header table | a map (in application properties; SDKs may show it or not) |
 | a header array | a list |
 """
@@ -108,6 +110,10 @@ def document() -> str:
         grade = "exact" if is_exact else "readable"
         if name == "timestamp":
             grade = "exact in whole seconds, else readable"
+        if name in ("float", "double"):
+            grade = (
+                "exact; NaN and infinities, which RabbitMQ has not, only in `x-busbridge-sections`"
+            )
         seen[f"| {name} | {_LETTERS[letter]} (`{letter}`) | {grade} |"] = None
     lines += seen
     lines += [

@@ -6,6 +6,7 @@ The table below is the mapping: for each AMQP 1.0 constructor the letter of the 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from uuid import UUID
@@ -124,6 +125,9 @@ def field_of(raw: bytes, start: int, end: int) -> tuple[FieldValue | None, bool]
         if value < 0:
             return None, False
         return ("T", value // 1000), value % 1000 == 0
+    if isinstance(value, float) and not math.isfinite(value):
+        # RabbitMQ (Erlang) has no such numbers: it closes the connection over one with 541.
+        return None, False
     if code in (0x80, 0x53, 0x44) and isinstance(value, int) and value > _INT64_MAX:
         return None, False
     return (letter, value), is_exact
@@ -136,6 +140,14 @@ def _sized(short: int, long: int) -> Callable[[bytes], bytes]:
         return bytes((long,)) + len(value).to_bytes(4, "big") + value
 
     return encode
+
+
+def utf8(text: str) -> bytes:
+    """Return a 0-9-1 string as UTF-8; RabbitMQ takes any bytes, AMQP 1.0 does not."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
 
 encode_string = _sized(0xA1, 0xB1)
@@ -154,8 +166,8 @@ def encode_long(value: int) -> bytes:
 
 
 def encode_timestamp(value_ms: int) -> bytes:
-    """Encode an AMQP 1.0 timestamp from UTC milliseconds."""
-    return _pack_long(0x83, value_ms)
+    """Encode an AMQP 1.0 timestamp from UTC milliseconds; one beyond its range, as its last."""
+    return _pack_long(0x83, min(value_ms, _INT64_MAX))
 
 
 def encode_uint(value: int) -> bytes:
@@ -198,6 +210,7 @@ TO_AMQP: dict[str, Callable[..., bytes]] = {
     "i": encode_uint,
     "I": encode_int,
     "l": encode_long,
+    "L": encode_long,
     "f": struct.Struct(">Bf").pack,
     "d": lambda value: _pack_double(0x82, value),
     "D": _decimal,
@@ -229,7 +242,7 @@ def encode_field(field: FieldValue) -> bytes:
     if letter == "F":
         assert isinstance(value, dict)
         return encode_map(
-            [(encode_string(key.encode()), encode_field(item)) for key, item in value.items()]
+            [(encode_string(utf8(key)), encode_field(item)) for key, item in value.items()]
         )
     assert letter == "A", letter
     assert isinstance(value, list), value

@@ -141,11 +141,9 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
 
 def _text_of(field: FieldValue | None) -> str | None:
-    if field is None:
+    if field is None or not isinstance(field[1], bytes):
         return None
-    value = field[1]
-    assert isinstance(value, bytes)
-    return value.decode()
+    return field[1].decode("utf-8", "replace")
 
 
 def _read_properties(
@@ -220,7 +218,7 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
         span_ms = times["absolute-expiry-time"] - times["creation-time"]
         if span_ms > UINT_MAX:
             ttl_ms = span_ms
-    if ttl_ms is not None:
+    if ttl_ms is not None and ttl_ms >= 0:  # RabbitMQ closes the channel over a negative one
         table[headers.TIME_TO_LIVE] = ("l", ttl_ms)
 
 

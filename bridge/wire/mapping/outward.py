@@ -11,6 +11,7 @@ from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
+    MappingError,
     compound_items,
     encode_binary,
     encode_field,
@@ -22,10 +23,13 @@ from bridge.wire.mapping.fields import (
     encode_timestamp,
     encode_uint,
     field_of,
+    utf8,
 )
 from bridge.wire.mapping.inward import SERVICE_ANNOTATIONS, UINT_MAX, is_reserved
 from bridge.wire.record import Record
 
+_ABSENT: FieldValue = ("V", None)
+_MAP_CODES = (0xC1, 0xD1)
 _NULL = b"\x40"
 _TRUE = b"\x41"
 
@@ -91,10 +95,19 @@ def message_from_record(
 
 
 def _exact_sections(table: Table) -> part.Sections | None:
+    """Return the sections that the bridge wrote; `None` when a RabbitMQ user wrote something."""
     field = table.get(headers.SECTIONS)
     if field is None or not isinstance(field[1], bytes):
         return None
-    return part.split_sections(field[1])
+    try:
+        found = part.split_sections(field[1])
+        for code, (_, value_at, _) in found.at.items():
+            compound_items(found.raw, value_at)
+            if (found.raw[value_at] in _MAP_CODES) is (code == part.PROPERTIES):
+                return None
+    except MappingError:
+        return None
+    return found
 
 
 def _described(code: int, value: bytes) -> bytes:
@@ -102,10 +115,10 @@ def _described(code: int, value: bytes) -> bytes:
 
 
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
-    priority = table.get(headers.PRIORITY)
+    priority = table.get(headers.PRIORITY, _ABSENT)[1]
     items = [
         _TRUE,
-        encode_field(("B", priority[1])) if priority else _NULL,
+        bytes((0x50, priority)) if isinstance(priority, int) and 0 <= priority < 256 else _NULL,
         _NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
         _NULL,
         encode_uint(delivery_count),
@@ -155,11 +168,11 @@ def _pairs(exact: part.Sections, code: int) -> Iterator[tuple[tuple[int, int], t
 
 
 def _string(value: str | None) -> bytes:
-    return _NULL if value is None else encode_string(value.encode())
+    return _NULL if value is None else encode_string(utf8(value))
 
 
 def _symbol(value: str | None) -> bytes:
-    return _NULL if value is None else encode_symbol(value.encode())
+    return _NULL if value is None else encode_symbol(utf8(value))
 
 
 def _field(table: Table, name: str) -> bytes:
@@ -178,13 +191,14 @@ def _times(
     if creation is None and properties.timestamp is not None:
         creation = ("l", properties.timestamp * 1000)
     return (
-        _NULL if expiry is None else _timestamp(expiry),
-        _NULL if creation is None else _timestamp(creation),
+        _timestamp(expiry),
+        _timestamp(creation),
     )
 
 
-def _timestamp(field: FieldValue) -> bytes:
-    assert isinstance(field[1], int)
+def _timestamp(field: FieldValue | None) -> bytes:
+    if field is None or not isinstance(field[1], int):
+        return _NULL
     return encode_timestamp(field[1])
 
 
@@ -233,7 +247,7 @@ def _application_properties(
         ]
     else:
         pairs = [
-            (encode_string(name.encode()), encode_field(field))
+            (encode_string(utf8(name)), encode_field(field))
             for name, field in table.items()
             if not is_reserved(name)
         ]
@@ -249,9 +263,17 @@ def _application_properties(
 
 
 def _body(record: Record, table: Table) -> bytes:
-    if headers.BODY in table:
+    if headers.BODY in table and _is_body(record.body):
         return record.body
     return _described(part.DATA, encode_binary(record.body))
+
+
+def _is_body(raw: bytes) -> bool:
+    """Whether these are body sections; a RabbitMQ user may say so of anything."""
+    try:
+        return not part.split_sections(raw).at
+    except MappingError:
+        return False
 
 
 def merge_properties(record: Record, changes: Table) -> Record:
@@ -270,7 +292,7 @@ def merge_properties(record: Record, changes: Table) -> Record:
         needs_exact = True
     else:
         pairs = {
-            encode_string(name.encode()): encode_field(field)
+            encode_string(utf8(name)): encode_field(field)
             for name, field in table.items()
             if not is_reserved(name)
         }
