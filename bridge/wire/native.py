@@ -54,10 +54,17 @@ def clean(properties: Properties) -> Native:
     if properties.user_id is not None:
         kept[headers.BASIC_USER_ID] = text(properties.user_id)
     key = _text(table.get(headers.SESSION_ID)) or _text(table.get(headers.PARTITION_KEY))
+    if properties.reply_to is not None:
+        properties.reply_to = _utf8(properties.reply_to)
     properties.headers = kept or None
     properties.priority = properties.user_id = properties.expiration = None
     properties.delivery_mode = 2
     return Native(properties.encode(), ttl_ms, scheduled_ms, key, properties.message_id)
+
+
+def _utf8(value: str) -> str:
+    """Return a `reply_to` as a stream of 4.3 can take it: over others it answers with 541."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _storable(field: FieldValue) -> FieldValue:

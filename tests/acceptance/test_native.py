@@ -80,6 +80,7 @@ def test_native_in_with_odd_properties(bridge: Any) -> None:
     odd = pika.BasicProperties(
         message_id=b"f\xfcr",
         type=b"\xff",
+        reply_to=b"\xff",
         timestamp=1_800_000_000_000_000_000,
         headers={"x-opt-time-to-live": -5, "x-opt-priority": "high", "x-busbridge-body": "mine"},
     )

@@ -131,6 +131,15 @@ def test_odd_properties_stop_nobody() -> None:
     assert message.properties.creation_time == 2**63 - 1
 
 
+def test_a_reply_to_that_is_no_utf_8_is_said_in_utf_8() -> None:
+    """A stream of RabbitMQ 4.3 takes no other; the other properties keep their bytes."""
+    publication = numbered(Properties(reply_to=LATIN_1, correlation_id=LATIN_1))
+    properties = Properties.decode(publication.properties)
+
+    assert properties.reply_to == "Bestellung f�r M�ller"
+    assert properties.correlation_id == LATIN_1
+
+
 @pytest.mark.parametrize("ttl_ms", [-1, -(2**63)])
 def test_a_negative_ttl_is_none(ttl_ms: int) -> None:
     """RabbitMQ would close the channel over it, each time it comes again."""
