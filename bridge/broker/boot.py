@@ -14,7 +14,7 @@ import base64
 import binascii
 
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, BrokerSilent
 from bridge.wire.basic import Properties
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
-from bridge.broker.consuming import Delivery
+from bridge.broker.answer import closed
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import (
     BrokerError,
-    BrokerSilent,
     ChannelClosed,
     ConnectionLost,
     channel_closed,
@@ -81,17 +81,17 @@ class Channel(Publishing):
             f"{self.outstanding} outstanding]>"
         )
 
-    async def open(self) -> None:
+    def open(self) -> Awaitable[None]:
         """Open it; `Connection.channel` has done so."""
-        await self._call(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
+        return self._tell(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
 
     def open_soon(self) -> None:
         """Write what opens it; `Connection.channel_soon` has done so."""
         self._ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
 
-    async def barrier(self) -> None:
+    def barrier(self) -> Awaitable[None]:
         """Wait until RabbitMQ's channel has handled everything that was written on it before."""
-        await self._call(wire.CHANNEL_FLOW_OK, wire.CHANNEL_FLOW, True)
+        return self._tell(wire.CHANNEL_FLOW_OK, wire.CHANNEL_FLOW, True)
 
     def barrier_soon(self) -> asyncio.Future[None]:
         """Return what is done when all that was written until the end of this turn is handled.
@@ -157,15 +157,15 @@ class Channel(Publishing):
 
         self.barrier_soon().add_done_callback(on_barrier)
 
-    async def drain(self) -> None:
+    def drain(self) -> Awaitable[None]:
         """Wait until little of what was written is unsent."""
-        await self._transport.drain(self._timeout_s)
+        return self._transport.drain(self._timeout_s)
 
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
         self._transport.flush()
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Close it; what is unacked goes back to its queue, in its old order.
 
         Waits a moment when something was settled just now, lest RabbitMQ forget it. Returns when
@@ -176,17 +176,14 @@ class Channel(Publishing):
                 channel that stands still keeps what it holds, and its place in the inbox, until
                 RabbitMQ ends it with its connection.
         """
-        await self.linger()
+        return closed(self.linger(), self._end, self._close_timeout_s, self._on_silent)
+
+    def _end(self) -> asyncio.Future[None] | None:
         self.abandon()
-        if self._closing is None or self._closing.done():
-            return
-        try:
-            async with asyncio.timeout(self._close_timeout_s):
-                await asyncio.shield(self._closing)
-        except TimeoutError:
-            text = f"no answer to channel.close within {self._close_timeout_s:g} s"
-            self._transport.lose(ConnectionLost(text=text))
-            raise BrokerSilent(text=text) from None
+        return self._closing
+
+    def _on_silent(self, text: str) -> None:
+        self._transport.lose(ConnectionLost(text=text))
 
     def abandon(self) -> None:
         """Close it without waiting for RabbitMQ's answer."""

@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from bridge.broker.answer import begun, done
 from bridge.broker.declaring import Declaring
+from bridge.broker.delivery import Delivery
 from bridge.broker.rpc import Question
 from bridge.broker.transport import Transport
 from bridge.wire import amqp091 as wire
@@ -35,33 +36,6 @@ SETTLE_LINGER_S = 0.1
 _DELIVER_TAG = struct.Struct(">QB")
 _ROUTES_MAX = 1_024
 _TAGS = itertools.count(1)
-
-
-@dataclass(slots=True, eq=False)
-class Delivery:
-    """One message as RabbitMQ delivered it.
-
-    Attributes:
-        tag: the delivery tag, of this channel.
-        redelivered: whether it was delivered before, as far as RabbitMQ knows.
-        exchange: where it was published.
-        routing_key: with which key.
-        properties: encoded properties.
-        body: the whole body.
-        consumer_tag: the consumer's tag, "" for a get.
-        channel: where it is settled.
-        remaining: how many more messages were ready; of a get only.
-    """
-
-    tag: int
-    redelivered: bool
-    exchange: str
-    routing_key: str
-    properties: bytes
-    body: bytes
-    consumer_tag: str
-    channel: Channel
-    remaining: int = 0
 
 
 OnDelivery = Callable[[Delivery], None]
@@ -103,11 +77,11 @@ class Consuming(Declaring):
         """How many deliveries are not settled yet."""
         return len(self._outstanding)
 
-    async def qos(self, prefetch: int) -> None:
+    def qos(self, prefetch: int) -> Awaitable[None]:
         """Limit what is outstanding for each consumer that starts from now on; 0 is no limit."""
-        await self._call(wire.BASIC_QOS_OK, wire.BASIC_QOS, 0, prefetch, False)
+        return self._tell(wire.BASIC_QOS_OK, wire.BASIC_QOS, 0, prefetch, False)
 
-    async def consume(
+    def consume(
         self,
         queue: str,
         on_delivery: OnDelivery,
@@ -116,8 +90,8 @@ class Consuming(Declaring):
         no_ack: bool = False,
         arguments: Table | None = None,
         on_cancel: OnCancel | None = None,
-    ) -> str:
-        """Start a consumer and return its tag.
+    ) -> Awaitable[str]:
+        """Start a consumer; what is awaited returns its tag.
 
         Args:
             queue: the queue's name.
@@ -133,13 +107,7 @@ class Consuming(Declaring):
         """
         tag = tag or f"busbridge-{next(_TAGS)}"
         started = self._start(tag, queue, on_delivery, on_cancel, arguments, no_ack)
-        try:
-            # Before 4.3 a basic.cancel that comes before consume-ok crashes RabbitMQ's channel.
-            await asyncio.shield(started)
-        except asyncio.CancelledError:
-            started.add_done_callback(partial(self._cancel_started, tag))
-            raise
-        return tag
+        return begun(tag, started, partial(self._cancel_started, tag))
 
     def consume_soon(
         self,
@@ -183,9 +151,9 @@ class Consuming(Declaring):
         self._consumers[key] = _Consumer(tag, on_delivery, on_cancel, no_ack)
         return question.future
 
-    async def cancel(self, tag: str) -> None:
-        """End a consumer; when this returns, nothing more is delivered to it."""
-        await self.cancel_soon(tag)
+    def cancel(self, tag: str) -> Awaitable[None]:
+        """End a consumer; when that is done, nothing more is delivered to it."""
+        return done(self.cancel_soon(tag))
 
     def _cancel_started(self, tag: str, started: asyncio.Future[Any]) -> None:
         if started.exception() is None and self.close_reason is None:
@@ -196,9 +164,9 @@ class Consuming(Declaring):
         question = self._ask((wire.BASIC_CANCEL_OK,), wire.BASIC_CANCEL, tag, False)
         return question.future
 
-    async def get(self, queue: str) -> Delivery | None:
+    def get(self, queue: str) -> Awaitable[Delivery | None]:
         """Take one message, or None when the queue is empty."""
-        return await self.get_soon(queue)
+        return self.get_soon(queue)
 
     def get_soon(self, queue: str) -> asyncio.Future[Delivery | None]:
         """Ask for one message; gets may be pipelined.
@@ -239,12 +207,11 @@ class Consuming(Declaring):
             self._forget(tag)
         self._settle(wire.BASIC_NACK, tag, multiple | requeue << 1)
 
-    async def linger(self) -> None:
+    def linger(self) -> Awaitable[None]:
         """Write what was settled and give RabbitMQ time to apply it."""
         self._before_write()
         wait_s = self._settled_s + SETTLE_LINGER_S - self._transport.loop.time()
-        if wait_s > 0 and self.close_reason is None:
-            await asyncio.sleep(wait_s)
+        return asyncio.sleep(max(wait_s, 0) if self.close_reason is None else 0)
 
     def _forget(self, tag: int) -> None:
         try:

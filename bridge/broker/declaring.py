@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import NamedTuple
 
+from bridge.broker.answer import made
 from bridge.broker.rpc import Rpc
 from bridge.topology import resources
 from bridge.wire import amqp091 as wire
@@ -33,7 +34,7 @@ class Declaring(Rpc):
     ...); the channel is closed then.
     """
 
-    async def declare_exchange(
+    def declare_exchange(
         self,
         exchange: resources.Exchange | str,
         kind: str = "direct",
@@ -43,14 +44,14 @@ class Declaring(Rpc):
         internal: bool = False,
         passive: bool = False,
         arguments: Arguments = None,
-    ) -> None:
+    ) -> Awaitable[None]:
         """Declare an exchange; with `passive`, only check that it is there."""
         if isinstance(exchange, resources.Exchange):
             name, kind, arguments = exchange.name, exchange.type, exchange.arguments
         else:
             name = exchange
         flags = (passive, durable, auto_delete, internal, False)
-        await self._call(
+        return self._tell(
             wire.EXCHANGE_DECLARE_OK,
             wire.EXCHANGE_DECLARE,
             0,
@@ -60,7 +61,7 @@ class Declaring(Rpc):
             _table(arguments),
         )
 
-    async def declare_queue(
+    def declare_queue(
         self,
         queue: resources.Queue | str = "",
         *,
@@ -69,30 +70,30 @@ class Declaring(Rpc):
         auto_delete: bool = False,
         passive: bool = False,
         arguments: Arguments = None,
-    ) -> QueueState:
+    ) -> Awaitable[QueueState]:
         """Declare a queue; with `passive`, only look. The name "" lets RabbitMQ choose one."""
         if isinstance(queue, resources.Queue):
             name, arguments = queue.name, queue.arguments
         else:
             name = queue
         flags = (passive, durable, exclusive, auto_delete, False)
-        answer = await self._call(
+        answer = self._call(
             wire.QUEUE_DECLARE_OK, wire.QUEUE_DECLARE, 0, name, *flags, _table(arguments)
         )
-        return QueueState(*answer)
+        return made(answer, QueueState)
 
-    async def bind(self, binding: resources.Binding) -> None:
+    def bind(self, binding: resources.Binding) -> Awaitable[None]:
         """Bind what a binding names."""
         bind = self.bind_exchange if binding.to_exchange else self.bind_queue
-        await bind(
+        return bind(
             binding.destination, binding.source, binding.routing_key, arguments=binding.arguments
         )
 
-    async def bind_queue(
+    def bind_queue(
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
-    ) -> None:
+    ) -> Awaitable[None]:
         """Bind a queue to an exchange."""
-        await self._call(
+        return self._tell(
             wire.QUEUE_BIND_OK,
             wire.QUEUE_BIND,
             0,
@@ -103,11 +104,11 @@ class Declaring(Rpc):
             _table(arguments),
         )
 
-    async def unbind_queue(
+    def unbind_queue(
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
-    ) -> None:
+    ) -> Awaitable[None]:
         """Remove a binding of a queue; one that is not there is no error."""
-        await self._call(
+        return self._tell(
             wire.QUEUE_UNBIND_OK,
             wire.QUEUE_UNBIND,
             0,
@@ -117,11 +118,11 @@ class Declaring(Rpc):
             _table(arguments),
         )
 
-    async def bind_exchange(
+    def bind_exchange(
         self, destination: str, source: str, routing_key: str = "", *, arguments: Arguments = None
-    ) -> None:
+    ) -> Awaitable[None]:
         """Bind an exchange to an exchange."""
-        await self._call(
+        return self._tell(
             wire.EXCHANGE_BIND_OK,
             wire.EXCHANGE_BIND,
             0,
@@ -132,11 +133,11 @@ class Declaring(Rpc):
             _table(arguments),
         )
 
-    async def unbind_exchange(
+    def unbind_exchange(
         self, destination: str, source: str, routing_key: str = "", *, arguments: Arguments = None
-    ) -> None:
+    ) -> Awaitable[None]:
         """Remove a binding between exchanges; one that is not there is no error."""
-        await self._call(
+        return self._tell(
             wire.EXCHANGE_UNBIND_OK,
             wire.EXCHANGE_UNBIND,
             0,
@@ -147,18 +148,16 @@ class Declaring(Rpc):
             _table(arguments),
         )
 
-    async def delete_queue(self, queue: str) -> int:
+    def delete_queue(self, queue: str) -> Awaitable[int]:
         """Delete a queue with what is in it; returns how many messages that were."""
-        answer = await self._call(
-            wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False
-        )
-        return int(answer[0])
+        answer = self._call(wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False)
+        return made(answer, int)
 
-    async def delete_exchange(self, exchange: str) -> None:
+    def delete_exchange(self, exchange: str) -> Awaitable[None]:
         """Delete an exchange with its bindings."""
-        await self._call(wire.EXCHANGE_DELETE_OK, wire.EXCHANGE_DELETE, 0, exchange, False, False)
+        return self._tell(wire.EXCHANGE_DELETE_OK, wire.EXCHANGE_DELETE, 0, exchange, False, False)
 
-    async def purge_queue(self, queue: str) -> int:
+    def purge_queue(self, queue: str) -> Awaitable[int]:
         """Remove what is ready in a queue; returns how many messages that were."""
-        answer = await self._call(wire.QUEUE_PURGE_OK, wire.QUEUE_PURGE, 0, queue, False)
-        return int(answer[0])
+        answer = self._call(wire.QUEUE_PURGE_OK, wire.QUEUE_PURGE, 0, queue, False)
+        return made(answer, int)

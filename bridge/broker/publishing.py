@@ -10,7 +10,7 @@ may be taken for the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bridge.broker.consuming import Consuming
 from bridge.broker.errors import (
@@ -74,11 +74,13 @@ class Publishing(Consuming):
         """Whether a publish to this queue by its name waits for its confirm."""
         return any(publish[:2] == ("", queue) for publish in self._unconfirmed.values())
 
-    async def confirm_select(self) -> None:
+    def confirm_select(self) -> Awaitable[None]:
         """Have every publish confirmed from now on."""
-        if not self._is_confirming:
-            await self._call(wire.CONFIRM_SELECT_OK, wire.CONFIRM_SELECT, False)
-            self._is_confirming = True
+        if self._is_confirming:
+            return asyncio.sleep(0)
+        selected = self._tell(wire.CONFIRM_SELECT_OK, wire.CONFIRM_SELECT, False)
+        self._is_confirming = True
+        return selected
 
     def publish(
         self,
@@ -129,7 +131,7 @@ class Publishing(Consuming):
                 self._watch_from(number, 0)
         return number
 
-    async def publish_confirmed(
+    def publish_confirmed(
         self,
         exchange: str,
         routing_key: str,
@@ -137,8 +139,8 @@ class Publishing(Consuming):
         body: bytes,
         *,
         mandatory: bool = True,
-    ) -> None:
-        """Publish one message and wait until RabbitMQ has it.
+    ) -> Awaitable[None]:
+        """Publish one message; what is awaited is done when RabbitMQ has it.
 
         Raises:
             PublishRefused: a queue is full.
@@ -157,7 +159,7 @@ class Publishing(Consuming):
                 future.set_exception(error)
 
         self.publish(exchange, routing_key, properties, body, mandatory=mandatory, settled=settled)
-        await future
+        return future
 
     def _on_confirm(self, number: int, multiple: bool, is_ack: bool) -> None:
         if number == 0 and multiple:

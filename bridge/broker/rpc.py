@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from bridge.broker.answer import arguments_of, done
 from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
 from bridge.broker.transport import Transport
 from bridge.wire.amqp091 import Method, method_frame
@@ -82,9 +83,13 @@ class Rpc:
         self._transport.write(frame)
         return question
 
-    async def _call(self, answer: int, method: int, *arguments: object) -> tuple[Any, ...]:
-        """Ask and wait; returns the arguments of the answer."""
-        return (await self._ask((answer,), method, *arguments).future).arguments  # type: ignore[no-any-return]
+    def _call(self, answer: int, method: int, *arguments: object) -> Awaitable[tuple[Any, ...]]:
+        """Ask; what is awaited returns the arguments of the answer."""
+        return arguments_of(self._ask((answer,), method, *arguments).future)
+
+    def _tell(self, answer: int, method: int, *arguments: object) -> Awaitable[None]:
+        """Ask for what has no other answer than that it is done."""
+        return done(self._ask((answer,), method, *arguments).future)
 
     def _before_write(self) -> None:
         """Write what must come before the next frame."""

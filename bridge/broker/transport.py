@@ -14,11 +14,12 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 from bridge.broker import failpoint
-from bridge.broker.errors import BrokerError, BrokerSilent, ConnectionLost, TlsRefused
+from bridge.broker.answer import drained
+from bridge.broker.errors import BrokerError, ConnectionLost, TlsRefused
 from bridge.broker.keeper import Keeper
 from bridge.broker.outlet import Outlet
 from bridge.broker.pledge import Pledge
@@ -277,23 +278,20 @@ class Transport(asyncio.Protocol):
         for tell in written:
             tell()
 
-    async def drain(self, timeout_s: float) -> None:
+    def drain(self, timeout_s: float) -> Awaitable[None]:
         """Wait until little is unsent; BrokerSilent after the deadline."""
         if self.lost is not None:
             raise self.lost.again()
         self.flush()
         if not self._is_paused:
-            return
-        waiter = self.loop.create_future()
+            return asyncio.sleep(0)
+        waiter: asyncio.Future[None] = self.loop.create_future()
         self._drained.append(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await waiter
-        except TimeoutError:
-            raise BrokerSilent(text=f"RabbitMQ read nothing for {timeout_s:g} s") from None
-        finally:
-            if waiter in self._drained:
-                self._drained.remove(waiter)
+        return drained(waiter, timeout_s, self._forget_drained)
+
+    def _forget_drained(self, waiter: asyncio.Future[None]) -> None:
+        if waiter in self._drained:
+            self._drained.remove(waiter)
 
     def start_heartbeats(self, interval_s: float) -> None:
         """Send one when nothing else was sent, and end the connection when nothing comes."""

@@ -17,7 +17,7 @@ from functools import partial
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.seal import seal
 from bridge.engine import texts

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, assert_never
 
 from bridge.broker.channel import Channel
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.apart import Apart
 from bridge.engine.holding import Holding

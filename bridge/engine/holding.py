@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from bridge.broker.channel import Channel
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.engine.api import Received
 from bridge.machine.demand import Fetched
 from bridge.wire import headers

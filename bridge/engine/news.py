@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.sender import Sender
 from bridge.model.errors import ServiceBusError

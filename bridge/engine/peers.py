@@ -13,7 +13,7 @@ from typing import cast
 from uuid import UUID
 
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release

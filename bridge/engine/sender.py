@@ -13,7 +13,7 @@ import itertools
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost, Unroutable
 from bridge.broker.handover import HandOver

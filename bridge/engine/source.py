@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.engine.clock import now_ms
 from bridge.engine.copies import Copies
 from bridge.engine.departure import Departure, Origin

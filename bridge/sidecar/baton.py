@@ -8,7 +8,7 @@ anew, then acked), so that the queue can forget what lies before it, and acks ne
 
 from __future__ import annotations
 
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.handover import Publish
 from bridge.machine.arrival import BATON_KIND
 from bridge.sidecar.flights import Flights

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
 from bridge.broker.seal import seal, settle

@@ -22,7 +22,7 @@ from functools import partial
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, ChannelClosed, PublishRefused
 from bridge.broker.handover import Acks, Publish
 from bridge.engine.clock import now_ms

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerSilent
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties, Table

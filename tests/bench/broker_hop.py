@@ -19,7 +19,7 @@ import pika.spec
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish

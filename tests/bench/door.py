@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.topology import names
 from bridge.wire import envelope
 from bridge.wire.basic import Properties

@@ -14,7 +14,7 @@ import signal
 import sys
 
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.keeper import Keeper

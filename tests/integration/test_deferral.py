@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from bridge.broker.channel import Channel
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import (
     Abandon,

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import Endpoint, parse_url
 from bridge.broker.errors import (
     AckLost,

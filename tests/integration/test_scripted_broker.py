@@ -13,7 +13,7 @@ import pytest
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
-from bridge.broker.consuming import Delivery
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,
@@ -33,6 +33,16 @@ async def opened(endpoint: Any, **options: float) -> tuple[Connection, Channel]:
     """Return a connection and a channel on it."""
     connection = await Connection.open(endpoint, name="test", **options)  # type: ignore[arg-type]
     return connection, await connection.channel()
+
+
+async def publish(channel: Channel) -> None:
+    """Publish a message and wait for its confirm; a closed channel says so when it is awaited."""
+    await channel.publish_confirmed("", "q", PLAIN, b"")
+
+
+async def barrier(channel: Channel) -> None:
+    """Wait for a barrier; a closed channel says so when it is awaited."""
+    await channel.barrier()
 
 
 async def test_confirms_in_any_order_settle_each_publish_once() -> None:
@@ -383,11 +393,9 @@ async def test_broken_streams_never_hang(seed: int) -> None:
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
         await channel.confirm_select()
-        publishes = [
-            asyncio.ensure_future(channel.publish_confirmed("", "q", PLAIN, b"")) for _ in range(30)
-        ]
+        publishes = [asyncio.ensure_future(publish(channel)) for _ in range(30)]
         outcomes = await asyncio.wait_for(
-            asyncio.gather(channel.barrier(), *publishes, return_exceptions=True), WITHIN_S
+            asyncio.gather(barrier(channel), *publishes, return_exceptions=True), WITHIN_S
         )
 
         assert all(each is None or isinstance(each, BrokerError) for each in outcomes)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import asyncio
 
-from bridge.broker.consuming import Delivery
+from bridge.broker.channel import Channel
+from bridge.broker.delivery import Delivery
+from bridge.broker.transport import Transport
 from bridge.engine.copies import SETTLED_MAX, SETTLED_MS, Copies
 from bridge.engine.holding import Holding, read
 from bridge.wire import headers
@@ -12,6 +14,14 @@ from bridge.wire.basic import Properties, Table, long
 from bridge.wire.stamp import NO_IDENTITY
 
 A, B = b"a" * 20, b"b" * 20
+
+
+async def without_socket() -> Channel:
+    """Return a channel that nothing is sent on."""
+    return Channel(Transport(lambda _: None), 1, on_free=lambda _: None)
+
+
+CHANNEL = asyncio.run(without_socket())
 
 
 def message(
@@ -33,7 +43,7 @@ def message(
     if failures:
         table["x-delivery-count"] = long(failures)
     raw = Properties(headers=table).encode()
-    delivery = Delivery(1, False, "orders/$active", "", raw, b"", "1", cast(Any, None))
+    delivery = Delivery(1, False, "orders/$active", "", raw, b"", "1", CHANNEL)
     return read(delivery, 1, can_expire=True)
 
 
