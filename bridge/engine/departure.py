@@ -31,7 +31,7 @@ from bridge.engine.holding import (
 )
 from bridge.engine.sender import Sender
 from bridge.model import entity as model
-from bridge.model.errors import QuotaExceeded, ServiceBusError
+from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusError
 from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
@@ -39,6 +39,10 @@ from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long, text
 from bridge.wire.envelope import LAPSED_KIND
 from bridge.wire.mapping.outward import merge_properties
+
+HEADER_BYTES_MAX = 130_000
+"""RabbitMQ closes the whole connection over a header frame above 131,064 bytes; some are left for
+what it adds itself when it delivers a message."""
 
 RETRY_S = 1.0
 """RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
@@ -136,6 +140,7 @@ class Departure:
         """Move a message to the dead-letter queue.
 
         Raises:
+            ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
             ServerBusy, BrokerError: it is where it was, still held.
         """
         dead = _dead(origin, holding, reason, description, changes)
@@ -145,6 +150,7 @@ class Departure:
         """Put a message back with changed properties, one more on its count.
 
         Raises:
+            ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
             ServerBusy, BrokerError: it is where it was, still held.
         """
         failures = holding.failures + 1
@@ -172,6 +178,7 @@ class Departure:
         """Set a message aside, its count unchanged.
 
         Raises:
+            ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
             QuotaExceeded, ServerBusy, BrokerError: it is where it was, still held.
         """
         properties = _changed(holding, changes)
@@ -197,6 +204,11 @@ class Departure:
         *,
         is_put_back: bool = False,
     ) -> None:
+        size_bytes = len(publish.properties)
+        if size_bytes > HEADER_BYTES_MAX:
+            raise ArgumentOutOfRange(
+                texts.properties_too_large(origin.queue.name, size_bytes, HEADER_BYTES_MAX)
+            )
         acks = ((holding.channel, holding.tag),)
         await self._sender.handover.move([publish], acks=acks, failpoint=failpoint)
         origin.remember(holding, is_put_back=is_put_back)

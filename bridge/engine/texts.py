@@ -46,6 +46,14 @@ def too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
     )
 
 
+def properties_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
+    """Say that a message has more properties than RabbitMQ takes."""
+    return (
+        f"The properties of a message in '{entity}' would take {size_bytes} bytes; "
+        f"{limit_bytes} at most can be stored."
+    )
+
+
 def full(entity: str, limit_bytes: int) -> str:
     """Say that an entity takes no more messages until some have left it."""
     return (

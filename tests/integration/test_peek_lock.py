@@ -14,12 +14,13 @@ from bridge.engine.api import (
     Abandon,
     Complete,
     DeadLetter,
+    Defer,
     Received,
     ReceiveMode,
     Release,
 )
 from bridge.model import entity as model
-from bridge.model.errors import MessageLockLost, NotAllowed
+from bridge.model.errors import ArgumentOutOfRange, MessageLockLost, NotAllowed
 from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door, outgoing, until
@@ -191,6 +192,21 @@ async def test_dead_lettering_keeps_reason_and_description(door: Door) -> None:
     with pytest.raises(NotAllowed):
         await door.namespace.settle(door.dead_letters, dead.lock_token, why)
     await door.complete(dead, path=door.dead_letters)
+
+
+@pytest.mark.parametrize("kind", [DeadLetter, Abandon, Defer])
+async def test_a_settlement_with_more_properties_than_rabbitmq_takes_is_refused(
+    door: Door, kind: type[DeadLetter | Abandon | Defer]
+) -> None:
+    """RabbitMQ would close the connection that all publish on; the message stays locked."""
+    await door.send("one", "two")
+    one, two = await door.client().receive(2)
+    assert one.lock_token is not None
+    huge = kind(properties={f"p{number}": text("x" * 20_000) for number in range(7)})
+    with pytest.raises(ArgumentOutOfRange, match="130000 at most"):
+        await door.namespace.settle(door.path, one.lock_token, huge)
+    await door.send("three")
+    await door.complete(one, two)
 
 
 async def test_receive_and_delete_takes_the_message_out(door: Door, confirming: Channel) -> None:
