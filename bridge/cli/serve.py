@@ -36,11 +36,15 @@ from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
 from bridge.sidecar.sidecar import Sidecar
+from bridge.topology.capabilities import Capabilities
 from bridge.topology.findings import BY_THE_BRIDGE
 from bridge.topology.resources import Finding
+from policies import report
 from policies.errors import ReadError
+from policies.grade import Flavour, Grade
 from policies.readers import emulator
 from policies.readers.detect import decode
+from policies.readers.reading import Reading
 
 _log = logging.getLogger("busbridge.serve")
 
@@ -186,6 +190,8 @@ async def _serve(
             ),
         )
         namespace.follow(lambda definitions: _heed(gateway, rules, definitions))
+        told: set[Finding] = set()
+        namespace.follow(lambda definitions: _tell(definitions, namespace.capabilities, told))
         admin = AdminServer(
             reasons=lambda: [*namespace.state.reasons, *_sidecar_reasons(sidecar)],
             samples=lambda: samples(namespace, sidecar, gateway),
@@ -243,6 +249,27 @@ def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
             _log.warning(
                 "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
                 *(finding.entity, finding.property, finding.grade, finding.message),
+            )
+
+
+def _tell(definitions: model.Namespace, capabilities: Capabilities, told: set[Finding]) -> None:
+    """Name what definitions ask for and this release does not do, each once."""
+    target = Flavour.BRIDGE, ".".join(map(str, capabilities.version))
+    found = report.make(
+        Reading(namespace=definitions), flavours=[Flavour.BRIDGE], versions=[target[1]]
+    )
+    for entry in found.entries:
+        case = entry.grades[target]
+        finding = Finding(
+            entity=entry.entity, property=entry.name, grade=case.grade.value, message=case.note
+        )
+        # What a topic lacks is named with the topic.
+        is_named = entry.kind == "Subscription" or finding in told
+        if case.grade is Grade.LOST and not is_named:
+            told.add(finding)
+            _log.warning(
+                "definition.lost entity=%s property=%s value=%r message=%r",
+                *(finding.entity, finding.property, entry.value, finding.message),
             )
 
 

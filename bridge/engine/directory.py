@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bridge.broker.management import Management
 from bridge.engine import texts
 from bridge.model import entity as model
-from bridge.model.errors import EntityNotFound, ServiceBusError
+from bridge.model.errors import EntityNotFound, NotImplementedHere, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
 
@@ -27,6 +27,7 @@ class Directory:
     def __init__(self, management: Management) -> None:
         self._management = management
         self._queues: dict[str, model.Queue] = {}
+        self._topics: frozenset[str] = frozenset()
         self._followers: list[OnChange] = []
         self.namespace = model.Namespace()
 
@@ -39,8 +40,11 @@ class Directory:
 
         Raises:
             EntityNotFound: there is none of that name.
+            NotImplementedHere: it is a topic or a subscription.
         """
         queue = self._queues.get(path.key)
+        if queue is None and path.key.partition("/subscriptions/")[0] in self._topics:
+            raise NotImplementedHere(texts.topics_not_here(str(path)))
         if queue is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
             raise EntityNotFound(texts.not_found(str(path)))
         return queue
@@ -69,5 +73,6 @@ class Directory:
             return
         self.namespace = namespace
         self._queues = {queue.name.lower(): queue for queue in namespace.queues}
+        self._topics = frozenset(topic.name.lower() for topic in namespace.topics)
         for on_change in self._followers:
             on_change(namespace)

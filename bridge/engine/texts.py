@@ -31,6 +31,11 @@ def not_found(entity: str) -> str:
     )
 
 
+def topics_not_here(entity: str) -> str:
+    """Say that topics and subscriptions cannot be used yet."""
+    return f"Topics are not part of this release of the bridge: '{entity}'."
+
+
 def disabled(entity: str, *, for_sends: bool) -> str:
     """Say that an entity's status forbids it."""
     if for_sends:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.gateway.texts import not_found, tracked
 from bridge.model.access import verify_token
-from bridge.model.errors import ArgumentError, ServiceBusError, Unauthorized
+from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
 from bridge.model.name import parse_path
 from bridge.wire.amqp10.message import Message
 from bridge.wire.amqp10.types import Int, Symbol
@@ -71,6 +71,8 @@ def _exists(link: RequestLink, audience: str) -> bool:
         return True
     try:
         link.connection.gateway.namespace.entity(parse_path(path))
+    except NotImplementedHere:
+        return True  # the attach is refused, in words that SDKs pass on
     except ServiceBusError as error:
         if error.status == 404 or isinstance(error, ArgumentError):
             return False

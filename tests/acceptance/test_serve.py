@@ -101,6 +101,46 @@ def test_what_rabbitmq_cannot_do_is_named(start_bridge: StartBridge, broker: Bro
     assert all("consumer_timeout" in line for line in named)
 
 
+def test_what_this_release_does_not_do_is_named(start_bridge: StartBridge, tmp_path: Path) -> None:
+    """Once in the log, and to a client that asks for it; what it does do goes on."""
+    queues = [
+        {"Name": "deduplicated", "Properties": {"RequiresDuplicateDetection": True}},
+        {"Name": "sessions", "Properties": {"RequiresSession": True}},
+        {"Name": "forwarded", "Properties": {"ForwardTo": "plain"}},
+        {"Name": "plain"},
+    ]
+    topics = [{"Name": "events", "Subscriptions": [{"Name": "audit"}]}]
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": topics}
+    config = tmp_path / "features.json"
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    bridge = start_bridge(config=config)
+
+    named = [
+        (found[1], found[2])
+        for line in bridge.lines
+        if (found := re.search(r"definition\.lost entity=(\S+) property=(\S+)", line))
+    ]
+    assert sorted(named) == [
+        ("deduplicated", "DuplicateDetectionHistoryTimeWindow"),
+        ("deduplicated", "RequiresDuplicateDetection"),
+        ("events", "Subscriptions"),
+        ("forwarded", "ForwardTo"),
+        ("sessions", "RequiresSession"),
+    ]
+    refused = "not part of this release"
+    with client_of(bridge) as client:
+        with pytest.raises(ServiceBusError, match=refused), client.get_topic_sender("events"):
+            pass
+        with (
+            pytest.raises(ServiceBusError, match=refused),
+            client.get_subscription_receiver("events", "audit") as receiver,
+        ):
+            receiver.receive_messages(1, max_wait_time=1)
+        send(client, "plain", "one")
+        with client.get_queue_receiver("plain") as receiver:
+            take(receiver)
+
+
 def test_every_option_is_also_a_variable(
     broker: Broker, vhost: str, config: Path, rules: Path
 ) -> None:
