@@ -109,9 +109,15 @@ def _run(work: Awaitable[None]) -> None:
 def _rules(settings: Settings) -> RuleSet:
     if settings.auth is not None:
         try:
-            return read_rules(_text(settings.auth))
+            rules = read_rules(_text(settings.auth))
         except (ReadError, ServiceBusError) as error:
             raise SettingsError(f"--auth {settings.auth}: {error}") from error
+        if not settings.is_loopback and rules.has_key(WELL_KNOWN_RULE.primary_key):
+            raise SettingsError(
+                f"--auth {settings.auth}: a rule has the well-known key, and others can reach "
+                f"{settings.host}. Give it a key of your own."
+            )
+        return rules
     if not settings.is_loopback:
         raise SettingsError(
             f"On {settings.host}, which others can reach, the bridge does not start with the "

@@ -78,6 +78,13 @@ class RuleSet:
                 if rule.name == rule_name:
                     yield scope, rule
 
+    def has_key(self, key: str) -> bool:
+        """Whether any rule has this key."""
+        every = [self.namespace, *self.entities.values()]
+        return any(
+            key in (rule.primary_key, rule.secondary_key) for rules in every for rule in rules
+        )
+
 
 def reaches(scope: Segments, path: Segments) -> bool:
     """Whether a rule made for `scope` is a rule for `path`: the same entity, or a parent of it."""
@@ -105,6 +112,8 @@ def read_rules(text: str) -> RuleSet:
     listed = document.get("rules") if isinstance(document, dict) else None
     if not isinstance(listed, list) or set(document) != {"rules"}:
         raise ArgumentError('The rules file must be {"rules": [...]}.')
+    if not listed:
+        raise ArgumentError("The rules file has no rule: nobody could connect.")
     scopes: dict[Segments, tuple[str, list[AuthorizationRule]]] = {}
     for position, entry in enumerate(listed, 1):
         try:

@@ -211,6 +211,12 @@ def test_the_well_known_key_stays_on_loopback(
     """On another address the bridge starts with rules of one's own only, and prints no key."""
     done = serve("--rabbitmq-url", broker.url_of(vhost), "--host", "0.0.0.0")
     expect_sentence(done, 2, "0.0.0.0", "--auth")
+    (rule,) = RULES["rules"]
+    for field in ("primaryKey", "secondaryKey"):
+        known = rules.with_name("known.json")
+        known.write_text(json.dumps({"rules": [{**rule, field: "SAS_KEY_VALUE"}]}))
+        done = serve("--host", "0.0.0.0", "--auth", str(known))
+        expect_sentence(done, 2, str(known), "well-known key")
 
     bridge = start_bridge("--host", "0.0.0.0", "--auth", str(rules))
 

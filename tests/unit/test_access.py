@@ -347,6 +347,7 @@ RULE = {"name": "r", "primaryKey": "secret-key", "rights": ["Send"]}
         ([], r'must be \{"rules"'),
         ({"rules": {}}, r'must be \{"rules"'),
         ({"rules": [], "more": 1}, r'must be \{"rules"'),
+        ({"rules": []}, "has no rule"),
         ({"rules": [RULE, 5]}, "rule 2: it is not an object"),
         ({"rules": [{**RULE, "key": ""}]}, "rule 1: the field 'key' is not known"),
         ({"rules": [{**RULE, "name": ""}]}, "'name' must be a text"),
