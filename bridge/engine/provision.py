@@ -100,6 +100,13 @@ async def _make(change: Change, management: Management, channel: Channel) -> Non
                 await channel.declare_exchange(resource)
             case Queue():
                 await channel.declare_queue(resource)
+            case Binding() if is_delete:
+                await channel.unbind_queue(
+                    resource.destination,
+                    resource.source,
+                    resource.routing_key,
+                    arguments=resource.arguments,
+                )
             case Binding():
                 await channel.bind(resource)
             case Policy() if is_delete:

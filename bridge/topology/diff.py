@@ -70,7 +70,7 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
     conflict, first of all, and no step.
 
     Args:
-        keep: leave alone what is not wanted.
+        keep: leave alone what is not wanted, but for a binding that a wanted one replaces.
     """
     declared = _declared(wanted, live)
     policies = _policies(wanted, live, keep=keep)
@@ -79,7 +79,9 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
     changes += [change for change in declared if change.action is not Action.CONFLICT]
     changes += _parameters(wanted, live)
     changes += [change for change in policies if change.action is Action.DELETE]
-    if not keep:
+    if keep:
+        changes += _replaced(wanted, live)
+    else:
         kept = {queue.name for queue in wanted.queues}
         changes += _stale(wanted, live, lambda name: _is_running(name, kept))
     return tuple(changes)
@@ -265,6 +267,23 @@ def _stale(wanted: Topology, live: Topology, is_kept: Callable[[str], bool]) -> 
         if is_owned(parameter) and parameter.name not in known
     ]
     return changes
+
+
+def _replaced(wanted: Topology, live: Topology) -> list[Change]:
+    """Return the deletions of bindings with whose arguments a wanted one leads elsewhere.
+
+    So dead letters of one reason go to one place.
+    """
+    taken = {
+        (binding.source, json.dumps(binding.arguments, sort_keys=True))
+        for binding in wanted.bindings
+        if binding.arguments
+    }
+    return [
+        Change(action=Action.DELETE, resource=binding, live=binding)
+        for binding in _old_bindings(wanted, live)
+        if (binding.source, json.dumps(binding.arguments, sort_keys=True)) in taken
+    ]
 
 
 def _old_bindings(wanted: Topology, live: Topology) -> list[Binding]:

@@ -111,6 +111,22 @@ def test_where_expired_messages_go_changes_without_a_gap() -> None:
     assert [change.is_destructive for change in changes] == [False, False]
 
 
+def test_a_binding_that_is_replaced_goes_though_all_else_is_kept() -> None:
+    """Or expired messages would go to both places: what was switched off would go on."""
+    keeping = compiled(
+        model.Namespace(
+            queues=(model.Queue(name="orders", dead_lettering_on_message_expiration=True),)
+        )
+    )
+    mine = Binding(source="orders/$dlx", destination="mine", arguments={"x-match": "all"})
+    live = replace(keeping, bindings=(*keeping.bindings, mine), policies=ORDERS.policies)
+    changes = [c for c in diff(ORDERS, live, keep=True) if isinstance(c.resource, Binding)]
+    assert [change.action for change in changes] == [Action.CREATE, Action.DELETE]
+    old = changes[1].resource
+    assert isinstance(old, Binding)
+    assert old.destination == "orders/$deadletterqueue"
+
+
 def test_deleting_a_queue_is_destructive_and_can_be_left_out() -> None:
     """Messages go with it, so that it needs the user's word."""
     changes = diff(compiled(model.Namespace()), ORDERS)
