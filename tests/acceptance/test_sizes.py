@@ -1,0 +1,44 @@
+"""How large a message may be: told to the client, and held to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from tests.acceptance.sdk import client_of, send, take
+
+ENTITIES: dict[str, dict[str, object]] = {"orders": {}}
+
+STANDARD_BYTES = 256 * 1024
+
+
+def test_a_batch_ends_at_the_limit(bridge: Any) -> None:
+    """The client fills a batch by the link's limit; the fullest there is arrives whole."""
+    with client_of(bridge) as client:
+        with client.get_queue_sender("orders") as sender:
+            batch = sender.create_message_batch()
+            assert batch.max_size_in_bytes == STANDARD_BYTES
+            with pytest.raises(ValueError, match="size"):
+                while True:
+                    batch.add_message(ServiceBusMessage("x" * 10_000))
+            assert STANDARD_BYTES - 11_000 < batch.size_in_bytes <= STANDARD_BYTES
+            sender.send_messages(batch)
+        with client.get_queue_receiver("orders") as receiver:
+            take(receiver, len(batch))
+
+
+def test_a_message_above_the_limit(bridge: Any) -> None:
+    """It is refused by name, nothing of it is stored, and the client goes on."""
+    with client_of(bridge) as client:
+        with (
+            client.get_queue_sender("orders") as sender,
+            pytest.raises(MessageSizeExceededError, match="262144"),
+        ):
+            sender.send_messages(ServiceBusMessage("x" * STANDARD_BYTES))
+        send(client, "orders", "x" * (STANDARD_BYTES - 1_000))
+        with client.get_queue_receiver("orders") as receiver:
+            (message,) = take(receiver)
+        assert len(str(message)) == STANDARD_BYTES - 1_000
