@@ -21,6 +21,7 @@ from bridge.broker.errors import AckLost, BrokerError, PublishRefused
 from bridge.broker.handover import Publish
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
+from bridge.engine.copies import Copy
 from bridge.engine.counters import Counters
 from bridge.engine.holding import (
     EXHAUSTED_DESCRIPTION,
@@ -109,10 +110,10 @@ class Departure:
         """Count a second copy that was dropped."""
         self._counters.second_copies += 1
 
-    def drop(self, origin: Origin, holding: Holding) -> None:
+    def drop(self, copy: Copy) -> None:
         """Ack a second copy."""
         self.note_second_copy()
-        _ack(holding, "engine.drop.acked")
+        _ack(copy, "engine.drop.acked")
 
     def expire(self, origin: Origin, holding: Holding) -> None:
         """End a message whose time is over."""
@@ -247,10 +248,10 @@ class Departure:
         attempt()
 
 
-def _ack(holding: Holding, point: str) -> None:
-    holding.channel.ack(holding.tag)
+def _ack(settled: Holding | Copy, point: str) -> None:
+    settled.channel.ack(settled.tag)
     if failpoints.IS_ARMED:
-        holding.channel.flush()
+        settled.channel.flush()
         failpoints.reach(point)
 
 

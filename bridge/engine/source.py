@@ -1,7 +1,8 @@
 """Where messages are received from: one queue of RabbitMQ, and this process's demand for it.
 
 A message that has come is in exactly one place: with its asker (locked, or settled at once), kept
-for the next asker, or leaving (sent back through the front door, expired, a second copy).
+for the next asker, or leaving (sent back through the front door, expired, failed too often). A
+second copy of one that is in such a place waits, and shares its fate.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.engine.clock import now_ms
-from bridge.engine.copies import Copies
+from bridge.engine.copies import Copies, Copy
 from bridge.engine.departure import Departure, Origin
 from bridge.engine.fetching import Fetching
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
@@ -97,14 +98,13 @@ class Source:
         self._loop = asyncio.get_running_loop()
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_turn_due = False
-        self._is_closing = False
         self._kept_timer: asyncio.TimerHandle | None = None
         self._rhythm = Rhythm(is_cautious=not can_return)
         self._is_clustered = is_clustered
         self._standing: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"Source({self.path}, {self._demand!r}, held={len(self._copies)})"
+        return f"Source({self.path}, {self._demand!r}, {self._copies!r})"
 
     @property
     def is_deferred(self) -> bool:
@@ -149,7 +149,7 @@ class Source:
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
-        if self._before(holding) is REFILL and self._demand.is_short:
+        if self._before(holding.fetch) is REFILL and self._demand.is_short:
             holding.channel.hurry()
         now_s = self._loop.time()
         self._rhythm.settled(now_s, holding.number, self._demand.asked)
@@ -159,10 +159,9 @@ class Source:
     def give_back(self, holding: Holding, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
         self._end_rhythm()
-        self._before(holding)
         self._copies.let_go(holding)
-        holding.channel.reject(holding.tag, True)
-        self._fetching.returned(holding.channel)
+        self._requeue(holding, is_counted=True)
+        self._end_waits(holding, is_counted=True)
         self._pass(point, holding)
 
     def release(self, holding: Holding) -> None:
@@ -172,10 +171,9 @@ class Source:
         """
         self._end_rhythm()
         if self._can_return:
-            self._before(holding)
             self._copies.let_go(holding)
-            holding.channel.nack(holding.tag, False, True)
-            self._fetching.returned(holding.channel)
+            self._requeue(holding, is_counted=False)
+            self._end_waits(holding)
             self._pass("engine.release.returned", holding)
         else:
             self._demand.keep(holding)
@@ -185,7 +183,7 @@ class Source:
     def departing(self, holding: Holding) -> None:
         """A message is about to be handed over to another queue, and acked here then."""
         self._end_rhythm()
-        self._before(holding)
+        self._before(holding.fetch)
 
     def stayed(self, holding: Holding) -> None:
         """A message that was about to be handed over was not."""
@@ -201,10 +199,10 @@ class Source:
         """A message is settled: what comes with its identity from now on is a second copy."""
         self._copies.expect_no_more(holding)
         self._copies.settle(holding, now_ms(), is_put_back=is_put_back)
+        self._end_waits(holding)
 
     def close(self) -> Awaitable[None]:
         """Close its channels; what is locked or kept goes back to its queue then."""
-        self._is_closing = True
         for timer in (self._kept_timer, self._standing):
             if timer is not None:
                 timer.cancel()
@@ -270,22 +268,53 @@ class Source:
             self._standing = self._loop.call_later(PAUSE_S, self._watch_rhythm)
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
-        if self._is_closing:
-            # What a channel that was closed first has given back, no copy: it goes back once more.
-            return
         self._fetching.last_arrival_s = self._loop.time()
         holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
-        leave = self._reason_to_leave(holding)
-        if leave is not None:
+        if self._is_stray(holding):
+            self._leave(fetch, holding, self._departure.send_back)
+        elif self._copies.is_second(holding, now_ms()):
             self._demand.discarded(fetch)
-            self.departing(holding)
-            leave(self, holding)
+            self._copies.wait(holding)
+            self._end_waits(holding)
         else:
             self._copies.hold(holding)
-            if self.is_dead_letter and holding.exchange:
-                holding.failures = self._copies.failures_here(holding)
-            self._give(fetch, holding)
+            reason = self._reason_to_leave(holding)
+            if reason is not None:
+                self._leave(fetch, holding, reason)
+            else:
+                if self.is_dead_letter and holding.exchange:
+                    holding.failures = self._copies.failures_here(holding)
+                self._give(fetch, holding)
         self._turn_soon()
+
+    def _leave(self, fetch: int, holding: Holding, leave: Leave) -> None:
+        self._demand.discarded(fetch)
+        self.departing(holding)
+        leave(self, holding)
+
+    def _end_waits(self, holding: Holding, *, is_counted: bool = False) -> None:
+        """Drop the second copies of a message, or return them, that need not wait any more."""
+        copies = self._copies
+        if not copies.has_waiting:
+            return
+        for copy in copies.take_settled(holding.identity, now_ms()):
+            self._end_rhythm()
+            if copy.channel.close_reason is None:
+                self._before(copy.fetch)
+                self._departure.drop(copy)
+        for copy in copies.take_free(holding.identity):
+            if copy.channel.close_reason is None:
+                self._requeue(copy, is_counted=is_counted)
+
+    def _requeue(self, returned: Holding | Copy, *, is_counted: bool) -> None:
+        """Return a message to its queue; before 4.3 this counts as a failed delivery anyway."""
+        channel = returned.channel
+        self._before(returned.fetch)
+        if is_counted:
+            channel.reject(returned.tag, True)
+        else:
+            channel.nack(returned.tag, False, True)
+        self._fetching.returned(channel)
 
     def _give(self, fetch: int, holding: Holding) -> None:
         """Give a message to whoever asks; what is kept goes first, by number."""
@@ -304,18 +333,18 @@ class Source:
             self.release(holding)
 
     def _reason_to_leave(self, holding: Holding) -> Leave | None:
-        """Return what is to be done with a message that no receiver may have."""
-        if not self.is_dead_letter and not self._has_come_through(holding):
-            return self._departure.send_back
-        if self.is_dead_letter and self._was_too_late(holding):
-            return self._departure.send_back
-        if self._copies.is_second(holding, now_ms()):
-            return self._departure.drop
+        """Return what is to be done with a message that no receiver may have any more."""
         if holding.has_expired(now_ms()):
             return self._departure.expire
         if not self.is_dead_letter and holding.failures >= self.queue.max_delivery_count:
             return self._departure.exhaust
         return None
+
+    def _is_stray(self, holding: Holding) -> bool:
+        """Whether a message is to be sent back through the front door and numbered."""
+        if self.is_dead_letter:
+            return self._was_too_late(holding)
+        return not self._has_come_through(holding)
 
     def _has_come_through(self, holding: Holding) -> bool:
         """Whether a message has been numbered, or was put back by an engine."""
@@ -328,10 +357,10 @@ class Source:
         reasons = (EXPIRED_REASON, EXHAUSTED_REASON)
         return not holding.is_numbered and holding.death_reason in reasons
 
-    def _before(self, holding: Holding) -> Close | Refill | None:
-        """Close the window that an ack or reject of this message would refill in vain."""
+    def _before(self, fetch: int) -> Close | Refill | None:
+        """Close the window that an ack or reject of its message would refill in vain."""
         was_crowded = self._demand.is_crowded
-        effect = self._demand.settling(holding.fetch)
+        effect = self._demand.settling(fetch)
         if type(effect) is Close:
             self._fetching.end(effect.fetch)
             self._turn_soon()
