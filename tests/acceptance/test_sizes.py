@@ -21,10 +21,11 @@ def test_a_batch_ends_at_the_limit(bridge: Any) -> None:
         with client.get_queue_sender("orders") as sender:
             batch = sender.create_message_batch()
             assert batch.max_size_in_bytes == STANDARD_BYTES
+            for _ in range(26):
+                batch.add_message(ServiceBusMessage("x" * 10_000))
             with pytest.raises(ValueError, match="size"):
-                while True:
-                    batch.add_message(ServiceBusMessage("x" * 10_000))
-            assert STANDARD_BYTES - 11_000 < batch.size_in_bytes <= STANDARD_BYTES
+                batch.add_message(ServiceBusMessage("x" * 10_000))
+            assert STANDARD_BYTES - 10_000 < batch.size_in_bytes <= STANDARD_BYTES
             sender.send_messages(batch)
         with client.get_queue_receiver("orders") as receiver:
             take(receiver, len(batch))
