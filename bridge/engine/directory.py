@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bridge.broker.management import Management
 from bridge.engine import texts
@@ -11,6 +11,7 @@ from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, NotImplementedHere, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
+from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ class Directory:
         self._queues: dict[str, model.Queue] = {}
         self._topics: frozenset[str] = frozenset()
         self._followers: list[OnChange] = []
+        self._named: set[Finding] = set()
         self.namespace = model.Namespace()
 
     def follow(self, on_change: OnChange) -> None:
@@ -63,10 +65,20 @@ class Directory:
                     base = definitions.namespace_from_json(form)
                 elif name.startswith(prefix):
                     found.append(definitions.from_json(form))
+                    self._name_unknown(definitions.unknown_fields(form))
             except ServiceBusError as error:
                 log.error("definition.unreadable parameter=%s error=%s", name, error)
         self._take(definitions.assemble(base, found))
         return self.namespace
+
+    def _name_unknown(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            if finding not in self._named:
+                self._named.add(finding)
+                log.warning(
+                    "definition.unknown entity=%s property=%s message=%r",
+                    *(finding.entity, finding.property, finding.message),
+                )
 
     def _take(self, namespace: model.Namespace) -> None:
         if namespace == self.namespace:

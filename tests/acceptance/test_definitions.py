@@ -122,6 +122,20 @@ def test_rules_of_an_entity_s_definition(bridge: Any, redefine: Redefine) -> Non
     eventually("and forgotten", lambda: is_refused(lambda: sending("invoices"), *refused))
 
 
+def test_what_a_newer_bridge_has_added(bridge: Any, redefine: Redefine) -> None:
+    """A field that this bridge does not know is named in its log, and the entity works."""
+    redefine("invoices", schema=2, colour="red")
+
+    def is_named() -> bool:
+        return any("definition.unknown" in each and "'colour'" in each for each in bridge.lines)
+
+    eventually("it is named", is_named)
+    with client_of(bridge) as client:
+        send(client, "invoices", "x")
+        with client.get_queue_receiver("invoices") as receiver:
+            take(receiver)
+
+
 def test_a_full_queue(bridge: Any, broker: Broker) -> None:
     """The client is told so in Azure's words; with room again everything accepted arrives."""
     vhost = urllib.parse.unquote(urllib.parse.urlsplit(bridge.amqp_url).path[1:])
