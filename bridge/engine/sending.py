@@ -60,6 +60,8 @@ class Sending:
     async def send(self, queue: model.Queue, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
         body = self._checked(Operation.SEND, queue, batch)
+        if not batch:
+            return
         try:
             await self._sender.publish(
                 names.front(queue.name), "", envelope.SILENT_PROPERTIES, body
@@ -70,13 +72,18 @@ class Sending:
 
     async def schedule(self, queue: model.Queue, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their numbers."""
-        numbers = await self._ask(queue, self._checked(Operation.SCHEDULE, queue, batch))
+        body = self._checked(Operation.SCHEDULE, queue, batch)
+        if not batch:
+            return []
+        numbers = await self._ask(queue, body)
         self._counters.scheduled += len(batch)
         return list(numbers)
 
     async def cancel(self, queue: model.Queue, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all of them or none."""
         _check_status(queue)
+        if not numbers:
+            return
         await self._ask(queue, envelope.encode_cancel(new_identity(), numbers))
         self._counters.cancelled += len(numbers)
 

@@ -62,11 +62,13 @@ def _tokens(body: Body) -> Sequence[UUID]:
 def _numbers(body: Body) -> Sequence[int]:
     value = body.get("sequence-numbers")
     items = value.items if isinstance(value, Array) else value
-    if not isinstance(items, list | tuple) or not all(
-        isinstance(item, int) and not isinstance(item, bool) for item in items
-    ):
+    if not isinstance(items, list | tuple) or not all(map(_is_long, items)):
         raise ArgumentError("'sequence-numbers' must be an array of long.")
     return [int(item) for item in items]
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 async def _renew_lock(namespace: Namespace, path: EntityPath, body: Body) -> Body:

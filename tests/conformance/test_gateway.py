@@ -236,6 +236,9 @@ async def test_broken_messages() -> None:
         assert (await peer.next(Disposition, first=4)).state == Accepted()
 
 
+TAKE_NUMBERS = ("cancel-scheduled-message", "receive-by-sequence-number")
+
+
 async def test_management_arguments() -> None:
     """Requests with arguments of a wrong kind are answered with 400."""
     bodies = {
@@ -247,8 +250,10 @@ async def test_management_arguments() -> None:
             "lock-tokens": Array("uuid", (UUID(int=1),)),
         },
     }
+    beyond = {"sequence-numbers": Array("ulong", (2**63,))}
+    cases = [*bodies.items(), *((each, beyond) for each in TAKE_NUMBERS)]
     async with gateway() as (_, port), client(port) as peer:
-        for operation, body in bodies.items():
+        for operation, body in cases:
             reply = await peer.manage("q", f"com.microsoft:{operation}", body)
             assert reply.application_properties["statusCode"] == 400, operation
         reply = await peer.manage("q", "com.microsoft:renew-lock", "no map")

@@ -74,6 +74,19 @@ async def test_a_scheduled_message_has_a_number_at_once_and_comes_at_its_time(do
     await door.complete(*received)
 
 
+async def test_what_holds_nothing_stores_nothing(door: Door) -> None:
+    """An empty batch, schedule or cancel is done at once, and takes no number."""
+    await door.namespace.send(door.path, [])
+    assert await door.namespace.schedule(door.path, []) == []
+    await door.namespace.cancel_scheduled(door.path, [])
+    with pytest.raises(EntityDisabled):
+        await door.namespace.send(EntityPath("off"), [])
+    await door.send("a")
+    (received,) = await door.client().receive()
+    assert received.sequence_number == 1
+    await door.complete(received)
+
+
 async def test_a_cancelled_message_never_comes(door: Door) -> None:
     """Cancelling removes it; a number that is none is Azure's error, and changes nothing."""
     due_ms = now_ms() + 2_000
