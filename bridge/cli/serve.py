@@ -199,7 +199,7 @@ async def _serve(
         told: set[Finding] = set()
         namespace.follow(lambda definitions: _tell(definitions, namespace.capabilities, told))
         admin = AdminServer(
-            reasons=lambda: [*namespace.state.reasons, *_sidecar_reasons(sidecar)],
+            reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
             samples=lambda: samples(namespace, sidecar, gateway),
         )
         await admin.start(listeners.admin)
@@ -287,12 +287,6 @@ def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
 def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> None:
     gateway.rules = rules.merged(RuleSet.of(definitions))
     gateway.recheck()
-
-
-def _sidecar_reasons(sidecar: Sidecar) -> list[str]:
-    if sidecar.is_connected:
-        return []
-    return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
 
 
 async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:

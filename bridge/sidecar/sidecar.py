@@ -30,6 +30,12 @@ RESTART_MIN_S = 0.2
 RESTART_MAX_S = 5.0
 """Between two lives of a sequencer whose connection still stands."""
 
+FAILURES_MAX = 3
+"""So many lives of a sequencer in a row may fail at once before that is told as a fault."""
+
+TOLD_S = 30.0
+"""A fault is over when nothing has failed for so long."""
+
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +72,7 @@ class Sidecar:
         self._keeper = keeper
         self._replies: Channel | None = None
         self._boot = ""
+        self._failing: dict[str, tuple[float, str]] = {}
         self._has_lost = False
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -74,6 +81,19 @@ class Sidecar:
     def is_connected(self) -> bool:
         """Whether RabbitMQ is there."""
         return self.connected.is_set()
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why not everything that is sent gets its number; a sentence each, none when it does."""
+        if not self.is_connected:
+            return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
+        now_s = asyncio.get_running_loop().time()
+        return [
+            f"The sequencer of {name!r} fails again and again; what is sent waits for its number: "
+            f"{error}."
+            for name, (at_s, error) in self._failing.items()
+            if now_s - at_s < TOLD_S
+        ]
 
     @property
     def meters(self) -> dict[str, Meters]:
@@ -173,17 +193,26 @@ class Sidecar:
     ) -> None:
         """Do a work that ends with an error once more, after a while; until the connection ends."""
         wait_s = RESTART_MIN_S
+        failures = 0
+        loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
-            begun = asyncio.get_running_loop().time()
+            begun = loop.time()
+            cause: Exception
             try:
                 await work()
                 return
             except BrokerError as error:
+                cause = error
                 if not self._stopping.is_set():
                     log.warning("sequencer.ended entity=%s error=%s", name, error)
-            except Exception:
+            except Exception as error:
+                cause = error
                 log.exception("sequencer.failed entity=%s", name)
-            has_lasted = asyncio.get_running_loop().time() - begun > RESTART_MAX_S
+            has_lasted = loop.time() - begun > RESTART_MAX_S
+            failures = 0 if has_lasted else failures + 1
+            # A full queue is no fault: its senders are told.
+            if failures >= FAILURES_MAX and not isinstance(cause, PublishRefused):
+                self._failing[name] = loop.time(), str(cause) or repr(cause)
             wait_s = RESTART_MIN_S if has_lasted else min(wait_s * 2, RESTART_MAX_S)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), wait_s)

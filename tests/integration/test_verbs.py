@@ -321,6 +321,18 @@ async def test_a_foreign_policy_on_our_queues_is_a_reason_not_to_be_ready(
     assert door.namespace.state.is_ready
 
 
+async def test_a_sequencer_that_fails_again_and_again_is_a_reason_not_to_be_ready(
+    door: Door, confirming: Channel
+) -> None:
+    """Somebody has deleted an exchange of ours: what is sent is stored, but gets no number."""
+    await until(lambda: not door.sidecar.reasons)
+    await confirming.delete_exchange("orders/$active")
+    await door.send("a")
+    await until(lambda: door.sidecar.reasons)
+    (reason,) = door.sidecar.reasons
+    assert "'orders' fails again and again" in reason
+
+
 async def test_an_abandon_with_properties_keeps_what_is_left_of_the_ttl(door: Door) -> None:
     """The message still expires when it would have."""
     await door.namespace.send(door.path, [outgoing("a", ttl_ms=2_000)])
