@@ -29,6 +29,7 @@ from bridge.cli.logs import start_logging
 from bridge.cli.measures import samples
 from bridge.cli.settings import Port, Settings, SettingsError, read_settings
 from bridge.cli.stopping import Stopping, first
+from bridge.engine.directory import Directory
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings as GatewaySettings
@@ -134,9 +135,10 @@ def _text(path: Path) -> str:
         raise SettingsError(f"The file {path} cannot be read: {error.strerror}.") from error
 
 
-def _wanted(settings: Settings) -> model.Namespace:
+def _wanted(settings: Settings) -> model.Namespace | None:
+    """Return what `--config` says, if it is given."""
     if settings.config is None:
-        return model.Namespace(tier=settings.tier)
+        return None
     try:
         reading = emulator.read(_text(settings.config), str(settings.config))
     except ReadError as error:
@@ -148,12 +150,19 @@ def _wanted(settings: Settings) -> model.Namespace:
             finding.property,
             finding.message,
         )
+    return reading.namespace
+
+
+def _applied(
+    stored: model.Namespace, wanted: model.Namespace | None, tier: model.Tier | None
+) -> model.Namespace:
+    """Return what is applied: what nothing is said about stays as RabbitMQ has it."""
     return model.Namespace(
-        name=reading.namespace.name,
-        tier=settings.tier,
-        queues=reading.namespace.queues,
-        topics=reading.namespace.topics,
-        authorization_rules=reading.namespace.authorization_rules,
+        name=stored.name if wanted is None else wanted.name,
+        tier=tier or stored.tier,
+        queues=() if wanted is None else wanted.queues,
+        topics=() if wanted is None else wanted.topics,
+        authorization_rules=stored.authorization_rules,
     )
 
 
@@ -174,7 +183,7 @@ def _listener(settings: Settings, port: Port, option: str) -> socket.socket:
 
 
 async def _serve(
-    settings: Settings, rules: RuleSet, wanted: model.Namespace, listeners: _Listeners
+    settings: Settings, rules: RuleSet, config: model.Namespace | None, listeners: _Listeners
 ) -> None:
     stopping = Stopping()
     async with AsyncExitStack() as parts:
@@ -185,14 +194,15 @@ async def _serve(
         keeper.start()
         parts.push_async_callback(stopping.within, keeper.close)
         namespace = RabbitNamespace(endpoint, management, keeper)
-        sidecar = Sidecar(endpoint, keeper, tier=settings.tier, on_full=namespace.note_full)
+        wanted = _applied(await Directory(management).read(), config, settings.tier)
+        sidecar = Sidecar(endpoint, keeper, tier=wanted.tier, on_full=namespace.note_full)
         namespace.follow(lambda definitions: _look_after(sidecar, definitions))
         gateway = Gateway(
             namespace,
             rules,
             GatewaySettings(
                 namespace_name=wanted.name,
-                message_bytes_max=model.TIER_MESSAGE_SIZE_MAX_BYTES[settings.tier],
+                message_bytes_max=model.TIER_MESSAGE_SIZE_MAX_BYTES[wanted.tier],
             ),
         )
         namespace.follow(lambda definitions: _heed(gateway, rules, definitions))

@@ -87,7 +87,12 @@ OPTIONS = (
     ),
     Option(name="config", metavar="FILE", help="entities, in the schema of Azure's emulator"),
     Option(name="auth", metavar="FILE", help="shared access rules (JSON); see docs/operations.md"),
-    Option(name="tier", metavar="TIER", default="Standard", help="Basic, Standard or Premium"),
+    Option(
+        name="tier",
+        metavar="TIER",
+        help="Basic, Standard or Premium; default: what RabbitMQ has of this namespace, "
+        "else Standard",
+    ),
     Option(
         name="log-level",
         metavar="LEVEL",
@@ -112,6 +117,7 @@ class Settings:
     Attributes:
         endpoint: RabbitMQ, or `None` for a private one.
         management_urls: base URLs that are tried in turn; empty for a private RabbitMQ.
+        tier: `None` when nothing is said.
     """
 
     endpoint: Endpoint | None
@@ -124,7 +130,7 @@ class Settings:
     tls_port: Port
     config: Path | None
     auth: Path | None
-    tier: Tier
+    tier: Tier | None
     log_level: str
 
     @property
@@ -178,7 +184,7 @@ def read_settings(
         tls_port=_port(values, "tls-port", TLS_PORT_DEFAULT),
         config=_file(values, "config"),
         auth=_file(values, "auth"),
-        tier=_tier(values["tier"] or ""),
+        tier=_tier(values["tier"]),
         log_level=_level(values["log-level"] or ""),
     )
 
@@ -252,7 +258,9 @@ def _tls(values: Mapping[str, str | None]) -> ssl.SSLContext | None:
     return context
 
 
-def _tier(text: str) -> Tier:
+def _tier(text: str | None) -> Tier | None:
+    if text is None:
+        return None
     for tier in Tier:
         if tier.value.lower() == text.lower():
             return tier

@@ -24,6 +24,7 @@ from azure.servicebus import ServiceBusClient, TransportType
 from azure.servicebus.exceptions import ServiceBusError
 
 from bridge.broker.ports import Ports
+from bridge.topology.definitions import namespace_parameter_name
 from tests.acceptance.sdk import client_of, send, take
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
@@ -139,6 +140,32 @@ def test_what_this_release_does_not_do_is_named(start_bridge: StartBridge, tmp_p
         send(client, "plain", "one")
         with client.get_queue_receiver("plain") as receiver:
             take(receiver)
+
+
+def test_what_the_namespace_has_is_kept(
+    start_bridge: StartBridge, broker: Broker, vhost: str
+) -> None:
+    """Rules and tier that `busbridge policies apply` has written outlast every start."""
+    rule = {"name": "till", "primaryKey": "key-of-till", "rights": ["Send", "Listen"]}
+    name = namespace_parameter_name(vhost)
+    path = f"/api/global-parameters/{urllib.parse.quote(name, safe='')}"
+    form = {"kind": "namespace", "name": "shop", "tier": "Premium", "authorizationRules": [rule]}
+    broker.management("PUT", path, {"name": name, "value": form})
+
+    for flags, tier in ((), "Premium"), (("--tier", "Standard"), "Standard"):
+        bridge = start_bridge(*flags)
+        text = connection_string(bridge.port, "till", "key-of-till")
+        with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+            with client.get_queue_sender("orders") as sender:
+                limit_bytes = sender.create_message_batch().max_size_in_bytes
+            send(client, "orders", "x")
+            with client.get_queue_receiver("orders") as receiver:
+                take(receiver)
+        bridge.stop()
+        found = broker.management("GET", path)["value"]
+        assert (found["name"], found["tier"]) == ("sbemulatorns", tier)
+        assert [each["name"] for each in found["authorizationRules"]] == ["till"]
+        assert (limit_bytes > 1_000_000) is (tier == "Premium")
 
 
 def test_every_option_is_also_a_variable(
