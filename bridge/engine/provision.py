@@ -42,6 +42,8 @@ _FIXED = {
 def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
     """Return the entities of both; a wanted one replaces an existing one of its name.
 
+    Shared access rules stay where no others are wanted: a `Config.json` has no place for them.
+
     Raises:
         EntityConflict: they differ in what cannot be changed.
     """
@@ -53,8 +55,14 @@ def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespac
         there = found.get(path.lower())
         if there is not None:
             _check_fixed(path, there, entity)
+            if isinstance(entity, model.Queue | model.Topic) and not entity.authorization_rules:
+                entity = replace(entity, authorization_rules=_rules_of(there))
         found[path.lower()] = entity
     return definitions.assemble(wanted, found.values())
+
+
+def _rules_of(entity: model.Entity) -> tuple[model.AuthorizationRule, ...]:
+    return () if isinstance(entity, model.Subscription) else entity.authorization_rules
 
 
 async def provision(

@@ -87,6 +87,17 @@ async def test_what_holds_nothing_stores_nothing(door: Door) -> None:
     await door.complete(received)
 
 
+async def test_an_update_keeps_the_entity_s_rules(door: Door) -> None:
+    """A `Config.json` that names the queue has no place for them, and deletes nothing."""
+    rule = model.AuthorizationRule(name="r", primary_key="k", rights=frozenset({model.Right.SEND}))
+    guarded = model.Queue(name="orders", authorization_rules=(rule,))
+    for queue in (guarded, model.Queue(name="Orders", lock_duration_ms=30_000)):
+        await door.namespace.apply(model.Namespace(queues=(queue,)))
+    found = door.namespace.entity(door.path)
+    assert found.lock_duration_ms == 30_000
+    assert found.authorization_rules == (rule,)
+
+
 async def test_a_cancelled_message_never_comes(door: Door) -> None:
     """Cancelling removes it; a number that is none is Azure's error, and changes nothing."""
     due_ms = now_ms() + 2_000
