@@ -291,3 +291,18 @@ def compound_items(raw: bytes, start: int) -> list[tuple[int, int]]:
         items.append((at, end))
         at = end
     return items
+
+
+Span = tuple[int, int]
+
+
+def map_items(raw: bytes, start: int) -> list[tuple[Span, Span]]:
+    """Return where each key of the AMQP 1.0 map at `start`, and its value, begins and ends.
+
+    Raises:
+        MappingError: there is no map, or it is not whole.
+    """
+    items = compound_items(raw, start)
+    if raw[start] not in (0xC1, 0xD1) and items:
+        raise MappingError(f"0x{raw[start]:02x} at byte {start} is no map")
+    return list(zip(items[::2], items[1::2], strict=True))

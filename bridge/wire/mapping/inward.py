@@ -14,6 +14,7 @@ from bridge.wire.mapping.fields import (
     encode_list,
     encode_string,
     field_of,
+    map_items,
 )
 from bridge.wire.record import Record
 
@@ -227,10 +228,9 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
     if where is None:
         return None
     raw = found.raw
-    items = compound_items(raw, where[1])
     scheduled_ms = None
     is_exact = True
-    for (key_start, key_end), (start, end) in zip(items[::2], items[1::2], strict=True):
+    for (key_start, key_end), (start, end) in map_items(raw, where[1]):
         key = raw[key_start + 2 : key_end] if raw[key_start] == 0xA3 else b""
         name = _KNOWN_ANNOTATIONS.get(key)
         if name == headers.SCHEDULED_ENQUEUE_TIME and raw[start] == 0x83:
@@ -255,10 +255,9 @@ def _read_application_properties(
     if where is None:
         return
     raw = found.raw
-    items = compound_items(raw, where[1])
     is_exact = True
     readable: Table = {}
-    for (key_start, key_end), (start, end) in zip(items[::2], items[1::2], strict=True):
+    for (key_start, key_end), (start, end) in map_items(raw, where[1]):
         if raw[key_start] not in _STRING_CODES:
             raise MappingError(f"the application property at byte {key_start} has no string name")
         key = raw[key_start + (2 if raw[key_start] == 0xA1 else 5) : key_end]
@@ -299,8 +298,7 @@ def properties_from_map(raw: bytes) -> Table:
         MappingError: it is no map with string or symbol keys.
     """
     table: Table = {}
-    items = compound_items(raw, 0)
-    for (key_start, key_end), (start, end) in zip(items[::2], items[1::2], strict=True):
+    for (key_start, key_end), (start, end) in map_items(raw, 0):
         if raw[key_start] not in _STRING_CODES + _SYMBOL_CODES:
             raise MappingError(f"the key at byte {key_start} is neither a string nor a symbol")
         key = raw[key_start + (2 if raw[key_start] in (0xA1, 0xA3) else 5) : key_end]

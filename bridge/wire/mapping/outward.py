@@ -23,13 +23,13 @@ from bridge.wire.mapping.fields import (
     encode_timestamp,
     encode_uint,
     field_of,
+    map_items,
     utf8,
 )
 from bridge.wire.mapping.inward import SERVICE_ANNOTATIONS, UINT_MAX, is_reserved
 from bridge.wire.record import Record
 
 _ABSENT: FieldValue = ("V", None)
-_MAP_CODES = (0xC1, 0xD1)
 _NULL = b"\x40"
 _TRUE = b"\x41"
 
@@ -102,9 +102,7 @@ def _exact_sections(table: Table) -> part.Sections | None:
     try:
         found = part.split_sections(field[1])
         for code, (_, value_at, _) in found.at.items():
-            compound_items(found.raw, value_at)
-            if (found.raw[value_at] in _MAP_CODES) is (code == part.PROPERTIES):
-                return None
+            (compound_items if code == part.PROPERTIES else map_items)(found.raw, value_at)
     except MappingError:
         return None
     return found
@@ -163,8 +161,7 @@ def _annotations(
 
 
 def _pairs(exact: part.Sections, code: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    items = compound_items(exact.raw, exact.at[code][1])
-    return zip(items[::2], items[1::2], strict=True)
+    return iter(map_items(exact.raw, exact.at[code][1]))
 
 
 def _string(value: str | None) -> bytes:
