@@ -369,7 +369,7 @@ def test_a_group_id_that_is_no_string_is_read_or_none(group_id: bytes) -> None:
 @pytest.mark.parametrize("code", [part.MESSAGE_ANNOTATIONS, part.APPLICATION_PROPERTIES])
 def test_a_list_where_a_map_belongs_is_refused(code: int) -> None:
     """Whatever it holds."""
-    for items in ([NULL], [encode_string(b"a"), NULL]):
+    for items in ([], [NULL], [encode_string(b"a"), NULL]):
         with pytest.raises(MappingError, match="is no map"):
             record_from_message(section(code, encode_list(items)) + data(b"x"), new_message_id="m")
 

@@ -303,6 +303,6 @@ def map_items(raw: bytes, start: int) -> list[tuple[Span, Span]]:
         MappingError: there is no map, or it is not whole.
     """
     items = compound_items(raw, start)
-    if raw[start] not in (0xC1, 0xD1) and items:
+    if raw[start] not in (0xC1, 0xD1):
         raise MappingError(f"0x{raw[start]:02x} at byte {start} is no map")
     return list(zip(items[::2], items[1::2], strict=True))
