@@ -65,10 +65,12 @@ class Copies:
 
         Then it is to `wait`; `take_settled` and `take_free` say when it need not any more.
         """
-        if not holding.is_numbered:
-            return False
         identity, generation = holding.identity, holding.generation
-        return self._is_held(identity, generation) or self._is_settled(identity, generation, now_ms)
+        if identity not in self._held and identity not in self._settled:
+            return False
+        return holding.is_numbered and (
+            self._is_held(identity, generation) or self._is_settled(identity, generation, now_ms)
+        )
 
     def wait(self, holding: Holding) -> None:
         """A second copy has come."""
