@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable
 from bridge.broker.management import Management
 from bridge.engine import texts
 from bridge.model import entity as model
-from bridge.model.errors import EntityNotFound, NotImplementedHere, ServiceBusError
+from bridge.model.errors import (
+    ArgumentError,
+    EntityNotFound,
+    NotImplementedHere,
+    ServiceBusError,
+)
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
 from bridge.topology.resources import Finding
@@ -64,7 +69,13 @@ class Directory:
                 if name == own_name:
                     base = definitions.namespace_from_json(form)
                 elif name.startswith(prefix):
-                    found.append(definitions.from_json(form))
+                    entity = definitions.from_json(form)
+                    own = definitions.parameter_name(
+                        self._management.vhost, definitions.path_of(entity)
+                    )
+                    if name != own:
+                        raise ArgumentError(f"this entity's parameter is {own!r}")
+                    found.append(entity)
                     self._name_unknown(definitions.unknown_fields(form))
             except ServiceBusError as error:
                 log.error("definition.unreadable parameter=%s error=%s", name, error)

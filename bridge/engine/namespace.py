@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -48,6 +49,8 @@ from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
+
+log = logging.getLogger(__name__)
 
 POLL_S = 15.0
 """Definitions that `rabbitmqctl` or an import has changed are found within this time."""
@@ -344,7 +347,10 @@ class RabbitNamespace:
                 async with asyncio.timeout(POLL_S):
                     await self._changed.wait()
             self._changed.clear()
-            await self.check()
+            try:
+                await self.check()
+            except Exception:
+                log.exception("definitions.failed")
 
     async def _ready(self) -> None:
         """Wait until both connections are there, or raise what ended a task before."""

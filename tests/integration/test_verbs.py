@@ -26,6 +26,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath
+from bridge.topology import definitions
 from bridge.topology.resources import Policy
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
@@ -306,6 +307,20 @@ async def test_dead_lettering_on_expiration_is_switched_while_the_queue_stands(
         if row["source"] == "switched/$dlx" and "expired" in row["arguments"].values()
     ]
     assert places == ["switched/$deadletterqueue" if is_kept else "$sb/sink"]
+
+
+async def test_a_definition_in_the_wrong_place_is_left_out(
+    door: Door, vhost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two of one name would be none; what else there is goes on, and changes are followed."""
+    for entity, name in (("other", "orders"), ("added", "added")):
+        form = definitions.to_json(model.Queue(name=name, max_delivery_count=7))
+        await door.management.put_global_parameter(definitions.parameter_name(vhost, entity), form)
+    await door.namespace.check()
+    assert door.namespace.entity(EntityPath("added")).max_delivery_count == 7
+    assert door.namespace.entity(door.path).max_delivery_count == 10
+    assert "definition.unreadable" in caplog.text
+    await door.send("a")
 
 
 async def test_another_bridge_hears_of_a_change(
