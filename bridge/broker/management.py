@@ -191,17 +191,6 @@ class Management:
         """Return the names of all virtual hosts that the user sees."""
         return [row["name"] for row in await self._rows("vhosts")]
 
-    async def put_vhost(self, name: str) -> None:
-        """Create a virtual host that this user may do everything in."""
-        await self._http.request("PUT", "vhosts", name, body={})
-        user = (await self.whoami())["name"]
-        everything = {"configure": ".*", "write": ".*", "read": ".*"}
-        await self._http.request("PUT", "permissions", name, user, body=everything)
-
-    async def delete_vhost(self, name: str) -> None:
-        """Delete a virtual host with all that is in it."""
-        await self._http.request("DELETE", "vhosts", name, absent=None)
-
     async def connections(self) -> _Rows:
         """Return the client connections; a new one shows up after seconds."""
         return await self._rows("connections")

@@ -196,7 +196,7 @@ async def _serve(
         namespace = RabbitNamespace(endpoint, management, keeper)
         wanted = _applied(await Directory(management).read(), config, settings.tier)
         sidecar = Sidecar(endpoint, keeper, tier=wanted.tier, on_full=namespace.note_full)
-        namespace.follow(lambda definitions: _look_after(sidecar, definitions))
+        namespace.follow(sidecar.follow)
         gateway = Gateway(
             namespace,
             rules,
@@ -287,11 +287,6 @@ def _tell(definitions: model.Namespace, capabilities: Capabilities, told: set[Fi
                 "definition.lost entity=%s property=%s value=%r message=%r",
                 *(finding.entity, finding.property, entry.value, finding.message),
             )
-
-
-def _look_after(sidecar: Sidecar, definitions: model.Namespace) -> None:
-    for queue in definitions.queues:
-        sidecar.add_entity(queue)
 
 
 def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> None:

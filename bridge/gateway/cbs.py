@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 ADDRESS = "$cbs"
 
-TOKEN_TYPES = ("servicebus.windows.net:sastoken", "jwt")
-"""What the SDKs write as a shared access signature's type: the Python SDK calls it a jwt."""
-
 
 def on_request(link: RequestLink, request: Message) -> None:
     """Answer one request."""

@@ -15,7 +15,7 @@ from bridge.broker.errors import BrokerError, PublishRefused
 from bridge.broker.keeper import Keeper
 from bridge.broker.reconnect import keep_connected
 from bridge.engine.clock import now_ms
-from bridge.model.entity import Queue, Tier
+from bridge.model.entity import Namespace, Queue, Tier
 from bridge.sidecar.intake import PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.life import Life
@@ -68,6 +68,7 @@ class Sidecar:
         self._offices: dict[str, Office] = {}
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._connection: Connection | None = None
         self._keeper = keeper
         self._replies: Channel | None = None
@@ -112,13 +113,18 @@ class Sidecar:
             if office.sequencer is not None:
                 office.sequencer.update(queue, self._tier)
 
-    update_entity = add_entity
-
-    async def remove_entity(self, name: str) -> None:
-        """Look after an entity no more."""
-        key = name.lower()
-        if self._offices.pop(key, None) is not None:
-            await self._dismiss(key)
+    def follow(self, definitions: Namespace) -> None:
+        """Look after the queues that there are, and no more after those that are gone."""
+        for queue in definitions.queues:
+            self.add_entity(queue)
+        there = {queue.name.lower() for queue in definitions.queues}
+        for key in self._offices.keys() - there:
+            self._failing.pop(self._offices.pop(key).queue.name, None)
+            task = self._tasks.pop(key, None)
+            if task is not None:
+                task.cancel()
+                self._leaving.add(task)
+                task.add_done_callback(self._leaving.discard)
 
     async def run(self) -> None:
         """Work until `stop`, over all losses of the connection."""

@@ -27,11 +27,6 @@ def is_this(document: Node) -> bool:
     return is_template and "resources" in document.members
 
 
-def is_parameters(document: Node) -> bool:
-    """Whether a JSON document is a parameter file."""
-    return "deploymentparameters.json" in document["$schema"].text.lower()
-
-
 def read(text: str, source: str, *, parameters: Mapping[str, object] | None = None) -> Reading:
     """Return the namespace of a template.
 

@@ -115,11 +115,7 @@ async def open_door(
         namespace = RabbitNamespace(endpoint, management, keeper, name="test")
         sidecar = Sidecar(endpoint, keeper, on_full=namespace.note_full)
 
-        def look_after(definitions: model.Namespace) -> None:
-            for queue in definitions.queues:
-                sidecar.add_entity(queue)
-
-        namespace.follow(look_after)
+        namespace.follow(sidecar.follow)
         await namespace.start()
         await namespace.apply(model.Namespace(queues=queues))
         running = asyncio.create_task(sidecar.run()) if with_sidecar else None

@@ -359,6 +359,21 @@ async def test_a_sequencer_that_fails_again_and_again_is_a_reason_not_to_be_read
     assert "'orders' fails again and again" in reason
 
 
+async def test_an_entity_that_is_removed_is_looked_after_no_more(
+    door: Door, vhost: str, confirming: Channel
+) -> None:
+    """Its sequencer ends; clients are told that there is no such entity; the others go on."""
+    await until(lambda: door.sidecar.meters["dropping"].is_active)
+    await confirming.delete_queue("dropping/$inbox")
+    await door.management.delete_global_parameter(definitions.parameter_name(vhost, "dropping"))
+    await door.namespace.check()
+    assert "dropping" not in door.sidecar.meters
+    with pytest.raises(EntityNotFound):
+        await door.namespace.send(EntityPath("dropping"), [outgoing("a")])
+    await door.send("a")
+    assert door.sidecar.reasons == []
+
+
 async def test_an_abandon_with_properties_keeps_what_is_left_of_the_ttl(door: Door) -> None:
     """The message still expires when it would have."""
     await door.namespace.send(door.path, [outgoing("a", ttl_ms=2_000)])

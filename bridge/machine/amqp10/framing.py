@@ -23,11 +23,6 @@ class FrameReader:
         self._data = b""
         self._at = 0
 
-    @property
-    def pending_bytes(self) -> int:
-        """How many bytes wait for the rest of their frame."""
-        return len(self._pending)
-
     def feed(self, data: bytes) -> None:
         """Take bytes; `header` and `frames` give out what they complete."""
         if self._at < len(self._data):
