@@ -58,6 +58,11 @@ class Directory:
 
     async def read(self) -> model.Namespace:
         """Read the definitions; tell the followers when they have changed."""
+        self.take(await self.fetch())
+        return self.namespace
+
+    async def fetch(self) -> model.Namespace:
+        """Read the definitions, and tell nobody."""
         prefix = definitions.parameter_prefix(self._management.vhost)
         own_name = definitions.namespace_parameter_name(self._management.vhost)
         base = model.Namespace()
@@ -79,8 +84,7 @@ class Directory:
                     self._name_unknown(definitions.unknown_fields(form))
             except ServiceBusError as error:
                 log.error("definition.unreadable parameter=%s error=%s", name, error)
-        self._take(definitions.assemble(base, found))
-        return self.namespace
+        return definitions.assemble(base, found)
 
     def _name_unknown(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -91,7 +95,8 @@ class Directory:
                     *(finding.entity, finding.property, finding.message),
                 )
 
-    def _take(self, namespace: model.Namespace) -> None:
+    def take(self, namespace: model.Namespace) -> None:
+        """Take over what was fetched; tell the followers when it has changed."""
         if namespace == self.namespace:
             return
         self.namespace = namespace

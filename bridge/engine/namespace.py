@@ -45,7 +45,7 @@ from bridge.engine.settling import Settling, refusal
 from bridge.engine.state import State, policy_reasons
 from bridge.engine.turn import Turn
 from bridge.model import entity as model
-from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
+from bridge.model.errors import EntityConflict, EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
@@ -111,6 +111,7 @@ class RabbitNamespace:
             on_lost=self._on_channel_lost,
         )
         self.state = State(self._sender, self._intake)
+        self._provided = model.Namespace()
         self._capabilities: Capabilities | None = None
         self._sending: Sending | None = None
 
@@ -178,13 +179,16 @@ class RabbitNamespace:
         finally:
             with contextlib.suppress(BrokerError):
                 await channel.close()
-        await self.directory.read()
+        self._provided = await self.directory.read()
         self._news.tell(CHANGED, EntityPath(""))
 
     async def check(self) -> None:
-        """Read the definitions and look for policies that overrule ours; see `state`."""
+        """Read the definitions, have what they need, and look for policies that overrule ours."""
         try:
-            await self.directory.read()
+            found = await self.directory.fetch()
+            if found != self._provided:
+                await self._provide(found)
+            self.directory.take(found)
             self.state.alarms = await self._management.alarms()
             self.state.findings = await policy_reasons(
                 self.directory.namespace, self.capabilities, self._management
@@ -193,6 +197,20 @@ class RabbitNamespace:
             self.state.management = str(error)
         else:
             self.state.management = None
+
+    async def _provide(self, found: model.Namespace) -> None:
+        """Make what definitions need that somebody else has written."""
+        channel = await self._intake.channel()
+        try:
+            await provision(
+                found, self.capabilities, self._management, channel, with_definitions=False
+            )
+        except EntityConflict as error:
+            log.error("definition.conflict error=%s", error)
+        finally:
+            with contextlib.suppress(BrokerError):
+                await channel.close()
+        self._provided = found
 
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""

@@ -21,6 +21,7 @@ from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.diff import Action, Change, diff
+from bridge.topology.policy import PREFIX, PRIORITY
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -70,20 +71,25 @@ async def provision(
     capabilities: Capabilities,
     management: Management,
     channel: Channel,
+    *,
+    with_definitions: bool = True,
 ) -> tuple[Finding, ...]:
     """Create and update; return what RabbitMQ cannot do as Service Bus does it.
 
     The definitions come last: who reads them finds the resources there, and they outlast a kill of
     RabbitMQ.
 
+    Args:
+        with_definitions: write them, too; otherwise they are there.
+
     Raises:
         EntityConflict: a resource is there with other unchangeable settings.
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
-    compiled = compile_namespace(namespace, capabilities)
-    parameters = definitions.parameters(namespace, management.vhost)
-    wanted = replace(compiled, parameters=parameters)
     live = await _live(management)
+    compiled = compile_namespace(namespace, capabilities, priority=_priority(live))
+    parameters = definitions.parameters(namespace, management.vhost) if with_definitions else ()
+    wanted = replace(compiled, parameters=parameters)
     changes = diff(wanted, live, keep=True)
     last = [change for change in changes if isinstance(change.resource, Parameter)]
     first = [change for change in changes if change not in last]
@@ -95,6 +101,16 @@ async def provision(
     for change in last:
         await _make(change, management, channel)
     return compiled.findings
+
+
+def _priority(live: Topology) -> int:
+    """Return the priority that `busbridge policies apply` has given our policies, if it has."""
+    ours = (
+        policy.priority
+        for policy in live.policies
+        if policy.name.startswith(PREFIX) and not policy.is_operator
+    )
+    return max(ours, default=PRIORITY)
 
 
 async def _make(change: Change, management: Management, channel: Channel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pika
 import pytest
@@ -27,7 +28,7 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath
 from bridge.topology import definitions
-from bridge.topology.resources import Policy
+from bridge.topology.resources import Policy, Value
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
@@ -307,6 +308,34 @@ async def test_dead_lettering_on_expiration_is_switched_while_the_queue_stands(
         if row["source"] == "switched/$dlx" and "expired" in row["arguments"].values()
     ]
     assert places == ["switched/$deadletterqueue" if is_kept else "$sb/sink"]
+
+
+async def test_the_priority_of_our_policies_stays(door: Door) -> None:
+    """`busbridge policies apply` takes another one where a policy of the user's has ours."""
+    for policy in await door.management.policies():
+        await door.management.put_policy(replace(policy, priority=60))
+    await door.namespace.apply(
+        model.Namespace(queues=(model.Queue(name="new", max_delivery_count=77),))
+    )
+    assert {policy.priority for policy in await door.management.policies()} == {60}
+
+
+async def test_a_definition_that_somebody_writes_by_hand_is_carried_out(
+    door: Door, vhost: str
+) -> None:
+    """`rabbitmqctl set_global_parameter` makes a queue, and changes one in RabbitMQ as well."""
+    short: dict[str, Value] = {"kind": "queue", "name": "By-Hand"}
+    path = EntityPath("by-hand")
+    for form, limit in ((short, 9), ({**short, "maxDeliveryCount": 3}, 2)):
+        name = definitions.parameter_name(vhost, "by-hand")
+        await door.management.put_global_parameter(name, form)
+        await door.namespace.check()
+        assert await door.management.global_parameter(name) == form
+        (policy,) = [p for p in await door.management.policies() if "by-hand" in p.pattern]
+        assert policy.definition["delivery-limit"] == limit
+    await door.namespace.send(path, [outgoing("a")])
+    (received,) = await door.client(path=path).receive()
+    await door.complete(received, path=path)
 
 
 async def test_a_definition_in_the_wrong_place_is_left_out(
