@@ -145,8 +145,10 @@ class Settings:
 
     @property
     def host_for_clients(self) -> str:
-        """What a client on this machine connects to."""
-        return "localhost" if self.is_loopback or self.host in ("0.0.0.0", "::") else self.host
+        """What a client on this machine connects to, as it stands in a URL."""
+        if self.is_loopback or self.host in ("0.0.0.0", "::"):
+            return "localhost"
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,42 @@
+"""Options of `busbridge serve`, where the value alone decides."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from bridge.cli.settings import read_settings
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback", "for_clients"),
+    [
+        ("127.0.0.1", True, "localhost"),
+        ("127.8.8.8", True, "localhost"),
+        ("::1", True, "localhost"),
+        ("localhost", True, "localhost"),
+        ("0.0.0.0", False, "localhost"),
+        ("::", False, "localhost"),
+        ("192.0.2.7", False, "192.0.2.7"),
+        ("2001:db8::7", False, "[2001:db8::7]"),
+        ("bus.example", False, "bus.example"),
+    ],
+)
+def test_a_host_is_loopback_or_not(host: str, is_loopback: bool, for_clients: str) -> None:
+    """The well-known key depends on it; clients get the host as a URL takes it."""
+    settings = read_settings(argparse.Namespace(host=host), {})
+
+    assert settings.is_loopback is is_loopback
+    assert settings.host_for_clients == for_clients
+
+
+def test_an_option_wins_over_its_variable() -> None:
+    """And what neither says has its default."""
+    environment = {"BUSBRIDGE_HOST": "::1", "BUSBRIDGE_PORT": "7"}
+    settings = read_settings(argparse.Namespace(host="127.0.0.1"), environment)
+
+    assert settings.host == "127.0.0.1"
+    assert (settings.port.number, settings.port.was_asked_for) == (7, True)
+    assert (settings.admin_port.number, settings.admin_port.was_asked_for) == (5300, False)
+    assert settings.tier is None
