@@ -14,7 +14,10 @@ from bridge.sidecar.sidecar import Sidecar
 _PREFIX = "busbridge_"
 
 _GAUGES = {
-    "backlog": ("inbox_backlog", "Arrivals delivered to the sequencer and not yet numbered."),
+    "backlog": (
+        "inbox_backlog",
+        "Arrivals that the sequencer has at hand and has not numbered; more may wait in RabbitMQ.",
+    ),
     "in_flight": ("sequencer_in_flight", "Publications that RabbitMQ has not confirmed yet."),
     "pending": ("scheduled_messages", "Messages that wait for their scheduled time."),
     "buckets": ("bucket_queues", "Queues of the timing wheel."),
