@@ -318,6 +318,10 @@ class Source:
 
     def _give(self, fetch: int, holding: Holding) -> None:
         """Give a message to whoever asks; what is kept goes first, by number."""
+        if self._demand.is_behind(fetch):
+            self._demand.discarded(fetch)
+            self.release(holding)
+            return
         if self._demand.kept:
             self._demand.discarded(fetch)
             self._demand.keep(holding)

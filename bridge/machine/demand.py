@@ -138,6 +138,7 @@ class _State(Enum):
 class _Fetch:
     state: _State
     room: int
+    is_behind: bool = False
 
 
 class Demand(Generic[Message]):
@@ -231,9 +232,24 @@ class Demand(Generic[Message]):
         return self._asks.withdraw(receiver)
 
     def arrived(self, fetch: int) -> int | None:
-        """A fetch has brought a message; return who gets it, or `None` if nobody asks any more."""
+        """A fetch has brought a message; return who gets it, or `None` if nobody asks any more.
+
+        Then it is to be kept, or, where messages go back uncounted, given back unless they may be
+        fetched ahead.
+        """
         self.discarded(fetch)
-        return self._asks.take(with_withdrawn=True)
+        receiver = self._asks.take(with_withdrawn=True)
+        if receiver is None and not self.is_standing:
+            self._fall_behind()
+        return receiver
+
+    def is_behind(self, fetch: int) -> bool:
+        """Whether what this fetch brings stood in the queue behind what was given up.
+
+        Then nobody may have it: it goes back as well, and comes again after that.
+        """
+        entry = self._fetches.get(fetch)
+        return entry is not None and entry.is_behind
 
     def discarded(self, fetch: int) -> None:
         """A fetch has brought a message that is not for any receiver."""
@@ -280,7 +296,7 @@ class Demand(Generic[Message]):
         entry = self._fetches.get(fetch)
         if entry is None or entry.state is not _State.OPEN:
             return None
-        if (
+        if not entry.is_behind and (
             self.asked > self._under_way
             or (self._is_cautious and entry.room)
             or (self._stands(fetch) and self.under_way + self.kept - self.asked < AHEAD_MAX)
@@ -325,7 +341,9 @@ class Demand(Generic[Message]):
         return self._kept.next_expiry_ms()
 
     def give_up_kept(self) -> list[Message]:
-        """Take out and return all kept messages, lowest number first."""
+        """Take out and return all kept messages, lowest number first: they go back to the queue."""
+        if self._kept:
+            self._fall_behind()
         return self._kept.pop_all()
 
     def lost(self) -> list[Message]:
@@ -366,7 +384,8 @@ class Demand(Generic[Message]):
         return [
             self._close(fetch, entry)
             for fetch, entry in self._fetches.items()
-            if entry.state is _State.OPEN and entry.room == 0 and not self._stands(fetch)
+            if entry.state is _State.OPEN
+            and (entry.is_behind or (entry.room == 0 and not self._stands(fetch)))
         ]
 
     def _stands(self, fetch: int) -> bool:
@@ -429,6 +448,12 @@ class Demand(Generic[Message]):
             return [Open(self._begin(_State.OPEN, 1), 1)]
         gets = min(wanted, ready, may_get)
         return [Get(self._begin(_State.GETTING, 1)) for _ in range(gets)]
+
+    def _fall_behind(self) -> None:
+        """Something goes back: what is on its way now comes after it."""
+        if not self._is_cautious:
+            for entry in self._fetches.values():
+                entry.is_behind = True
 
     def _hold(self, fetch: int) -> None:
         self._held[fetch] = self._held.get(fetch, 0) + 1

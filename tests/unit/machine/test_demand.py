@@ -332,6 +332,33 @@ def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:
         assert demand.plan() == [Close(1)]
 
 
+def test_what_is_on_its_way_when_something_goes_back_is_given_to_nobody() -> None:
+    """It goes back too, after it, though somebody asks: so messages come in the queue's order."""
+    demand = in_rhythm()
+    assert demand.arrived(1) is None
+    demand.keep(Fetched(2, 1, None))
+    demand.is_standing = False
+    assert [each.number for each in demand.give_up_kept()] == [2]
+    demand.ask(2, 40)
+    assert demand.settling(1) == Close(1)
+    assert demand.is_behind(1)
+    demand.discarded(1)
+    demand.closed(1)
+    assert demand.plan() == [Open(2, 40)]
+    assert not demand.is_behind(2)
+
+
+def test_a_window_that_is_behind_what_went_back_is_closed() -> None:
+    """Also if somebody waits for what it would bring."""
+    demand = in_rhythm()
+    demand.ask(2, 40)
+    assert demand.plan() == [Open(2, 9)]
+    demand.keep(Fetched(2, 1, None))
+    demand.is_standing = False
+    demand.give_up_kept()
+    assert demand.plan() == [Close(1), Close(2)]
+
+
 def test_when_a_cautious_rhythm_ends_what_came_ahead_is_kept_and_no_more_comes() -> None:
     """A full window is closed; one with room would lose what is on its way to it."""
     demand = in_rhythm(is_cautious=True)
@@ -397,6 +424,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         self.counted: dict[int, int] = {}
         self.replies: deque[tuple[str, int, int]] = deque()
         self.queue: deque[int] = deque()
+        self.returns: deque[int] = deque()
         self.remaining: dict[int, int] = {}
         self.consumers: dict[int, list[int]] = {}
         self.credit: dict[int, int] = {}
@@ -405,7 +433,8 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         self.tickets: dict[int, tuple[int, int]] = {}
         self.stood: set[int] = set()
         self.returned: set[int] = set()
-        self.last_heard = 0
+        self.given_back: set[int] = set()
+        self.last_heard = self.last_given = 0
         self.published = 0
         self.settled = 0
 
@@ -430,6 +459,9 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
 
     def give(self, receiver: int, message: Fetched) -> None:
         assert self.asks[receiver] > 0, "given more than asked"
+        if message.number not in self.given_back:
+            assert self.is_cautious or message.number > self.last_given, "given out of order"
+            self.last_given = message.number
         self.asks[receiver] -= 1
         for ticket, (other, count) in self.tickets.items():
             if other == receiver and count:
@@ -446,9 +478,17 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
 
     def fill(self) -> None:
         for fetch in self.consumers:
-            while self.credit[fetch] and self.queue:
+            while self.credit[fetch] and self.ready:
                 self.credit[fetch] -= 1
-                self.replies.append(("message", fetch, self.queue.popleft()))
+                self.replies.append(("message", fetch, self.next()))
+
+    @property
+    def ready(self) -> int:
+        return len(self.queue) + len(self.returns)
+
+    def next(self) -> int:
+        """What was returned comes first, in the order in which it was."""
+        return (self.returns or self.queue).popleft()
 
     @precondition(lambda self: self.commands)
     @rule()
@@ -457,16 +497,16 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         match what:
             case "open":
                 self.consumers[fetch], self.credit[fetch] = [], size
-            case "get" if self.queue:
+            case "get" if self.ready:
                 self.got.add(fetch)
-                number = self.queue.popleft()
+                number = self.next()
                 self.answer_a_get(fetch, number)
-                self.remaining[number] = len(self.queue)
+                self.remaining[number] = self.ready
             case "get":
                 self.replies.append(("empty", fetch, 0))
             case "look":
                 self.counted[fetch] = len(self.consumers) + len(self.got)
-                self.replies.append(("looked", fetch, len(self.queue)))
+                self.replies.append(("looked", fetch, self.ready))
             case "close":
                 del self.consumers[fetch]
                 self.cancelled.add(fetch)
@@ -478,7 +518,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                     self.credit[fetch] += 1
             case "nack":
                 self.returned.add(size)
-                self.queue.appendleft(size)
+                self.returns.append(size)
                 self.got.discard(fetch)
                 if fetch in self.consumers:
                     self.credit[fetch] += 1
@@ -501,8 +541,10 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                     assert number > self.last_heard, "overtaken"
                     self.last_heard = number
                 message = Fetched(number, fetch, None)
-                receiver = self.demand.arrived(fetch)
-                if receiver is not None:
+                if self.demand.is_behind(fetch):
+                    self.demand.discarded(fetch)
+                    self.give_back(message)
+                elif (receiver := self.demand.arrived(fetch)) is not None:
                     self.give(receiver, message)
                 elif self.is_cautious or self.demand.is_standing:
                     self.demand.keep(message)
@@ -555,7 +597,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
                 self.give_back(message)
         self.act()
 
-    @rule(receiver=st.integers(1, 3), count=st.integers(1, 20))
+    @rule(receiver=st.integers(1, 3), count=st.just(1) | st.integers(1, 20))
     def ask(self, receiver: int, count: int) -> None:
         self.demand.ask(receiver, count)
         self.asks[receiver] += count
@@ -572,16 +614,17 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
     @rule(choice=st.data(), how=st.sampled_from(["ack", "nack", "keep"]))
     def settle(self, choice: st.DataObject, how: str) -> None:
         message = self.held.pop(choice.draw(st.integers(0, len(self.held) - 1)))
-        if how == "keep":
+        self.given_back.add(message.number)
+        if how == "keep" and self.is_cautious:
             self.demand.keep(message)
         else:
             self.settling(message)
-            self.commands.append((how, message.fetch, message.number))
+            self.commands.append(("ack" if how == "ack" else "nack", message.fetch, message.number))
         self.act()
 
     @invariant()
     def every_message_is_in_one_place(self) -> None:
-        numbers = [*self.queue]
+        numbers = [*self.queue, *self.returns]
         numbers += [number for what, _, number in self.replies if what == "message"]
         numbers += [number for what, _, number in self.commands if what == "nack"]
         numbers += [message.number for message in self.held]
@@ -608,7 +651,7 @@ class DemandAgainstRabbitMQ(RuleBasedStateMachine):
         assert not self.commands
         assert not self.tickets
         is_full = len(self.consumers) >= 3 or self.demand.is_crowded
-        assert not self.queue or not self.demand.asked or is_full
+        assert not self.ready or not self.demand.asked or is_full
 
 
 class CautiousDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
@@ -625,7 +668,7 @@ class CautiousDemandAgainstRabbitMQ(DemandAgainstRabbitMQ):
     @rule()
     def linger_ends(self) -> None:
         # Nothing has come for a while, and nothing comes just now.
-        if not (self.queue or self.commands or self.replies):
+        if not (self.ready or self.commands or self.replies):
             for close in self.demand.close_spare():
                 self.commands.append(("close", close.fetch, 0))
             self.hear_all()
