@@ -154,15 +154,14 @@ class Source:
         now_s = self._loop.time()
         self._rhythm.settled(now_s, holding.number, self._demand.asked)
         holding.channel.ack(holding.tag)
-        self._pass(point, holding)
+        self._pass(point, holding.channel)
 
     def give_back(self, holding: Holding, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
         self._end_rhythm()
         self._copies.let_go(holding)
-        self._requeue(holding, is_counted=True)
+        self._requeue(holding, point, is_counted=True)
         self._end_waits(holding, is_counted=True)
-        self._pass(point, holding)
 
     def release(self, holding: Holding) -> None:
         """Make a message available again without counting.
@@ -172,9 +171,8 @@ class Source:
         self._end_rhythm()
         if self._can_return:
             self._copies.let_go(holding)
-            self._requeue(holding, is_counted=False)
+            self._requeue(holding, "engine.release.returned", is_counted=False)
             self._end_waits(holding)
-            self._pass("engine.release.returned", holding)
         else:
             self._demand.keep(holding)
             self._watch_kept()
@@ -304,9 +302,9 @@ class Source:
                 self._departure.drop(copy)
         for copy in copies.take_free(holding.identity):
             if copy.channel.close_reason is None:
-                self._requeue(copy, is_counted=is_counted)
+                self._requeue(copy, "engine.release.returned", is_counted=is_counted)
 
-    def _requeue(self, returned: Holding | Copy, *, is_counted: bool) -> None:
+    def _requeue(self, returned: Holding | Copy, point: str, *, is_counted: bool) -> None:
         """Return a message to its queue; before 4.3 this counts as a failed delivery anyway."""
         channel = returned.channel
         self._before(returned.fetch)
@@ -315,6 +313,7 @@ class Source:
         else:
             channel.nack(returned.tag, False, True)
         self._fetching.returned(channel)
+        self._pass(point, channel)
 
     def _give(self, fetch: int, holding: Holding) -> None:
         """Give a message to whoever asks; what is kept goes first, by number."""
@@ -372,9 +371,9 @@ class Source:
             self._turn_soon()
         return effect
 
-    def _pass(self, point: str, holding: Holding) -> None:
+    def _pass(self, point: str, channel: Channel) -> None:
         if failpoint.IS_ARMED:
-            holding.channel.flush()
+            channel.flush()
             failpoint.reach(point)
 
     def _watch_kept(self) -> None:
