@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -113,8 +113,11 @@ class Receiver(Protocol):
     async def drain(self) -> None:
         """Take back all credit; when this returns nothing more is delivered until new credit."""
 
-    async def close(self) -> None:
-        """Take back all credit for good; locks stay until they are settled or expire."""
+    def close(self) -> Awaitable[None]:
+        """Take back all credit for good; locks stay until they are settled or expire.
+
+        Nothing is delivered from the call on; the rest is done when what it returns is.
+        """
 
 
 class Namespace(Protocol):

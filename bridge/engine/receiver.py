@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from bridge.engine.api import Received, ReceiveMode
 from bridge.engine.source import Source
@@ -45,9 +46,13 @@ class QueueReceiver:
         if not self._is_closed:
             await self._source.withdraw(self.number)
 
-    async def close(self) -> None:
-        """Take back all credit for good; locks stay."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._on_closed(self.number)
-            await self._source.withdraw(self.number)
+    def close(self) -> Awaitable[None]:
+        """Take back all credit for good; locks stay.
+
+        Nothing is delivered from the call on; the rest is done when what it returns is.
+        """
+        if self._is_closed:
+            return asyncio.sleep(0)
+        self._is_closed = True
+        self._on_closed(self.number)
+        return self._source.withdraw(self.number)

@@ -6,6 +6,7 @@ client reads: with too much unread, or with its session's window shut, nothing m
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -47,6 +48,10 @@ def message_of(received: Received) -> bytes:
         state=MESSAGE_STATE_DEFERRED if received.is_deferred else MESSAGE_STATE_ACTIVE,
         lock_token=received.lock_token if received.is_deferred else None,
     )
+
+
+async def _done(closing: Awaitable[None]) -> None:
+    await closing
 
 
 class ReceivingLink:
@@ -203,4 +208,5 @@ class ReceivingLink:
     def on_detached(self) -> None:
         """The link is gone; its locks stay until they are settled by token or expire."""
         self.connection.starved.pop(self, None)
-        self.connection.spawn(self._receiver.close())
+        # At once: what a receive-and-delete link was given now would be nowhere.
+        self.connection.spawn(_done(self._receiver.close()))

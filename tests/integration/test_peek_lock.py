@@ -220,6 +220,18 @@ async def test_receive_and_delete_takes_the_message_out(door: Door, confirming: 
     assert await ready(confirming, "orders") == 0
 
 
+async def test_a_receiver_that_leaves_is_given_nothing_from_then_on(door: Door) -> None:
+    """What was gone to it would be lost, as nobody settles it."""
+    leaving, staying = door.client(ReceiveMode.RECEIVE_AND_DELETE), door.client()
+    leaving.receiver.add_credit(1)
+    closing = leaving.receiver.close()
+    await door.send("a")
+    (received,) = await staying.receive()
+    await closing
+    assert leaving.received == []
+    await door.complete(received)
+
+
 async def test_nothing_is_fetched_that_nobody_asked_for(door: Door, confirming: Channel) -> None:
     """RabbitMQ keeps the rest ready for others, whatever is settled meanwhile."""
     await door.send(*(str(number) for number in range(10)))
