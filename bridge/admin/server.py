@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from aiohttp import web
 
@@ -23,7 +23,10 @@ class AdminServer:
     """
 
     def __init__(
-        self, *, reasons: Callable[[], Sequence[str]], samples: Callable[[], Iterable[Sample]]
+        self,
+        *,
+        reasons: Callable[[], Sequence[str]],
+        samples: Callable[[], Awaitable[Iterable[Sample]]],
     ) -> None:
         self._reasons = reasons
         self._samples = samples
@@ -66,5 +69,5 @@ class AdminServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(
-            body=render(self._samples()).encode(), headers={"Content-Type": CONTENT_TYPE}
+            body=render(await self._samples()).encode(), headers={"Content-Type": CONTENT_TYPE}
         )

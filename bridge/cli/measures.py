@@ -16,7 +16,7 @@ _PREFIX = "busbridge_"
 _GAUGES = {
     "backlog": (
         "inbox_backlog",
-        "Arrivals that the sequencer has at hand and has not numbered; more may wait in RabbitMQ.",
+        "Arrivals that wait for their number.",
     ),
     "in_flight": ("sequencer_in_flight", "Publications that RabbitMQ has not confirmed yet."),
     "pending": ("scheduled_messages", "Messages that wait for their scheduled time."),
@@ -31,8 +31,15 @@ _TOTALS = {
 }
 
 
-def samples(namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway) -> Iterator[Sample]:
+async def samples(
+    namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway
+) -> Iterator[Sample]:
     """Return the samples of now."""
+    await sidecar.count_ready()
+    return _samples(namespace, sidecar, gateway)
+
+
+def _samples(namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway) -> Iterator[Sample]:
     yield _sample("connections", "Clients that are connected.", "gauge", len(gateway.connections))
     counters = namespace.counters
     for field in fields(counters):

@@ -139,6 +139,14 @@ class Life:
             # Whoever runs this life may be gone already.
             self._ended.exception()
 
+    @property
+    def may_have_more(self) -> bool:
+        """Whether arrivals may wait in the inbox: as many are unacked here as it may send."""
+        channel = self._channel
+        return (
+            self.is_ready and channel is not None and channel.outstanding >= self._intake.prefetch
+        )
+
     def submit(
         self,
         publications: Sequence[Publication],
@@ -350,6 +358,6 @@ class Life:
 
     def _measure(self) -> None:
         meters, memory = self.meters, self.sequencer.memory
-        meters.backlog, meters.in_flight = len(self._intake), self.flights.count
+        meters.at_hand, meters.in_flight = len(self._intake), self.flights.count
         meters.published, meters.pending = self.sequencer.entries, len(memory.pending)
         meters.buckets = len(memory.wheel.buckets)

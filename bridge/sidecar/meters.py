@@ -29,7 +29,8 @@ class Meters:
 
     Attributes:
         is_active: this process owns the entity's inbox at the moment.
-        backlog: arrivals delivered and not yet carried out.
+        at_hand: arrivals delivered and not yet carried out.
+        ready: arrivals that RabbitMQ still has, when last counted (`Sidecar.count_ready`).
         in_flight: publications not yet confirmed.
         arrivals: arrivals carried out.
         published: entries published, messages and others.
@@ -41,7 +42,8 @@ class Meters:
     """
 
     is_active: bool = False
-    backlog: int = 0
+    at_hand: int = 0
+    ready: int = 0
     in_flight: int = 0
     arrivals: int = 0
     published: int = 0
@@ -50,3 +52,8 @@ class Meters:
     buckets: int = 0
     lives: int = 0
     lateness_ms: Histogram = field(default_factory=Histogram)
+
+    @property
+    def backlog(self) -> int:
+        """Arrivals that wait for their number."""
+        return self.at_hand + self.ready

@@ -21,10 +21,14 @@ from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.life import Life
 from bridge.sidecar.meters import Meters
 from bridge.sidecar.office import Office
+from bridge.topology import names
 
 SETTLE_S = 1.0
 """Right after a kill a quorum queue may deliver new messages before those that were held; so long
 after RabbitMQ came back nothing is consumed."""
+
+COUNT_S = 1.0
+"""So long RabbitMQ may take to count what waits in the inboxes."""
 
 RESTART_MIN_S = 0.2
 RESTART_MAX_S = 5.0
@@ -100,6 +104,29 @@ class Sidecar:
     def meters(self) -> dict[str, Meters]:
         """The counters of each entity."""
         return {office.queue.name: office.meters for office in self._offices.values()}
+
+    async def count_ready(self) -> None:
+        """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
+
+        While RabbitMQ does not answer (an alarm) they keep the last count.
+        """
+        connection = self._connection
+        if connection is None or connection.is_blocked:
+            return
+        behind = [life for life in self._lives.values() if life.may_have_more]
+        for office in self._offices.values():
+            office.meters.ready = 0
+        if not behind:
+            return
+        with contextlib.suppress(BrokerError, TimeoutError):
+            channel = connection.channel_soon()
+            try:
+                async with asyncio.timeout(COUNT_S):
+                    for life in behind:
+                        inbox = await channel.declare_queue(names.inbox(life.name), passive=True)
+                        life.meters.ready = inbox.messages
+            finally:
+                channel.abandon()
 
     def add_entity(self, queue: Queue) -> None:
         """Begin to look after an entity whose resources are declared; or take over a change."""
