@@ -10,7 +10,6 @@ import pika
 from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
-    ServiceBusReceiveMode,
     ServiceBusSubQueue,
 )
 from azure.servicebus.exceptions import ServiceBusError
@@ -52,23 +51,28 @@ def dead_letters(bridge: Bridge) -> int:
 
 
 def take_all(bridge: Bridge) -> dict[str, str | None]:
-    """Receive and delete dead letters until all are there; return their reasons by body."""
+    """Receive and complete dead letters until all are there; return their reasons by body.
+
+    Not receive-and-delete: the SDK drops such a message that comes after `receive_messages` has
+    returned and before the receiver is closed.
+    """
     found: dict[str, str | None] = {}
+    unsure: set[str] = set()
     end = time.monotonic() + BACK_S
     while len(found) < COUNT and time.monotonic() < end:
         try:
             with (
                 ServiceBusClient.from_connection_string(bridge.connection_string) as client,
-                client.get_queue_receiver(
-                    QUEUE,
-                    sub_queue=ServiceBusSubQueue.DEAD_LETTER,
-                    receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
-                ) as receiver,
+                client.get_queue_receiver(QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as taker,
             ):
-                while messages := receiver.receive_messages(BATCH, max_wait_time=2):
+                while messages := taker.receive_messages(BATCH, max_wait_time=2):
                     for message in messages:
-                        assert str(message) not in found
-                        found[str(message)] = message.dead_letter_reason
+                        body = str(message)
+                        assert body not in found or body in unsure
+                        found[body] = message.dead_letter_reason
+                        unsure.add(body)
+                        taker.complete_message(message)
+                        unsure.discard(body)
         except ServiceBusError:
             time.sleep(0.2)
     return found
