@@ -9,6 +9,7 @@ from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.engine.api import Received
 from bridge.machine.demand import Fetched
+from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.record import Record
@@ -40,6 +41,7 @@ message has number and enqueued time only.
 
 _DELIVERY_COUNT = "x-delivery-count"
 _DEATH = "x-first-death-reason"
+
 _ABSENT: FieldValue = ("V", None)
 _NO_HEADERS: Table = {}
 
@@ -162,4 +164,5 @@ def _integer(table: Table, name: str, default: int) -> int:
     if field is None:
         return default
     value = field[1]
-    return value if isinstance(value, int) else default
+    # What somebody publishes straight into a queue may hold a number that no annotation takes.
+    return value if isinstance(value, int) and abs(value) <= NUMBER_MAX else default

@@ -14,6 +14,7 @@ from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import Abandon, Outgoing
 from bridge.engine.clock import now_ms
+from bridge.gateway.receiving import message_of
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
 from bridge.model.errors import (
@@ -191,6 +192,19 @@ async def test_what_expires_past_the_front_door_is_a_numbered_dead_letter(
     assert dead.record.body == b"past"
     assert dead.sequence_number == 1
     assert (dead.dead_letter or _reason(dead.record))[0] == "TTLExpiredException"
+    await door.complete(dead, path=door.dead_letters)
+
+
+async def test_a_dead_letter_with_numbers_that_amqp_has_not_stops_nobody(
+    door: Door, confirming: Channel
+) -> None:
+    """Somebody published it straight into the dead-letter queue; it is one without a number."""
+    forged = {headers.SEQUENCE_NUMBER: ("T", 2**63 + 5), headers.ENQUEUED_TIME: ("T", 2**64 - 1)}
+    raw = Properties(headers=forged).encode()
+    await confirming.publish_confirmed("", "orders/$deadletterqueue", raw, b"forged")
+    (dead,) = await door.client(path=door.dead_letters).receive()
+    assert message_of(dead)
+    assert (dead.record.body, dead.sequence_number, dead.enqueued_ms) == (b"forged", 0, 0)
     await door.complete(dead, path=door.dead_letters)
 
 
