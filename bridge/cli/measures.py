@@ -14,10 +14,7 @@ from bridge.sidecar.sidecar import Sidecar
 _PREFIX = "busbridge_"
 
 _GAUGES = {
-    "backlog": (
-        "inbox_backlog",
-        "Arrivals that wait for their number.",
-    ),
+    "backlog": ("inbox_backlog", "Arrivals that wait for their number."),
     "in_flight": ("sequencer_in_flight", "Publications that RabbitMQ has not confirmed yet."),
     "pending": ("scheduled_messages", "Messages that wait for their scheduled time."),
     "buckets": ("bucket_queues", "Queues of the timing wheel."),

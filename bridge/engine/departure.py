@@ -41,7 +41,7 @@ from bridge.wire.basic import Properties, Table, long, text
 from bridge.wire.envelope import LAPSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
-HEADER_BYTES_MAX = 130_000
+DEPARTING_PROPERTIES_BYTES_MAX = 130_000
 """RabbitMQ closes the whole connection over a header frame above 131,064 bytes; some are left for
 what it adds itself when it delivers a message."""
 
@@ -206,9 +206,11 @@ class Departure:
         is_put_back: bool = False,
     ) -> None:
         size_bytes = len(publish.properties)
-        if size_bytes > HEADER_BYTES_MAX:
+        if size_bytes > DEPARTING_PROPERTIES_BYTES_MAX:
             raise ArgumentOutOfRange(
-                texts.properties_too_large(origin.queue.name, size_bytes, HEADER_BYTES_MAX)
+                texts.properties_too_large(
+                    origin.queue.name, size_bytes, DEPARTING_PROPERTIES_BYTES_MAX
+                )
             )
         acks = ((holding.channel, holding.tag),)
         await self._sender.handover.move([publish], acks=acks, failpoint=failpoint)

@@ -6,15 +6,12 @@ import os
 from collections.abc import Sequence
 
 from bridge.engine.api import Outgoing
+from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.model import entity as model
 from bridge.wire import envelope, headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.stamp import is_reserved
-
-HEADER_BYTES_MAX = 120_000
-"""RabbitMQ closes the whole connection over a header frame above 131,064 bytes (measured on 3.10,
-4.0 and 4.3); the sequencer adds some of its own."""
 
 _ABSENT: FieldValue = ("V", None)
 
@@ -50,9 +47,9 @@ def _item(queue: model.Queue, outgoing: Outgoing) -> Item:
         type=given.type,
         app_id=given.app_id,
     ).encode()
-    if len(canonical) > HEADER_BYTES_MAX:
+    if len(canonical) > PROPERTIES_BYTES_MAX:
         raise ValueError(
-            f"{len(canonical)} bytes of properties; RabbitMQ takes {HEADER_BYTES_MAX} at most"
+            f"{len(canonical)} bytes of properties; RabbitMQ takes {PROPERTIES_BYTES_MAX} at most"
         )
     return Item(
         canonical,

@@ -41,7 +41,6 @@ message has number and enqueued time only.
 
 _DELIVERY_COUNT = "x-delivery-count"
 _DEATH = "x-first-death-reason"
-
 _ABSENT: FieldValue = ("V", None)
 _NO_HEADERS: Table = {}
 

@@ -19,7 +19,8 @@ BATON_KIND = "baton"
 """Value of `x-busbridge-kind` on a message that a sequencer sent to whoever owns the inbox."""
 
 PROPERTIES_BYTES_MAX = 120_000
-"""A message's properties are one frame of at most 128 KiB, and the stamp must fit in too."""
+"""A message's properties are one frame, and the stamp must fit in too: RabbitMQ closes the whole
+connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.3)."""
 
 BARE = Properties(delivery_mode=2).encode()
 """What is put in place of properties that cannot go on."""
