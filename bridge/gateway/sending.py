@@ -36,6 +36,7 @@ def outgoing(raw: bytes, new_id: bytes | None = None) -> Outgoing:
 
     Raises:
         MappingError: the bytes are no message.
+        ArgumentOutOfRange: an id or a key of it is too long.
     """
     inward = record_from_message(raw, new_message_id=(new_id or os.urandom(_ID_BYTES)).hex())
     return Outgoing(
@@ -51,6 +52,7 @@ def outgoing_batch(message_format: int, payload: bytes) -> Sequence[Outgoing]:
 
     Raises:
         MappingError, DecodeError: the bytes are no message, or no batch.
+        ArgumentOutOfRange: an id or a key of a message is too long.
     """
     if message_format == BATCH_FORMAT:
         messages = batch_messages(payload)

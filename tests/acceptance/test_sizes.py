@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 
 from tests.acceptance.sdk import client_of, send, take
 
@@ -43,3 +44,20 @@ def test_a_message_above_the_limit(bridge: Any) -> None:
         with client.get_queue_receiver("orders") as receiver:
             (message,) = take(receiver)
         assert len(str(message)) == STANDARD_BYTES - 1_000
+
+
+def test_an_id_above_the_limit(bridge: Any) -> None:
+    """Service Bus takes 128 characters; the refusal says so, and the client goes on."""
+    with client_of(bridge) as client:
+        with client.get_queue_sender("orders") as sender:
+            with pytest.raises(ServiceBusError, match="'message-id' has 129 characters") as refused:
+                sender.send_messages(
+                    AmqpAnnotatedMessage(data_body=b"x", properties={"message_id": "i" * 129})
+                )
+            assert not refused.value._retryable
+            sender.send_messages(
+                AmqpAnnotatedMessage(data_body=b"x", properties={"message_id": "i" * 128})
+            )
+        with client.get_queue_receiver("orders") as receiver:
+            (message,) = take(receiver)
+        assert message.message_id == "i" * 128

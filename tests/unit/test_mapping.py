@@ -9,6 +9,7 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.model.errors import ArgumentOutOfRange
 from bridge.wire import headers
 from bridge.wire.basic import Properties
 from bridge.wire.mapping import sections as part
@@ -58,6 +59,7 @@ def of_width(code: int, width: int) -> st.SearchStrategy[bytes]:
 
 
 texts = st.text(max_size=300).map(lambda text: encode_string(text.encode()))
+keys = st.text(max_size=128).map(lambda text: encode_string(text.encode()))
 binaries = st.binary(max_size=300).map(encode_binary)
 simple_values = st.one_of(
     st.sampled_from([b"\x40", b"\x41", b"\x42", b"\x43", b"\x44", b"\x45"]),
@@ -142,12 +144,39 @@ def test_every_type_of_application_property_comes_back_unchanged(wanted: dict[st
         assert same_value(got[name], value), name
 
 
-@given(st.one_of(of_width(0x80, 8), of_width(0x98, 16), binaries, texts))
+@given(st.one_of(of_width(0x80, 8), of_width(0x98, 16), binaries, keys))
 def test_a_message_id_of_any_type_comes_back_unchanged(message_id: bytes) -> None:
     """AMQP 1.0 allows ulong, uuid, binary and string as message-id."""
     found = round_trip(section(part.PROPERTIES, encode_list([message_id])) + data(b"x"))
 
     assert same_value(items_of(found, part.PROPERTIES)[0], message_id)
+
+
+@pytest.mark.parametrize("at", [0, 10, 12], ids=["message-id", "group-id", "reply-to-group-id"])
+def test_an_id_takes_128_characters_at_most(at: int) -> None:
+    """Service Bus counts characters, not bytes, and refuses what has more."""
+    fields = [NULL] * 13
+
+    def of(value: str) -> bytes:
+        fields[at] = encode_string(value.encode())
+        return section(part.PROPERTIES, encode_list(fields)) + data(b"x")
+
+    longest = "ä" * 128
+    assert items_of(round_trip(of(longest)), part.PROPERTIES)[at] == encode_string(longest.encode())
+    with pytest.raises(ArgumentOutOfRange, match="has 129 characters; Service Bus takes 128"):
+        record_from_message(of("x" * 129), new_message_id="m")
+
+
+def test_a_partition_key_takes_128_characters_at_most() -> None:
+    """It is a message annotation, and has the same limit."""
+
+    def of(value: str) -> bytes:
+        pair = encode_symbol(b"x-opt-partition-key"), encode_string(value.encode())
+        return section(part.MESSAGE_ANNOTATIONS, encode_map([pair])) + data(b"x")
+
+    assert b"k" * 128 in out(record_from_message(of("k" * 128), new_message_id="m").record).raw
+    with pytest.raises(ArgumentOutOfRange, match="'x-opt-partition-key' has 129"):
+        record_from_message(of("k" * 129), new_message_id="m")
 
 
 def test_all_properties_come_back_unchanged() -> None:

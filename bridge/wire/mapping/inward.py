@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.model.errors import ArgumentOutOfRange
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.mapping import sections as part
@@ -25,6 +26,9 @@ SHORT_STRING_BYTES_MAX = 255
 READABLE_BYTES_MAX = 32_000
 """With more than this in application properties only the exact form is kept: RabbitMQ closes the
 connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.3)."""
+
+KEY_CHARACTERS_MAX = 128
+"""Service Bus's limit for message id, session ids and partition keys."""
 
 _STRING_CODES = (0xA1, 0xB1)
 _SYMBOL_CODES = (0xA3, 0xB3)
@@ -65,6 +69,8 @@ HEADER_PROPERTIES = {
     "reply-to-group-id": headers.REPLY_TO_SESSION_ID,
 }
 """Property of AMQP 1.0 -> header, where 0-9-1 has no property for it."""
+
+_KEYS = frozenset({"message-id", "group-id", "reply-to-group-id"})
 
 _KNOWN_ANNOTATIONS = {
     b"x-opt-scheduled-enqueue-time": headers.SCHEDULED_ENQUEUE_TIME,
@@ -116,6 +122,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
     Raises:
         MappingError: the bytes are no AMQP 1.0 message.
+        ArgumentOutOfRange: an id or a key is too long.
     """
     found = part.split_sections(raw)
     properties = Properties(delivery_mode=2, headers={})
@@ -163,6 +170,8 @@ def _read_properties(
         if code == 0x40:
             continue
         field, field_is_exact = field_of(raw, start, end)
+        if end - start > KEY_CHARACTERS_MAX and name in _KEYS:
+            _check_length(name, field)
         if name in BASIC_PROPERTIES:
             if name == "message-id":
                 seen[name] = 1
@@ -194,6 +203,14 @@ def _read_properties(
     if not is_exact:
         exact[part.PROPERTIES] = found.section(part.PROPERTIES)
     return seen
+
+
+def _check_length(name: str, field: FieldValue | None) -> None:
+    text = _text_of(field) if field is not None and field[0] == "S" else None
+    if text is not None and (length := len(text)) > KEY_CHARACTERS_MAX:
+        raise ArgumentOutOfRange(
+            f"'{name}' has {length} characters; Service Bus takes {KEY_CHARACTERS_MAX} at most."
+        )
 
 
 def _with_message_id(found: part.Sections, message_id: str) -> bytes:
@@ -238,6 +255,8 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
             table[name] = ("l", scheduled_ms)
         elif name is not None:
             field, field_is_exact = field_of(raw, start, end)
+            if end - start > KEY_CHARACTERS_MAX:
+                _check_length(name, field)
             if field is not None and field[0] == "S":
                 table[name] = field
             is_exact = is_exact and field_is_exact
