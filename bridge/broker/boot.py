@@ -13,12 +13,13 @@ import asyncio
 import base64
 import binascii
 
+from bridge.broker.address import take_address
 from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, BrokerSilent
 from bridge.wire.basic import Properties
+from bridge.wire.headers import DIRECT_REPLY_TO
 
-_REPLY_TO = "amq.rabbitmq.reply-to"
 _NEW_PID = b"\x83X"
 """External term format, then NEW_PID_EXT: node, id, serial, and four octets of creation
 (https://www.erlang.org/doc/apps/erts/erl_ext_dist.html#new_pid_ext)."""
@@ -39,9 +40,6 @@ async def node_boot(connection: Connection) -> str:
         if not address.done():
             address.set_result(Properties.decode(delivery.properties).reply_to or "")
 
-    def on_reply(delivery: Delivery) -> None:
-        pass
-
     def on_closed(error: BrokerError) -> None:
         if not address.done():
             address.set_exception(error.again())
@@ -50,9 +48,9 @@ async def node_boot(connection: Connection) -> str:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             probe = await channel.declare_queue(exclusive=True)
-            await channel.consume(_REPLY_TO, on_reply, no_ack=True)
+            await take_address(channel)
             await channel.consume(probe.name, on_probe, no_ack=True)
-            channel.publish("", probe.name, Properties(reply_to=_REPLY_TO).encode(), b"")
+            channel.publish("", probe.name, Properties(reply_to=DIRECT_REPLY_TO).encode(), b"")
             return _creation(await address)
     except TimeoutError:
         raise BrokerSilent(text=f"no reply address within {TIMEOUT_S:g} s") from None
@@ -62,7 +60,7 @@ async def node_boot(connection: Connection) -> str:
 
 def _creation(address: str) -> str:
     """Take node and creation out of a reply address."""
-    encoded = address.removeprefix(_REPLY_TO + ".").partition(".")[0]
+    encoded = address.removeprefix(DIRECT_REPLY_TO + ".").partition(".")[0]
     try:
         pid = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except binascii.Error:

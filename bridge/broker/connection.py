@@ -163,13 +163,18 @@ class Connection:
             raise
         return channel
 
+    @property
+    def has_channels_to_spare(self) -> bool:
+        """Whether less than half of all channels are in use; the rest is for who needs one."""
+        return len(self._channels) < self._channel_max // 2
+
     def channel_soon(self) -> Channel:
         """Open a channel, and return it at once: what is asked on it is written behind that.
 
         Raises:
-            BrokerError: half of all channels are in use; the rest is for who cannot do without.
+            BrokerError: there are none to spare.
         """
-        if len(self._channels) >= self._channel_max // 2:
+        if not self.has_channels_to_spare:
             raise BrokerError(504, f"half of the channels of {self.name} are in use")
         channel = self._channel()
         channel.open_soon()

@@ -21,6 +21,7 @@ from bridge.broker.reconnect import keep_connected
 from bridge.engine import texts
 from bridge.model.errors import OperationTimeout, ServerBusy
 from bridge.wire.basic import Properties, Table
+from bridge.wire.headers import DIRECT_REPLY_TO
 
 REPLY_TIMEOUT_S = 30.0
 """How long another process may take; a sequencer that takes over an inbox needs a few seconds."""
@@ -28,7 +29,6 @@ REPLY_TIMEOUT_S = 30.0
 BLOCKED_GRACE_S = 2.0
 """What RabbitMQ had read before it raised its alarm is confirmed within this time."""
 
-_REPLY_TO = "amq.rabbitmq.reply-to"
 _CONFIRM_TIMEOUT_S = 20.0
 
 
@@ -131,7 +131,7 @@ class Sender:
         properties = Properties(
             headers=headers,
             delivery_mode=2 if persistent else 1,
-            reply_to=_REPLY_TO,
+            reply_to=DIRECT_REPLY_TO,
             correlation_id=number,
             expiration=str(int(REPLY_TIMEOUT_S * 1000)) if can_expire else None,
         )
@@ -167,7 +167,7 @@ class Sender:
         """Serve on one channel until it closes."""
         channel = await connection.channel()
         await channel.confirm_select()
-        await channel.consume(_REPLY_TO, self._on_reply, no_ack=True)
+        await channel.consume(DIRECT_REPLY_TO, self._on_reply, no_ack=True)
         self._channel, self._handover = channel, HandOver(channel)
         self.lost = None
         self.ready.set()

@@ -5,7 +5,12 @@ all that came after. So the tail from the newest complete snapshot on suffices, 
 more: they may belong to arrivals that were not acked when the snapshot was written, and that come
 again.
 
-Trust: an entry can be trusted when it was written in the same boot of the broker that runs now. The
+Trust: an entry can be trusted when it was written in the same boot of the broker that runs now, and
+some time before its writer's channel ended. A quorum queue hears of a channel's end before it has
+taken all that was published there, and drops the rest, which the journal has (3.10.8, under load:
+an operator closed the connection of one bridge, and another came into office at once). What waits
+for its time has no time of writing in the journal; it is never trusted, since a second copy in a
+bucket is dropped there. The
 boot of an entry is that of the marker or snapshot before it; entries before the first of these in
 the range belong to the snapshot's life, unless a marker comes first: then their boot is unknown.
 
@@ -30,22 +35,29 @@ class Replay:
 
     Attributes:
         lives: who wrote the markers and snapshots in the range, in order, without this life.
+        addresses: the channels by which the newest snapshot and the markers behind it were
+            published, without this life's. Whoever wrote a snapshot had waited for all others.
         entries: how many were read.
     """
 
-    def __init__(self, *, is_partitioned: bool, life: bytes, fingerprint: str) -> None:
+    def __init__(
+        self, *, is_partitioned: bool, life: bytes, fingerprint: str, sure_ms: int
+    ) -> None:
         """Begin.
 
         Args:
             is_partitioned: whether the entity is.
             life: the life that reads; its own marker is the range's last entry.
             fingerprint: the boot of the broker that runs now.
+            sure_ms: what was enqueued later may have been dropped by its queue (UTC ms).
         """
         self.lives: list[bytes] = []
+        self.addresses: set[str] = set()
         self.entries = 0
         self._life = life
         self._is_partitioned = is_partitioned
         self._fingerprint = fingerprint
+        self._sure_ms = sure_ms
         self._memory = blank(is_partitioned=is_partitioned)
         self._boot: str | None = None
         self._before_boot: list[tuple[bytes | int, Known]] = []
@@ -75,6 +87,8 @@ class Replay:
             self._bucket(body)
         elif kind == journal.MARKER.encode():
             marker = journal.Marker.decode(body)
+            if marker.life != self._life and basic.reply_to is not None:
+                self.addresses.add(basic.reply_to)
             if marker.fingerprint == journal.REFUSED:
                 self._distrust()
             else:
@@ -82,6 +96,7 @@ class Replay:
         elif kind == journal.SNAPSHOT.encode():
             snapshot = self._parts.add(body)
             if snapshot is not None:
+                self.addresses = {basic.reply_to} if basic.reply_to is not None else set()
                 self._restore(snapshot)
         self.entries += 1
 
@@ -92,8 +107,8 @@ class Replay:
 
     def _begin(self, life: bytes, fingerprint: str, *, has_written_before: bool) -> None:
         if self._boot is None and has_written_before:
-            is_trusted = fingerprint == self._fingerprint
             for key, known in self._before_boot:
+                is_trusted = self._is_trusted(known.enqueued_ms, fingerprint)
                 self._remember(key, known._replace(is_trusted=is_trusted))
         self._before_boot = []
         self._boot = fingerprint
@@ -130,7 +145,7 @@ class Replay:
             return
         self._count(number)
         self._memory.enqueued_ms = max(self._memory.enqueued_ms, enqueued_ms)
-        known = Known(number, enqueued_ms, self._is_trusted())
+        known = Known(number, enqueued_ms, self._is_trusted(enqueued_ms, self._boot))
         identity = table.get(headers.IDENTITY, ("V", None))[1]
         waited_as = table.get(headers.SCHEDULED_NUMBER, ("V", None))[1]
         if isinstance(waited_as, int):
@@ -146,7 +161,7 @@ class Replay:
         if number not in self._gone:
             self._memory.pending.add(number, due_ms, identity_hash(identity))
         if identity != NO_IDENTITY:
-            self._learn(identity, Known(number, None, self._is_trusted()))
+            self._learn(identity, Known(number, None, is_trusted=False))
 
     def _cancelled(self, table: Table, body: bytes) -> None:
         for number in journal.decode_cancel(body):
@@ -170,8 +185,9 @@ class Replay:
         if numbering.is_after(number, counters[partition], is_partitioned=self._is_partitioned):
             counters[partition] = number
 
-    def _is_trusted(self) -> bool:
-        return self._boot == self._fingerprint
+    def _is_trusted(self, enqueued_ms: int | None, boot: str | None) -> bool:
+        is_sure = enqueued_ms is not None and enqueued_ms <= self._sure_ms
+        return is_sure and boot == self._fingerprint
 
     def _learn(self, key: bytes | int, known: Known) -> None:
         if self._boot is None:

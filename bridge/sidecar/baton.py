@@ -50,11 +50,11 @@ class Baton:
         """Keep the baton that came; one that was kept before is not needed any more."""
         self.has_own_come |= life == self._life
         if self._held is not None:
-            flights.ack(self._held.tag, site=SITE)
+            flights.ack(self._held, site=SITE)
         self._held = delivery
 
     def pass_on(self, flights: Flights) -> None:
         """Send it round once more, when that is worth while."""
         if self._held is not None and self.arrivals >= ARRIVALS:
-            flights.pass_on(self.publish(), self._held.tag, site=SITE)
+            flights.pass_on(self.publish(), self._held, site=SITE)
             self._held, self.arrivals = None, 0

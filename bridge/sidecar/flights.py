@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from bridge.broker.channel import Channel
+from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.sequencer import Answer, Publication, Sequencer
@@ -136,13 +137,14 @@ class Flights:
         self.open.clear()
         return flights
 
-    def ack(self, tag: int, *, site: str) -> None:
+    def ack(self, arrival: Delivery, *, site: str) -> None:
         """Ack an arrival that needs no publication."""
-        self._handover.submit((), acks=((self._channel, tag),), done=self._acked, failpoint=site)
+        acks = ((arrival.channel, arrival.tag),)
+        self._handover.submit((), acks=acks, done=self._acked, failpoint=site)
 
-    def pass_on(self, publish: Publish, tag: int, *, site: str) -> None:
+    def pass_on(self, publish: Publish, arrival: Delivery, *, site: str) -> None:
         """Publish something that is no entry of the journal's, then ack an arrival."""
-        acks = ((self._channel, tag),)
+        acks = ((arrival.channel, arrival.tag),)
         self._handover.submit((publish,), acks=acks, done=self._acked, failpoint=site)
 
     async def move(self, publish: Publish, *, site: str) -> None:

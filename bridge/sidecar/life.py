@@ -2,9 +2,12 @@
 
 **Theory.** Every bridge process consumes every inbox; an inbox has a single active consumer, whom
 RabbitMQ elects. So the first arrival means: this process is the sequencer now. It then reads the
-journal's tail, and only then begins to carry out arrivals. Arrivals, publications and acks go over
-one channel, and office is given up by closing it: RabbitMQ then gives back what was not acked, in
-order, before anything newer, to the next one. A publication that fails ends the life.
+journal's tail, and only then begins to carry out arrivals. Arrivals and acks go over one channel,
+publications over another, so that RabbitMQ works on both at once. Office is given up by closing
+them, publications first: RabbitMQ then gives back what was not acked, in order, before anything
+newer, to the next one. Where both end at once that one may get arrivals before the last
+publications are made; so it waits for the end of the channel whose address is in the journal's last
+markers and snapshots. A publication that fails ends the life.
 
     intake -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
                             ^                 ^
@@ -20,6 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.broker import failpoint
+from bridge.broker.address import take_address
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
@@ -85,7 +89,8 @@ class Life:
         self._intake = Intake(office.prefetch)
         self._baton = Baton(self.name, self._life)
         self._buckets = Buckets(self, connection, boot, clock)
-        self._channel: Channel | None = None
+        self._publishing: Channel | None = None
+        self._consuming: Channel | None = None
         self._snapshots: Snapshots | None = None
         self._making: asyncio.Task[None] | None = None
         self._is_pump_due = False
@@ -109,13 +114,14 @@ class Life:
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
-            if self._channel is not None:
+            if self._publishing is not None:
                 # What is confirmed now is acked, and the next life need not publish it again.
                 await self._settle()
             await self._buckets.close()
-            if self._channel is not None:
-                self._channel.on_closed = None
-                await self._channel.close()
+            for channel in dict.fromkeys((self._publishing, self._consuming)):
+                if channel is not None:
+                    channel.on_closed = None
+                    await channel.close()
             self._ended.cancel()
 
     async def stop(self) -> None:
@@ -142,10 +148,8 @@ class Life:
     @property
     def may_have_more(self) -> bool:
         """Whether arrivals may wait in the inbox: as many are unacked here as it may send."""
-        channel = self._channel
-        return (
-            self.is_ready and channel is not None and channel.outstanding >= self._intake.prefetch
-        )
+        inbox = self._consuming
+        return self.is_ready and inbox is not None and inbox.outstanding >= self._intake.prefetch
 
     def submit(
         self,
@@ -166,16 +170,19 @@ class Life:
         await confirmed.wait()
 
     async def _main(self) -> None:
-        self._channel = channel = await self._connection.channel()
+        self._publishing = publishing = await self._connection.channel()
         self.flights = Flights(
-            channel, on_failed=self._on_failed, on_landed=self._on_landed, on_answer=self._tell
+            publishing, on_failed=self._on_failed, on_landed=self._on_landed, on_answer=self._tell
         )
-        channel.on_closed = self.fail
-        await channel.confirm_select()
+        publishing.on_closed = self.fail
+        await publishing.confirm_select()
+        await take_address(publishing)
         await self.flights.move(self._baton.publish(), site=SITE)
-        await channel.qos(self._intake.prefetch)
+        self._consuming = consuming = await self._inbox_channel(publishing)
+        consuming.on_closed = self.fail
+        await consuming.qos(self._intake.prefetch)
         inbox = names.inbox(self.name)
-        await channel.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
+        await consuming.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
         await self._elected.wait()
         await self._take_office()
         if self._ended.done():
@@ -185,11 +192,22 @@ class Life:
         self._buckets.fire()
         self._pump()
 
+    async def _inbox_channel(self, publishing: Channel) -> Channel:
+        """Return a channel for arrivals; of very many entities some have one for everything."""
+        if self._connection.has_channels_to_spare:
+            return await self._connection.channel()
+        return publishing
+
     async def _take_office(self) -> None:
         """Learn what the last sequencer knew, and finish what it left."""
         office = self._office
         replay = await read_tail(
-            office, self._connection, self.flights, life=self._life, boot=self._boot
+            office,
+            self._connection,
+            self.flights,
+            life=self._life,
+            boot=self._boot,
+            elected_ms=self._clock(),
         )
         self.sequencer, left = succeed(office, replay)
         self.flights.keep(left)
@@ -236,8 +254,8 @@ class Life:
             # The journal may have what the full queue refused: its word must not be trusted.
             entry = Publish(*marker(self._office.queue, self._life, REFUSED))
             with contextlib.suppress(BrokerError):
-                assert self._channel is not None
-                self._channel.publish(*entry)
+                assert self._publishing is not None
+                self._publishing.publish(*entry)
         self.fail(error)
 
     def _pump(self) -> None:
@@ -273,7 +291,7 @@ class Life:
     def _carry_out(self, delivery: Delivery, command: Command) -> bool:
         """Carry out one arrival; False when a bucket must be made first."""
         now = self._clock()
-        sequencer, tag = self.sequencer, delivery.tag
+        sequencer = self.sequencer
         dues_ms = sequencer.dues_ms(command, now)
         missing = sequencer.memory.wheel.missing(dues_ms, now) if dues_ms else []
         if missing:
@@ -283,13 +301,13 @@ class Life:
         self.meters.arrivals += 1
         native = command.items[0] if type(command) is Send and command.identity is None else None
         if native is not None and self._has_returned(native):
-            self.flights.ack(tag, site="sequencer.number")
+            self.flights.ack(delivery, site="sequencer.number")
             return True
         publications, answer = sequencer.apply(command, now)
         self.flights.submit(
             sequencer,
             publications,
-            acks=((delivery.channel, tag),),
+            acks=((delivery.channel, delivery.tag),),
             answer=answer,
             native=native,
             site="sequencer.number",

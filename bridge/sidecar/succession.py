@@ -7,8 +7,9 @@ and the journal only tells whether anybody else was the sequencer in between.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from bridge.broker.address import await_ends
 from bridge.broker.connection import Connection
 from bridge.broker.handover import Publish
 from bridge.machine.replay import Replay
@@ -19,9 +20,20 @@ from bridge.sidecar.tail import Tail, steps
 from bridge.topology import names
 from bridge.wire.basic import Properties
 
+SURE_MS = 700
+"""What a life published so long before its successor was elected has reached its queue. Less than
+the channels of a killed bridge live on (`broker.keeping.LINGER_S`), so nothing is published twice
+then."""
+
 
 async def read_tail(
-    office: Office, connection: Connection, flights: Flights, *, life: bytes, boot: str
+    office: Office,
+    connection: Connection,
+    flights: Flights,
+    *,
+    life: bytes,
+    boot: str,
+    elected_ms: int,
 ) -> Replay:
     """Announce a life in the journal, and read what lies before.
 
@@ -31,14 +43,36 @@ async def read_tail(
         flights: through which the life publishes.
         life: its identity.
         boot: which boot of RabbitMQ runs now.
+        elected_ms: when RabbitMQ gave this life its first arrival (UTC ms).
     """
     queue = office.queue
     tail = Tail(connection, names.journal(queue.name))
     entry = Publish(*marker(queue, life, boot))
     office.attempts.add(life)
-    await tail.mark(lambda: flights.move(entry, site="sequencer.journal"), life)
+    over: set[str] = set()
+    while True:
+        await tail.mark(lambda: flights.move(entry, site="sequencer.journal"), life)
+        replay = await _read(
+            tail,
+            lambda: Replay(
+                is_partitioned=queue.enable_partitioning,
+                life=life,
+                fingerprint=boot,
+                sure_ms=elected_ms - SURE_MS,
+            ),
+        )
+        # What was published between this life's marker and the end of another's channel is behind
+        # what was read.
+        others = replay.addresses - over
+        if not others:
+            return replay
+        await await_ends(connection, others)
+        over |= others
+
+
+async def _read(tail: Tail, begin: Callable[[], Replay]) -> Replay:
     for step in steps():
-        replay = Replay(is_partitioned=queue.enable_partitioning, life=life, fingerprint=boot)
+        replay = begin()
         start = tail.end - step
         first = await tail.read(start, replay.feed)
         if start <= 0 or first > start or replay.is_sufficient():

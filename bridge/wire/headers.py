@@ -48,6 +48,9 @@ DEFERRED = "x-busbridge-deferred"
 WAITING = "x-busbridge-waiting"
 """Bytes ('x'), on a message that waits for its time: number, due time, TTL, identity."""
 
+DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
+"""As a message's reply_to: RabbitMQ puts the address of the channel that publishes it there."""
+
 OWN_PREFIX = "x-busbridge-"
 """What the bridge's own headers begin with."""
 

@@ -42,11 +42,15 @@ class MalformedEntry(ValueError):
 
 
 def entry_properties(kind: str, identity: bytes | None = None) -> bytes:
-    """Return the encoded properties of an entry of this kind."""
+    """Return the encoded properties of an entry of this kind.
+
+    Markers and snapshots tell by which channel they were published: a successor waits for its end.
+    """
+    reply_to = headers.DIRECT_REPLY_TO if kind in (MARKER, SNAPSHOT) else None
     table = {headers.ENTRY: ("S", kind.encode())}
     if identity is not None:
         table[headers.IDENTITY] = ("x", identity)
-    return Properties(headers=dict(table), delivery_mode=2).encode()
+    return Properties(headers=dict(table), delivery_mode=2, reply_to=reply_to).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,16 @@ def a_sequencer(memory: Memory | None = None, queue: Queue = QUEUE) -> Sequencer
 
 
 def replayed(
-    entries: list[Publication], *, fingerprint: str = "boot", is_partitioned: bool = False
+    entries: list[Publication],
+    *,
+    fingerprint: str = "boot",
+    is_partitioned: bool = False,
+    sure_ms: int = 1_000_000,
 ) -> Replay:
     """Return what a new life reads."""
-    replay = Replay(is_partitioned=is_partitioned, life=NEXT_LIFE, fingerprint=fingerprint)
+    replay = Replay(
+        is_partitioned=is_partitioned, life=NEXT_LIFE, fingerprint=fingerprint, sure_ms=sure_ms
+    )
     for entry in [*entries, marker(QUEUE, NEXT_LIFE, fingerprint)]:
         replay.feed(Properties.decode(entry.properties), entry.body)
     return replay
@@ -105,6 +111,45 @@ def test_entries_of_another_boot_are_not_trusted() -> None:
     ]
 
     assert trusted == [[True], [False]]
+
+
+def test_what_was_enqueued_just_before_the_election_is_not_trusted() -> None:
+    """A queue may have dropped it when its writer's channel ended."""
+    sequencer = a_sequencer()
+    entries = [marker(QUEUE, LIFE, "boot"), a_send(sequencer, identity=bytes([1] * 16))]
+    late = Send(bytes([2] * 16), (Item(BARE, b"", None, None),))
+    entries += sequencer.apply(late, 501).publications
+
+    known = replayed(entries, sure_ms=500).result().known.values()
+
+    assert [each.is_trusted for each in known] == [True, False]
+
+
+def test_what_waits_for_its_time_is_never_trusted() -> None:
+    """The journal does not say when it was written; a second copy in a bucket is harmless."""
+    sequencer = a_sequencer()
+    entries = [marker(QUEUE, LIFE, "boot"), a_send(sequencer, due_ms=500)]
+
+    known = replayed(entries).result().known.values()
+
+    assert [each.is_trusted for each in known] == [False]
+
+
+def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
+    """Its writer had waited for all others; a life that only announced itself may be there too."""
+    sequencer = a_sequencer()
+    first = marker(QUEUE, bytes([2] * 16), "boot")
+    snapshot = sequencer.snapshot(LIFE, "boot", 0)
+    third = marker(QUEUE, bytes([3] * 16), "boot")
+    replay = Replay(is_partitioned=False, life=NEXT_LIFE, fingerprint="boot", sure_ms=0)
+    entries = [first, *snapshot, third, marker(QUEUE, NEXT_LIFE, "boot")]
+    for entry, address in zip(entries, ("first", "second", "third", "own"), strict=True):
+        properties = Properties.decode(entry.properties)
+        assert properties.reply_to == "amq.rabbitmq.reply-to"
+        properties.reply_to = address
+        replay.feed(properties, entry.body)
+
+    assert replay.addresses == {"second", "third"}
 
 
 def test_entries_before_a_snapshot_belong_to_its_life() -> None:

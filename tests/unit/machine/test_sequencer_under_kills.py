@@ -68,7 +68,12 @@ class Rabbit:
 def read_back(rabbit: Rabbit, life: bytes, step: int) -> Replay:
     """Read the journal's tail as a life does."""
     while True:
-        replay = Replay(is_partitioned=False, life=life, fingerprint=str(rabbit.fingerprint))
+        replay = Replay(
+            is_partitioned=False,
+            life=life,
+            fingerprint=str(rabbit.fingerprint),
+            sure_ms=1_000_000_000,
+        )
         start = len(rabbit.journal) - step
         for properties, body in rabbit.journal[max(start, 0) :]:
             replay.feed(Properties.decode(properties), body)

@@ -1,0 +1,47 @@
+"""The address of a channel: it tells others whether that channel still is.
+
+A channel that consumes `amq.rabbitmq.reply-to` has an address (direct reply-to), and RabbitMQ
+writes it into each message that the channel publishes with that name as its reply-to. To others it
+is a queue for as long as the channel's Erlang process lives, and before that ends it has given away
+all that was published there (3.10, 4.0 and 4.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
+from bridge.broker.delivery import Delivery
+from bridge.broker.errors import NotFound
+from bridge.wire.headers import DIRECT_REPLY_TO
+
+POLL_S = 0.01
+
+
+async def take_address(channel: Channel) -> None:
+    """Have a channel get an address."""
+    await channel.consume(DIRECT_REPLY_TO, _ignore, no_ack=True)
+
+
+async def await_ends(connection: Connection, addresses: Iterable[str]) -> None:
+    """Wait until the channels that have these addresses are over; `connection` is where to ask."""
+    for address in addresses:
+        while await _is_there(connection, address):  # noqa: ASYNC110 - RabbitMQ tells nobody
+            await asyncio.sleep(POLL_S)
+
+
+async def _is_there(connection: Connection, address: str) -> bool:
+    channel = await connection.channel()
+    try:
+        await channel.declare_queue(address, passive=True)
+    except NotFound:
+        return False
+    finally:
+        channel.abandon()
+    return True
+
+
+def _ignore(delivery: Delivery) -> None:
+    pass

@@ -1,0 +1,86 @@
+"""RabbitMQ ends a sequencer's connection or channel under load, and another bridge stands by.
+
+What was published just before that may be in the journal and not in the active queue: a quorum
+queue hears of a channel's end before it has taken all that was published there, and drops the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bridge.model.entity import Queue
+from tests.fixtures.broker import Broker
+from tests.fixtures.sidecar import Rig
+from tests.integration.test_sequencer_kills import History, drain
+
+ROUNDS = 3
+BURST = 500
+SENT_MAX = 40_000
+
+ENDS = {
+    "connection": 'rabbit_networking:close_connection(Connection, <<"by the test">>)',
+    "arrivals": "exit(Arrivals, kill)",
+    "publications": "exit(Publications, kill)",
+}
+
+END_WHEN_BUSY = """
+Of = fun(Key, Channel) -> proplists:get_value(Key, Channel) end,
+Keys = [pid, connection, messages_unacknowledged, messages_unconfirmed],
+Look = fun (_, 0) -> never_busy; (Again, Tries) ->
+    All = rabbit_channel:info_all(Keys),
+    Busy = [{A, P} || A <- All, Of(messages_unacknowledged, A) > 40,
+                      P <- All, Of(connection, P) == Of(connection, A),
+                      Of(messages_unconfirmed, P) > 40],
+    case Busy of
+        [] -> timer:sleep(2), Again(Again, Tries - 1);
+        [{A, P} | _] ->
+            Connection = Of(connection, A), Arrivals = Of(pid, A), Publications = Of(pid, P),
+            {Connection, Arrivals, Publications},
+            %s,
+            ended
+    end
+end,
+Look(Look, 5000).
+"""
+"""Erlang, for `rabbitmqctl eval`."""
+
+
+# pika leaves the socket of a killed peer to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "what",
+    [
+        "connection",
+        pytest.param("arrivals", marks=pytest.mark.soak),
+        pytest.param("publications", marks=pytest.mark.soak),
+    ],
+)
+def test_what_was_on_its_way_is_not_lost(
+    start_broker: Callable[[], Broker], request: pytest.FixtureRequest, what: str
+) -> None:
+    """No number names two messages, none is missing; a copy has its message's number."""
+    broker = start_broker()
+    assert broker.node is not None
+    with broker.fresh_vhost() as vhost, ThreadPoolExecutor(1) as beside:
+        orders = Rig(broker, vhost, Queue(name="orders"))
+        request.addfinalizer(orders.close)
+        orders.start()
+        orders.start()
+        orders.channel = orders.connection.channel()
+        history = History()
+        numbers = itertools.count()
+        for _ in range(ROUNDS):
+            ending = beside.submit(broker.node.rabbitmqctl, "eval", END_WHEN_BUSY % ENDS[what])
+            sent = 0
+            while not ending.done() and sent < SENT_MAX:
+                for _ in range(BURST):
+                    orders.send(body := b"%d" % next(numbers))
+                    history.sent.add(body)
+                sent += BURST
+                orders.connection.sleep(0.02)
+            assert ending.result().strip() == "ended"
+        history.judge(drain(orders, history.sent), can_repeat=True)

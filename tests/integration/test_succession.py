@@ -1,0 +1,84 @@
+"""Who comes into office waits until the last sequencer's publications are over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bridge.broker.address import take_address
+from bridge.broker.connection import Connection
+from bridge.broker.delivery import Delivery
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.handover import HandOver, Publish
+from bridge.machine.arrival import Send
+from bridge.machine.sequencer import Publication, Sequencer, blank, marker
+from bridge.model.entity import Tier
+from bridge.sidecar.life import Life
+from bridge.sidecar.office import Office
+from bridge.topology import names
+from bridge.wire import journal
+from bridge.wire.basic import Properties
+from bridge.wire.envelope import Item
+from tests.fixtures.sidecar import BARE, Rig
+
+ELDER = bytes([7] * 16)
+LATE = 300
+
+
+async def test_publications_that_come_late_keep_their_numbers(
+    rig: Callable[..., Rig], connection: Connection, endpoint: Endpoint
+) -> None:
+    """The next number is the one after those.
+
+    When a connection ends, RabbitMQ may give its arrivals to the next sequencer while it still
+    carries out what was published. Here that goes on while the next one reads the journal.
+    """
+    orders = rig()
+    queue = orders.queue
+    elder = Sequencer(queue, Tier.STANDARD, blank(is_partitioned=False))
+    theirs = await Connection.open(endpoint, name="elder")
+    channel = await theirs.channel()
+    await channel.confirm_select()
+    await take_address(channel)
+    handover = HandOver(channel)
+
+    async def publish(*entries: Publication) -> None:
+        publishes = [Publish(*each) for each in entries]
+        await handover.move(publishes, failpoint="sequencer.number")
+
+    await publish(marker(queue, ELDER, "boot"), *elder.snapshot(ELDER, "boot", 0))
+    orders.publish(b"last")
+    life = Life(Office(queue, Tier.STANDARD), connection, await connection.channel(), boot="boot")
+    living = asyncio.create_task(life.run())
+    await _await_marker(connection, queue.name, but=ELDER)
+    for number in range(1, LATE + 1):
+        late = Item(BARE, b"%d" % number, None, None)
+        await publish(*elder.apply(Send(number.to_bytes(16), (late,)), 1_000).publications)
+    assert not life.is_ready
+    await theirs.close()
+
+    seen = await asyncio.to_thread(orders.take, LATE + 1)
+
+    assert [each.number for each in seen] == list(range(1, LATE + 2))
+    assert seen[-1].body == b"last"
+    await life.stop()
+    await living
+
+
+async def _await_marker(connection: Connection, entity: str, *, but: bytes) -> None:
+    """Wait until another life than this has announced itself in the journal."""
+    channel = await connection.channel()
+    found = asyncio.Event()
+
+    def on_delivery(delivery: Delivery) -> None:
+        table = Properties.decode(delivery.properties).headers or {}
+        is_marker = table.get("x-busbridge-entry", ("V", None))[1] == journal.MARKER.encode()
+        if is_marker and journal.Marker.decode(delivery.body).life != but:
+            found.set()
+
+    await channel.qos(100)
+    offset = {"x-stream-offset": ("S", b"first")}
+    await channel.consume(names.journal(entity), on_delivery, arguments=offset)
+    async with asyncio.timeout(20):
+        await found.wait()
+    await channel.close()
