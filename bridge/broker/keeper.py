@@ -37,10 +37,13 @@ class Keeper:
 
     Attributes:
         is_alive: whether it runs.
+        holds_all: set while it holds all that it was given, or can hold nothing.
     """
 
     def __init__(self) -> None:
         self.is_alive = False
+        self.holds_all = asyncio.Event()
+        self.holds_all.set()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -92,6 +95,7 @@ class Keeper:
             self._lose(str(error))
         else:
             self._asked.append(on_kept)
+            self.holds_all.clear()
 
     async def close(self) -> None:
         """End it; what it still holds lingers as after a kill."""
@@ -114,10 +118,13 @@ class Keeper:
             self._lose("it has ended")
         for _ in words:
             self._asked.popleft()()
+        if not self._asked:
+            self.holds_all.set()
 
     def _lose(self, reason: str) -> None:
         self.is_alive = False
         self._asked.clear()
+        self.holds_all.set()
         if reason:
             log.warning("keeper.lost reason=%s", reason)
         if self._socket is not None:

@@ -27,6 +27,9 @@ SETTLE_S = 1.0
 """Right after a kill a quorum queue may deliver new messages before those that were held; so long
 after RabbitMQ came back nothing is consumed."""
 
+KEEP_S = 2.0
+"""So long the keeper may take to hold the connection; nothing is published before, if it can."""
+
 COUNT_S = 1.0
 """So long RabbitMQ may take to count what waits in the inboxes."""
 
@@ -170,6 +173,9 @@ class Sidecar:
         # (3.10.8, under load), and drops the rest, which the journal has: a successor would take
         # it for done. So the channel outlives a kill of this process.
         connection.keep(self._keeper, is_direct=False)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KEEP_S):
+                await self._keeper.holds_all.wait()
         boot = await node_boot(connection)
         if self._has_lost or self._boot not in ("", boot):
             await asyncio.sleep(SETTLE_S)
