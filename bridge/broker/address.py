@@ -28,19 +28,15 @@ async def take_address(channel: Channel) -> None:
 async def await_ends(connection: Connection, addresses: Iterable[str]) -> None:
     """Wait until the channels that have these addresses are over; `connection` is where to ask."""
     for address in addresses:
-        while await _is_there(connection, address):  # noqa: ASYNC110 - RabbitMQ tells nobody
-            await asyncio.sleep(POLL_S)
-
-
-async def _is_there(connection: Connection, address: str) -> bool:
-    channel = await connection.channel()
-    try:
-        await channel.declare_queue(address, passive=True)
-    except NotFound:
-        return False
-    finally:
-        channel.abandon()
-    return True
+        channel = await connection.channel()
+        try:
+            while True:  # RabbitMQ tells nobody
+                await channel.declare_queue(address, passive=True)
+                await asyncio.sleep(POLL_S)
+        except NotFound:
+            pass
+        finally:
+            channel.abandon()
 
 
 def _ignore(delivery: Delivery) -> None:

@@ -73,7 +73,7 @@ class Known(NamedTuple):
     Attributes:
         number: its number.
         enqueued_ms: its enqueued time; `None` while it waits for its time.
-        is_trusted: the broker has not failed since, so it is where the journal says.
+        is_trusted: RabbitMQ cannot have dropped it on its way to where the journal says it is.
     """
 
     number: int

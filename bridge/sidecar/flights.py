@@ -50,7 +50,6 @@ class Flights:
         self.on_landed = on_landed
         self.on_answer = on_answer
         self._handover = HandOver(channel)
-        self._channel = channel
         self._serials = itertools.count()
         self._bytes = 0
         self._unsettled = 0
@@ -68,7 +67,7 @@ class Flights:
 
     def lead_to(self, queue: str) -> bool:
         """Whether something is on its way to a queue by its name."""
-        return self._channel.leads_to(queue)
+        return self._handover.channel.leads_to(queue)
 
     def first_entry(self, otherwise: int) -> int:
         """Return the entry of the oldest arrival that is not acked, as far as it was published."""
