@@ -99,6 +99,7 @@ class Source:
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_turn_due = False
         self._kept_timer: asyncio.TimerHandle | None = None
+        self._kept_timer_ms = 0
         self._rhythm = Rhythm(is_cautious=not can_return)
         self._is_clustered = is_clustered
         self._standing: asyncio.TimerHandle | None = None
@@ -149,7 +150,7 @@ class Source:
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
-        if self._before(holding.fetch) is REFILL and self._demand.is_short:
+        if self._before(holding.fetch) is REFILL and self._demand.hurries():
             holding.channel.hurry()
         now_s = self._loop.time()
         self._rhythm.settled(now_s, holding.number, self._demand.asked)
@@ -378,18 +379,26 @@ class Source:
 
     def _watch_kept(self) -> None:
         """Wake when the first kept message expires."""
-        if self._kept_timer is not None:
-            self._kept_timer.cancel()
-            self._kept_timer = None
         next_ms = self._demand.next_expiry_ms()
-        if next_ms is not None:
-            delay_s = max(next_ms - now_ms(), 0) / 1000
-            self._kept_timer = self._loop.call_later(delay_s, self._turn_soon)
+        timer = self._kept_timer
+        if next_ms is None or (timer is not None and self._kept_timer_ms <= next_ms):
+            return
+        if timer is not None:
+            timer.cancel()
+        self._kept_timer_ms = next_ms
+        delay_s = max(next_ms - now_ms(), 0) / 1000
+        self._kept_timer = self._loop.call_later(delay_s, self._on_kept_timer)
+
+    def _on_kept_timer(self) -> None:
+        self._kept_timer = None
+        self._turn_soon()
 
     def _expire_kept(self) -> None:
-        next_ms = self._demand.next_expiry_ms() if self._demand.kept else None
-        if next_ms is not None and next_ms <= now_ms():
+        next_ms = self._demand.next_expiry_ms()
+        if next_ms is None:
+            return
+        if next_ms <= now_ms():
             for holding in self._demand.expire(now_ms()):
                 self.departing(holding)
                 self._departure.expire(self, holding)
-            self._watch_kept()
+        self._watch_kept()

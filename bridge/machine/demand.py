@@ -68,8 +68,9 @@ about 0.05 ms.
 """
 
 AHEAD_LOW = 16
-"""With more than that at hand, acks that would bring others can wait for each other: RabbitMQ, the
-client and the bridge share the machine, and each time RabbitMQ is woken the others are slower."""
+"""With more than that at hand or coming, acks that would bring others can wait for each other:
+RabbitMQ, the client and the bridge share the machine, and each time RabbitMQ is woken the others
+are slower."""
 
 CONSUMERS_MAX = 15
 """In a cluster nothing is got while a queue has so many consumers. Those of a node that has died
@@ -181,6 +182,7 @@ class Demand(Generic[Message]):
         self.is_crowded = False
         self.is_standing = False
         self._standing = 0
+        self._hurried = 0
 
     def __repr__(self) -> str:
         return f"Demand(asked={self.asked}, under_way={self._under_way}, kept={self.kept})"
@@ -199,11 +201,6 @@ class Demand(Generic[Message]):
     def kept(self) -> int:
         """Messages held for the next asker."""
         return len(self._kept)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether an ack that brings a message should be on its way at once."""
-        return self.asked > 0 or self.kept <= AHEAD_LOW
 
     @property
     def spare(self) -> int:
@@ -260,6 +257,7 @@ class Demand(Generic[Message]):
         if entry is not None and entry.room:
             entry.room -= 1
             self._under_way -= 1
+            self._hurried = max(self._hurried - 1, 0)
             if entry.state is _State.GETTING:
                 self._end(fetch)
 
@@ -306,6 +304,16 @@ class Demand(Generic[Message]):
             return REFILL
         return self._close(fetch, entry)
 
+    def hurries(self) -> bool:
+        """Whether acks that bring messages, this one and those before it, must not wait any more.
+
+        Taken as done when it is so: the next ones can wait until what these bring is used up, too.
+        """
+        if not self.asked and self.kept + self._hurried > AHEAD_LOW:
+            return False
+        self._hurried = self._under_way
+        return True
+
     def stayed(self, fetch: int) -> None:
         """A message that was about to be settled was not: its window is not refilled."""
         if self._is_cautious:
@@ -337,7 +345,7 @@ class Demand(Generic[Message]):
         return self._kept.pop_expired(now_ms)
 
     def next_expiry_ms(self) -> int | None:
-        """Return when `expire` has something to do next."""
+        """Return when `expire` may have something to do next; `None` for never."""
         return self._kept.next_expiry_ms()
 
     def give_up_kept(self) -> list[Message]:
@@ -402,10 +410,13 @@ class Demand(Generic[Message]):
     def _fetch(self, wanted: int) -> list[Effect]:
         """Begin fetches.
 
-        While gets are under way no window is opened that could overtake them. While a window may
-        bring something nothing is got: RabbitMQ's channel waits for the queue's answer to a get,
-        and meanwhile leaves in its mailbox what is on its way to the window.
+        Nothing is begun while something may still go back that stood before what would come. While
+        gets are under way no window is opened that could overtake them. While a window may bring
+        something nothing is got: RabbitMQ's channel waits for the queue's answer to a get, and
+        meanwhile leaves in its mailbox what is on its way to the window.
         """
+        if any(entry.is_behind for entry in self._fetches.values()):
+            return []
         has_room = any(entry.room for entry in self._fetches.values())
         states = [
             entry.state
@@ -484,3 +495,4 @@ class Demand(Generic[Message]):
         entry = self._fetches.pop(fetch, None)
         if entry is not None:
             self._under_way -= entry.room
+            self._hurried = min(self._hurried, self._under_way)

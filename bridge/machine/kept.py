@@ -32,6 +32,7 @@ class Kept(Generic[Message]):
         self._heap: list[tuple[int, int, Message]] = []
         self._serial = 0
         self._mortal = 0
+        self._soonest_ms = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -39,7 +40,10 @@ class Kept(Generic[Message]):
     def push(self, message: Message) -> None:
         """Keep a message."""
         self._serial += 1
-        self._mortal += message.expires_ms is not None
+        end_ms = message.expires_ms
+        if end_ms is not None:
+            self._soonest_ms = min(end_ms, self._soonest_ms) if self._mortal else end_ms
+            self._mortal += 1
         heapq.heappush(self._heap, (message.number, self._serial, message))
 
     def pop(self) -> Message:
@@ -55,6 +59,8 @@ class Kept(Generic[Message]):
             self._heap = [entry for entry in self._heap if not _is_expired(entry[2], now_ms)]
             heapq.heapify(self._heap)
             self._mortal -= len(expired)
+        ends = (entry[2].expires_ms for entry in self._heap)
+        self._soonest_ms = min((end_ms for end_ms in ends if end_ms is not None), default=0)
         return expired
 
     def pop_all(self) -> list[Message]:
@@ -64,11 +70,12 @@ class Kept(Generic[Message]):
         return messages
 
     def next_expiry_ms(self) -> int | None:
-        """Return when the first of them expires."""
-        if not self._mortal:
-            return None
-        ends = (message.expires_ms for _, _, message in self._heap)
-        return min((end for end in ends if end is not None), default=None)
+        """Return when the first of them expires, or has left before; `None` if none ever does.
+
+        It is asked with every message that comes and goes: so it is not searched for before
+        `pop_expired`.
+        """
+        return self._soonest_ms if self._mortal else None
 
 
 def _is_expired(message: Fetched, now_ms: int) -> bool:

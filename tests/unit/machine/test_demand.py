@@ -128,6 +128,22 @@ def test_kept_messages_expire() -> None:
     assert demand.kept == 2
 
 
+def test_the_expiry_of_a_kept_message_that_has_left_may_still_be_looked_for_once() -> None:
+    """It is too early then, never too late."""
+    demand: Demand[Fetched] = Demand()
+    soon, later = Fetched(1, 0, 10), Fetched(2, 0, 20)
+    demand.keep(later)
+    assert demand.next_expiry_ms() == 20
+    demand.keep(soon)
+    demand.ask(1, 1)
+    assert demand.offer() == (1, soon)
+    assert demand.next_expiry_ms() == 10
+    assert demand.expire(10) == []
+    assert demand.next_expiry_ms() == 20
+    assert demand.expire(20) == [later]
+    assert demand.next_expiry_ms() is None
+
+
 def test_a_cautious_window_is_as_large_as_what_is_ready() -> None:
     """So it fills, and can be closed without a message on its way."""
     demand: Demand[Fetched] = Demand(is_cautious=True)
@@ -311,15 +327,37 @@ def test_in_rhythm_messages_come_before_they_are_asked_for() -> None:
     assert demand.plan() == []
 
 
-def test_an_ack_that_refills_is_in_a_hurry_when_little_is_at_hand() -> None:
-    """Or when somebody waits."""
+def test_acks_that_refill_wait_for_each_other_while_enough_is_at_hand_or_coming() -> None:
+    """Unless somebody waits. So RabbitMQ is woken once for many of them, not for each."""
     demand = in_rhythm()
-    assert demand.is_short
-    for number in range(AHEAD_LOW + 1):
-        demand.keep(Fetched(number, 1, None))
-    assert not demand.is_short
+    assert demand.settling(1) is REFILL
+    assert demand.hurries()
+    for number in range(AHEAD_MAX):
+        assert demand.arrived(1) is None
+        demand.keep(Fetched(2 + number, 1, None))
+    assert (demand.kept, demand.under_way) == (AHEAD_MAX, 0)
+
+    hurried_at = []
+    while demand.kept:
+        demand.ask(1, 1)
+        assert demand.offer() is not None
+        assert demand.settling(1) is REFILL
+        if demand.hurries():
+            hurried_at.append(demand.kept)
+    assert hurried_at == [AHEAD_LOW, 0]
+
     demand.ask(1, 1)
-    assert demand.is_short
+    assert demand.hurries()
+
+
+def test_what_hurried_acks_were_to_bring_is_not_counted_on_when_their_window_ends() -> None:
+    """RabbitMQ may end a window at any time."""
+    demand = in_rhythm()
+    assert demand.settling(1) is REFILL
+    assert demand.hurries()
+    assert not demand.hurries()
+    demand.closed(1)
+    assert demand.hurries()
 
 
 def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:
@@ -333,7 +371,9 @@ def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:
 
 
 def test_what_is_on_its_way_when_something_goes_back_is_given_to_nobody() -> None:
-    """It goes back too, after it, though somebody asks: so messages come in the queue's order."""
+    """It goes back too, after it, though somebody asks, and nothing is fetched meanwhile: so
+    messages come in the queue's order.
+    """
     demand = in_rhythm()
     assert demand.arrived(1) is None
     demand.keep(Fetched(2, 1, None))
@@ -342,6 +382,7 @@ def test_what_is_on_its_way_when_something_goes_back_is_given_to_nobody() -> Non
     demand.ask(2, 40)
     assert demand.settling(1) == Close(1)
     assert demand.is_behind(1)
+    assert demand.plan() == []
     demand.discarded(1)
     demand.closed(1)
     assert demand.plan() == [Open(2, 40)]
