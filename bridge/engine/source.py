@@ -28,6 +28,9 @@ from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 
+STOCK_S = 0.05
+"""So long after a message has come, what RabbitMQ said of the number behind it still counts."""
+
 Leave = Callable[[Origin, Holding], None]
 
 
@@ -134,7 +137,10 @@ class Source:
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
         rhythm = self._rhythm
-        rhythm.asked(self._loop.time(), count)
+        now_s = self._loop.time()
+        rhythm.asked(now_s, count)
+        if now_s - self._fetching.last_arrival_s > STOCK_S:
+            self._demand.forget_stock()
         if rhythm.is_steady != self._demand.is_standing and self._may_fetch_ahead:
             self._stand(rhythm.is_steady)
         self._demand.ask(receiver, count)

@@ -21,9 +21,11 @@ arrives when the asker has gone is **kept** (unacked), and offered to the next a
 **Cautious.** Before 4.3, a message that is on its way to a consumer that is just being cancelled
 goes back into its queue *counted as a failed delivery* (measured on 3.10 and 4.0; on 4.3 it goes
 back uncounted). There a window with room is not closed while anything may arrive. Instead windows
-are made to fill: one message is got first, for RabbitMQ tells with it how many are ready, and on an
-empty queue a window of one message waits (the *sentinel*). Room that nobody wants any more is
-closed when nothing has arrived for a while (`close_spare`); until then what comes too much is kept.
+are made to fill: one message is got first, for RabbitMQ tells with it how many are ready (what that
+leaves for the next window is the *stock*: who asks at once for no more than that need not get one
+first), and on an empty queue a window of one message waits (the *sentinel*). Room that nobody wants
+any more is closed when nothing has arrived for a while (`close_spare`); until then what comes too
+much is kept.
 
 **Clustered.** Before 4.3, when a node dies, what its consumers held goes back at once, but not what
 cancelled ones held: that stays unacked, nobody's, until the node is back and a new leader of the
@@ -177,6 +179,7 @@ class Demand(Generic[Message]):
         self._last_fetch = 0
         self._is_stocked = True
         self._ready: int | None = None
+        self._stock = 0
         self._consumers = 0
         self._held: dict[int, int] = {}
         self.is_crowded = False
@@ -261,9 +264,14 @@ class Demand(Generic[Message]):
             if entry.state is _State.GETTING:
                 self._end(fetch)
 
+    def forget_stock(self) -> None:
+        """Others may have taken what RabbitMQ said was ready."""
+        self._stock = 0
+
     def empty(self, fetch: int) -> None:
         """A get has found nothing."""
         self._is_stocked = False
+        self._stock = 0
         self._end(fetch)
 
     def looked(self, fetch: int, ready: int, consumers: int) -> None:
@@ -277,6 +285,7 @@ class Demand(Generic[Message]):
         """RabbitMQ has said with a message that was got how many more are ready."""
         self._is_stocked = ready > 0
         self._ready = None if self._is_clustered else ready
+        self._stock = self._ready or 0
 
     def closed(self, fetch: int) -> None:
         """RabbitMQ has closed a window, whether it was told to or not."""
@@ -360,6 +369,7 @@ class Demand(Generic[Message]):
             self._end(fetch)
         self._held.clear()
         self.is_crowded = False
+        self._stock = 0
         return self._kept.pop_all()
 
     def plan(self, *, can_fetch: bool = True) -> list[Effect]:
@@ -438,9 +448,13 @@ class Demand(Generic[Message]):
             return []
         size = min(wanted, WINDOW_SIZE_MAX)
         if self._is_cautious:
+            if self._ready is None and self._stock >= wanted:
+                self._ready = self._stock
             if self._is_stocked and self._ready is None:
                 return [Get(self._begin(_State.GETTING, 1))]
-            size, self._ready = min(size, max(self._ready or 0, 1)), None
+            ready, self._ready = self._ready or 0, None
+            size = min(size, max(ready, 1))
+            self._stock = max(ready - size, 0)
         return [Open(self._begin(_State.OPEN, size), size)]
 
     def _fetch_clustered(self, wanted: int) -> list[Effect]:
@@ -483,6 +497,7 @@ class Demand(Generic[Message]):
         entry.state = _State.CLOSING
         if entry.room:
             self._is_stocked = False
+            self._stock = 0
         return Close(fetch)
 
     def _begin(self, state: _State, room: int) -> int:

@@ -144,6 +144,40 @@ def test_the_expiry_of_a_kept_message_that_has_left_may_still_be_looked_for_once
     assert demand.next_expiry_ms() is None
 
 
+def test_what_a_cautious_window_leaves_in_the_queue_is_the_next_one() -> None:
+    """Nothing is got first, while what RabbitMQ said still counts, and as far as it goes."""
+    demand: Demand[Fetched] = Demand(is_cautious=True)
+
+    def take(fetch: int, count: int) -> None:
+        for _ in range(count):
+            assert demand.arrived(fetch) == 1
+
+    demand.ask(1, 100)
+    assert demand.plan() == [Get(1)]
+    take(1, 1)
+    demand.counted(250)
+    assert demand.plan() == [Open(2, 99)]
+    take(2, 99)
+    assert demand.plan() == [Close(2)]
+    demand.closed(2)
+    demand.ask(1, 100)
+    assert demand.plan() == [Open(3, 100)]
+    take(3, 100)
+    assert demand.plan() == [Close(3)]
+    demand.closed(3)
+    demand.ask(1, 52)
+    assert demand.plan() == [Get(4)]
+    take(4, 1)
+    demand.counted(151)
+    assert demand.plan() == [Open(5, 51)]
+    take(5, 51)
+    assert demand.plan() == [Close(5)]
+    demand.closed(5)
+    demand.forget_stock()
+    demand.ask(1, 100)
+    assert demand.plan() == [Get(6)]
+
+
 def test_a_cautious_window_is_as_large_as_what_is_ready() -> None:
     """So it fills, and can be closed without a message on its way."""
     demand: Demand[Fetched] = Demand(is_cautious=True)
