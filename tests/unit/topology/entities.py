@@ -69,9 +69,11 @@ FILTERS: st.SearchStrategy[model.Filter] = st.one_of(
         properties=PAIRS,
     ),
 )
-RULES = st.lists(st.builds(model.Rule, name=names(), filter=FILTERS, action=TEXTS), max_size=3).map(
-    tuple
-)
+RULES = st.lists(
+    st.builds(model.Rule, name=names(), filter=FILTERS, action=TEXTS),
+    max_size=3,
+    unique_by=lambda rule: rule.name.lower(),
+).map(tuple)
 AUTHORIZATION_RULES = st.lists(
     st.builds(
         model.AuthorizationRule,
