@@ -144,7 +144,8 @@ class Connection:
 
         Args:
             keeper: holds the socket.
-            is_direct: write past the event loop, so that `is_kept` can tell what was written.
+            is_direct: write past the event loop, so that `is_kept` can tell what was written;
+                without it `Channel.bequeath` can say what is to be published after a kill.
         """
         self._transport.keep(keeper, is_direct=is_direct)
 
