@@ -46,6 +46,10 @@ which RabbitMQ 3.10 closes a channel."""
 
 REOPEN_S = 0.5
 
+LOST_SETTLE_S = 3.0
+"""So long after a lost channel is replaced, and consumes, what is missing may still come. That was
+not over after `SETTLE_S` once, with a RabbitMQ that started on a busy machine (3.10.8)."""
+
 PREFETCH_MAX = 65_535
 """What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
 
@@ -172,6 +176,7 @@ class DeferredQueue:
         self._letting_go: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._opened_s = 0.0
+        self._settle_s = SETTLE_S
         self._asked_s = 0.0
         self._is_declared = False
         self._is_closing = False
@@ -224,6 +229,7 @@ class DeferredQueue:
             except NotFound:
                 self.forget()
                 raise
+            self._opened_s = loop.time()
         if self._timer is None:
             self._timer = loop.call_later(IDLE_S, self._look)
 
@@ -308,7 +314,7 @@ class DeferredQueue:
         if missing is not None:
             loop = asyncio.get_running_loop()
             # After a failure of the broker an ask may come before what it asks for.
-            wait_s = self._opened_s + SETTLE_S - loop.time()
+            wait_s = self._opened_s + self._settle_s - loop.time()
             if wait_s > 0:
                 loop.call_later(wait_s, self._serve)
                 return None
@@ -332,6 +338,7 @@ class DeferredQueue:
     def _on_closed(self, channel: Channel, error: BrokerError) -> None:
         """RabbitMQ has taken everything back: asks too, for whoever holds the queue next."""
         self._channel = None
+        self._settle_s = LOST_SETTLE_S
         self._asks.clear()
         self.out.clear()
         for shelved in self._shelved.values():
@@ -365,6 +372,7 @@ class DeferredQueue:
         if is_idle and not self.out and not self._asks:
             channel.on_closed = None
             self._channel = None
+            self._settle_s = SETTLE_S
             for shelved in self._shelved.values():
                 shelved.shelf.clear()
             self._letting_go = loop.create_task(self._close_quietly(channel))
