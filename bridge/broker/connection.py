@@ -144,8 +144,7 @@ class Connection:
 
         Args:
             keeper: holds the socket.
-            is_direct: write past the event loop, so that `is_kept` can tell what was written;
-                without it `Channel.bequeath` can say what is to be published after a kill.
+            is_direct: write past the event loop, so that `is_kept` can tell what was written.
         """
         self._transport.keep(keeper, is_direct=is_direct)
 

@@ -8,7 +8,7 @@ channel also keeps acks back while more than 32 are being applied, and forgets t
 A small process of its own holds duplicates of the sockets. When the bridge dies it waits
 `keeping.LINGER_S`, says that nothing more will come, reads until RabbitMQ has closed too, and ends.
 What the kernel took before the kill is then read by RabbitMQ to the last byte. What was promised
-and not written (`pledge`) it writes first, and what is to be said of the dead (`will`) last.
+and not written (`pledge`) it writes first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from pathlib import Path
 
 from bridge.broker import keeping
 from bridge.broker.pledge import Pledge
-from bridge.broker.will import Will
 
 CLOSE_S = 1.0
 """How long its end is waited for; it comes by itself later."""
@@ -78,23 +77,20 @@ class Keeper:
         self._loop.add_reader(ours.fileno(), self._on_word)
 
     def keep(
-        self, kept: socket.socket, on_kept: Callable[[], None], memory: Pledge | Will | None = None
+        self, kept: socket.socket, on_kept: Callable[[], None], pledge: Pledge | None = None
     ) -> None:
         """Have a socket held until its connection ends; `on_kept` is called when it is.
 
         Args:
             kept: the socket.
             on_kept: called once.
-            memory: what is promised to be written to it, or what is to be written after a kill.
+            pledge: what is promised to be written to it.
         """
         if self._socket is None:
             return
-        word, descriptors = keeping.SOCKET, [kept.fileno()]
-        if memory is not None:
-            word = keeping.PLEDGED if isinstance(memory, Pledge) else keeping.WILLED
-            descriptors.append(memory.descriptor)
+        memory = [] if pledge is None else [pledge.descriptor]
         try:
-            socket.send_fds(self._socket, [word], descriptors)
+            socket.send_fds(self._socket, [b"s"], [kept.fileno(), *memory])
         except OSError as error:
             self._lose(str(error))
         else:

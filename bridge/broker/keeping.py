@@ -34,23 +34,6 @@ _WORD = struct.Struct("@Q")
 
 PLEDGE_BYTES_MAX = PLEDGE_BYTES - _DATA_AT
 
-ENDS_BYTES = 1_024
-"""At the beginning of the memory of a connection's wills: where the last frames end that were
-given away to be written."""
-
-_ENDS = ENDS_BYTES // _WORD.size
-
-_WILL_BYTES = 1_024
-"""One will: its length, its bytes."""
-
-WILL_LENGTH = struct.Struct("=H")
-
-WILL_BYTES_MAX = _WILL_BYTES - WILL_LENGTH.size
-
-SOCKET, PLEDGED, WILLED = b"s", b"p", b"w"
-"""What comes over the control socket: a socket alone, or with the memory of its pledge, or with
-that of its wills."""
-
 _TCP_INFO_BYTES = 128
 _BYTES_ACKED = struct.Struct("=Q")
 _BYTES_ACKED_AT = 120
@@ -63,7 +46,6 @@ def main(control: socket.socket) -> None:
     """Hold what comes over `control` until that ends, and let it linger then."""
     kept: dict[int, socket.socket] = {}
     pledges: dict[int, mmap.mmap] = {}
-    wills: dict[int, int] = {}
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
@@ -76,11 +58,8 @@ def main(control: socket.socket) -> None:
                     kept[taken] = socket.socket(fileno=taken)
                     poll.register(taken, _ENDED)
                     for memory in memories:
-                        if message == PLEDGED:
-                            pledges[taken] = mmap.mmap(memory, PLEDGE_BYTES)
-                            os.close(memory)
-                        else:
-                            wills[taken] = memory
+                        pledges[taken] = mmap.mmap(memory, PLEDGE_BYTES)
+                        os.close(memory)
                 is_over = not message
                 if message:
                     control.sendall(message)
@@ -88,12 +67,10 @@ def main(control: socket.socket) -> None:
                 poll.unregister(number)
                 kept.pop(number).close()
                 pledges.pop(number, None)
-                if number in wills:
-                    os.close(wills.pop(number))
         if is_over:
             for number, pledge in pledges.items():
                 redeem(kept[number], pledge)
-            _linger(kept, wills)
+            _linger(kept)
             return
 
 
@@ -141,30 +118,6 @@ def redeem(connection: socket.socket, memory: mmap.mmap) -> None:
         pass
 
 
-def note_end(memory: mmap.mmap, count: int, position: int) -> None:
-    """Note, as the `count`th, that a frame ends at this place of the stream."""
-    _WORD.pack_into(memory, count % _ENDS * _WORD.size, position)
-
-
-def will_at(place: int) -> int:
-    """Return where in the memory the will of this place begins."""
-    return ENDS_BYTES + place * _WILL_BYTES
-
-
-def execute(connection: socket.socket, memory: int) -> None:
-    """Write all wills, the first of them last, if the kernel's last byte ends a frame."""
-    ends = struct.unpack(f"@{_ENDS}Q", os.pread(memory, ENDS_BYTES, 0))
-    places = (os.fstat(memory).st_size - ENDS_BYTES) // _WILL_BYTES
-    wills = [os.pread(memory, _WILL_BYTES, will_at(place)) for place in range(places)]
-    start = WILL_LENGTH.size
-    frames = [will[start : start + WILL_LENGTH.unpack_from(will)[0]] for will in wills]
-    try:
-        if sent_bytes(connection) in ends:
-            connection.sendall(b"".join((*frames[1:], *frames[:1])))
-    except OSError:  # RabbitMQ has ended the connection, or does not read
-        pass
-
-
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     try:
         message, descriptors, _, _ = socket.recv_fds(control, 1, 8)
@@ -173,15 +126,13 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     return message, descriptors
 
 
-def _linger(kept: dict[int, socket.socket], wills: dict[int, int]) -> None:
+def _linger(kept: dict[int, socket.socket]) -> None:
     if kept:
         time.sleep(LINGER_S)
     deadline_s = time.monotonic() + END_S
-    for number, each in kept.items():
+    for each in kept.values():
         try:
-            each.settimeout(max(deadline_s - time.monotonic(), 0.01))
-            if number in wills:
-                execute(each, wills[number])
+            each.setblocking(True)
             each.shutdown(socket.SHUT_WR)
             each.settimeout(max(deadline_s - time.monotonic(), 0.01))
             while each.recv(1 << 16):

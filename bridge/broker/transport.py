@@ -15,7 +15,6 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import cast
 
 from bridge.broker import failpoint
@@ -25,9 +24,7 @@ from bridge.broker.keeper import Keeper
 from bridge.broker.outlet import Outlet
 from bridge.broker.pledge import Pledge
 from bridge.broker.sink import Sink
-from bridge.broker.will import Will
 from bridge.wire.amqp091 import (
-    CONNECTION_CLOSE,
     FRAME_BODY,
     FRAME_END,
     FRAME_HEAD,
@@ -36,7 +33,6 @@ from bridge.wire.amqp091 import (
     FRAME_METHOD,
     FRAME_OVERHEAD,
     HEARTBEAT,
-    method_frame,
 )
 
 FRAME_MAX_DEFAULT = 131_072
@@ -56,8 +52,6 @@ UNSENT_BYTES_MAX = 64 << 20
 """Above this many unsent bytes nothing more is published: several of the largest messages that
 RabbitMQ 4 takes (16 MiB)."""
 
-_FAREWELL = method_frame(0, CONNECTION_CLOSE, 320, "the bridge was killed", 0, 0)
-
 
 class Transport(asyncio.Protocol):
     """The socket of one connection.
@@ -72,7 +66,6 @@ class Transport(asyncio.Protocol):
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
         is_gone: set when the socket is closed, a turn of the loop after the loss.
-        will: where to put what is to be written after a kill; None where that cannot be.
     """
 
     def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
@@ -84,7 +77,6 @@ class Transport(asyncio.Protocol):
         self.is_blocked = False
         self.lost: ConnectionLost | None = None
         self.is_gone = asyncio.Event()
-        self.will: Will | None = None
         self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
         self.loop = asyncio.get_running_loop()
         self._on_lost = on_lost
@@ -111,26 +103,18 @@ class Transport(asyncio.Protocol):
         self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
 
     def keep(self, keeper: Keeper, *, is_direct: bool) -> None:
-        """Have what was written outlive this process.
-
-        With `is_direct` also know what is written, and promise; without it take wills.
-        """
+        """Have what was written outlive this process; with `is_direct`, know what is written."""
         assert self._socket is not None
         number = self._socket.get_extra_info("socket").fileno()
         self._raw = socket.socket(fileno=os.dup(number))
         outlet = Outlet(self._socket)
         if is_direct and outlet.is_direct:
             self._outlet = outlet
-        self.flush()
-        is_countable = outlet.is_direct and self._socket.get_write_buffer_size() == 0
-        if is_countable and Pledge.is_possible():
-            with contextlib.suppress(OSError):  # then it is done without
-                if is_direct:
+            self.flush()
+            if Pledge.is_possible() and self._socket.get_write_buffer_size() == 0:
+                with contextlib.suppress(OSError):  # then acks are written before they are told
                     self._pledge = Pledge(self._raw, self._sent_bytes)
-                else:
-                    self.will = Will(self._raw, self._sent_bytes, _FAREWELL)
-        on_kept = partial(setattr, self, "_keeper", keeper)
-        keeper.keep(self._raw, on_kept, self._pledge or self.will)
+        keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper), self._pledge)
 
     @property
     def is_kept(self) -> bool:
@@ -282,8 +266,6 @@ class Transport(asyncio.Protocol):
         """Give as much as possible to the kernel now, and the rest to the event loop."""
         assert self._socket is not None
         self._sent_bytes += len(data)
-        if self.will is not None:
-            self.will.note_end(self._sent_bytes)
         if self._outlet is not None:
             self._outlet.write(data)
         else:
@@ -345,9 +327,6 @@ class Transport(asyncio.Protocol):
             self._promised()
             self._pledge.close()
             self._pledge = None
-        if self.will is not None:
-            self.will.close()
-            self.will = None
         if self._socket is not None:
             self._socket.abort()
         else:

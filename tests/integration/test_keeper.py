@@ -91,28 +91,6 @@ async def test_what_is_sure_stays_settled_though_rabbitmq_stands_still(
     await connection.close()
 
 
-async def test_what_a_killed_process_has_bequeathed_is_published(
-    broker: Broker, vhost: str, confirming: Channel
-) -> None:
-    """Behind all that it published itself; what it has withdrawn is not."""
-    for queue in ("q", "alive"):
-        await confirming.declare_queue(queue)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.integration.testator", broker.url_of(vhost), "q")
-    )
-    assert await asyncio.wait_for(process.wait(), WITHIN_S) == -signal.SIGKILL
-    await idle(confirming, "alive", 0)
-
-    async def has_come() -> bool:
-        return (await confirming.declare_queue("q", passive=True)).messages >= 3
-
-    await eventually(has_come)
-    first, *others = [await confirming.get("q") for _ in range(4)]
-    assert first is not None
-    assert first.body == b"last"
-    assert {each.body for each in others if each is not None} == {b"left", b"instead"}
-
-
 @pytest.mark.parametrize("written", [0, 1, 60, 100])
 def test_a_pledge_is_redeemed_from_where_the_kernel_has_it(written: int) -> None:
     """Whatever was written of it before the kill, the peer reads it once and whole."""
