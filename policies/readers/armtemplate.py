@@ -105,7 +105,7 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
     notes, place = draft.notes, resource.place
     properties = resource.body["properties"]
     if resource.kind not in azureresource.KINDS:
-        entity = "" if resource.kind.count("/") == 1 else resource.names[-2]
+        entity = resource.names[-2] if resource.kind.count("/") > 1 else ""
         message = f"{resource.kind} is nothing that RabbitMQ gets from here."
         notes.finding(place, entity, resource.kind, message)
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.model.errors import ServiceBusError
@@ -111,6 +111,7 @@ def test_a_wrong_element_anywhere(name: str, which: int, value: str, is_name: bo
     st.text('{}[]",:<>/&\\\n\0', max_size=2),
     st.booleans(),
 )
+@example(name="bicep.json", where=1181, junk="", is_cut=False)  # the type of nothing: "amespaces"
 def test_a_text_that_is_cut_off_or_garbled(name: str, where: int, junk: str, is_cut: bool) -> None:
     """At any place."""
     text = INPUTS[name]
