@@ -313,6 +313,7 @@ class Channel(Publishing):
                 self._closing.set_result(None)
             return
         self.close_reason = error
+        self.withdraw()
         self._content = None
         self._chunks.clear()
         self._drop_deliveries()

@@ -62,6 +62,7 @@ class Connection:
         self.on_closed: Callable[[ConnectionLost], None] | None = None
         self._timeout_s = timeout_s
         self._confirm_timeout_s = confirm_timeout_s
+        self._endpoint: Endpoint | None = None
         self._transport = Transport(self._on_lost)
         self._transport.sinks[0] = self
         self._channels: dict[int, Channel] = {}
@@ -144,9 +145,11 @@ class Connection:
 
         Args:
             keeper: holds the socket.
-            is_direct: write past the event loop, so that `is_kept` can tell what was written.
+            is_direct: write past the event loop, so that `is_kept` can tell what was written;
+                without it `Channel.bequeath` can say what is to be published after a kill.
         """
-        self._transport.keep(keeper, is_direct=is_direct)
+        assert self._endpoint is not None
+        self._transport.keep(keeper, self._endpoint, is_direct=is_direct)
 
     @property
     def is_kept(self) -> bool:
@@ -224,6 +227,7 @@ class Connection:
         await answer
 
     async def _connect(self, endpoint: Endpoint, host: str, port: int, heartbeat_s: float) -> None:
+        self._endpoint = endpoint
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self._transport, host, port, ssl=endpoint.tls)

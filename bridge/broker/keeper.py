@@ -5,10 +5,11 @@ reset: RabbitMQ then may never read what was written to it last, an ack that a c
 of among it (measured on 3.10 and 4.3: of 200 completed messages up to 167 came back). RabbitMQ's
 channel also keeps acks back while more than 32 are being applied, and forgets them when it ends.
 
-A small process of its own holds duplicates of the sockets. When the bridge dies it waits
-`keeping.LINGER_S`, says that nothing more will come, reads until RabbitMQ has closed too, and ends.
-What the kernel took before the kill is then read by RabbitMQ to the last byte. What was promised
-and not written (`pledge`) it writes first.
+A small process of its own holds duplicates of the sockets. When the bridge dies it first writes
+what was promised and not written (`pledge`), holds the sockets for `keeping.LINGER_S`, has what is
+to be said of the dead published (`will`), says on each socket that nothing more will come, and ends
+when RabbitMQ has closed it too. It reads all the while. So what the kernel took before the kill is
+read by RabbitMQ to the last byte.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from bridge.broker import keeping
 from bridge.broker.pledge import Pledge
+from bridge.broker.will import Will
 
 CLOSE_S = 1.0
 """How long its end is waited for; it comes by itself later."""
@@ -77,20 +79,23 @@ class Keeper:
         self._loop.add_reader(ours.fileno(), self._on_word)
 
     def keep(
-        self, kept: socket.socket, on_kept: Callable[[], None], pledge: Pledge | None = None
+        self, kept: socket.socket, on_kept: Callable[[], None], memory: Pledge | Will | None = None
     ) -> None:
         """Have a socket held until its connection ends; `on_kept` is called when it is.
 
         Args:
             kept: the socket.
             on_kept: called once.
-            pledge: what is promised to be written to it.
+            memory: what is promised to be written to it, or what is to be written after a kill.
         """
         if self._socket is None:
             return
-        memory = [] if pledge is None else [pledge.descriptor]
+        word, descriptors = keeping.SOCKET, [kept.fileno()]
+        if memory is not None:
+            word = keeping.PLEDGED if isinstance(memory, Pledge) else keeping.WILLED
+            descriptors.append(memory.descriptor)
         try:
-            socket.send_fds(self._socket, [b"s"], [kept.fileno(), *memory])
+            socket.send_fds(self._socket, [word], descriptors)
         except OSError as error:
             self._lose(str(error))
         else:

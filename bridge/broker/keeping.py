@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -21,7 +22,7 @@ still just then: of 100 acks 67 came back when it did so for longer, none when f
 (3.10.8 and 4.3.6)."""
 
 END_S = 10.0
-"""So long RabbitMQ may take to read the rest."""
+"""So long all that follows may take, whatever RabbitMQ has read by then."""
 
 PLEDGE_BYTES = 65_536
 """The memory of one connection's pledge."""
@@ -34,6 +35,20 @@ _WORD = struct.Struct("@Q")
 
 PLEDGE_BYTES_MAX = PLEDGE_BYTES - _DATA_AT
 
+_LINE_BYTES = 2_048
+"""In the memory of a connection's will: one line of it, its length first."""
+
+LINE_LENGTH = struct.Struct("=H")
+
+LINE_BYTES_MAX = _LINE_BYTES - LINE_LENGTH.size
+
+SOCKET, PLEDGED, WILLED = b"s", b"p", b"w"
+"""What comes over the control socket: a socket alone, or with the memory of its pledge, or with
+that of its will."""
+
+EXECUTOR = "bridge.broker.executor"
+"""The module that publishes what a will says."""
+
 _TCP_INFO_BYTES = 128
 _BYTES_ACKED = struct.Struct("=Q")
 _BYTES_ACKED_AT = 120
@@ -42,36 +57,90 @@ _BYTES_ACKED_AT = 120
 _ENDED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
 
+class Kept:
+    """A connection that is held.
+
+    Attributes:
+        socket: its own view of the connection's socket.
+        pledge: what was promised to be written to it.
+        will: what is to be published when the process was killed and all else has been applied.
+    """
+
+    def __init__(self, word: bytes, descriptors: list[int]) -> None:
+        number, *memories = descriptors
+        self.socket = socket.socket(fileno=number)
+        self.pledge: mmap.mmap | None = None
+        self.will: int | None = None
+        self._executor: subprocess.Popen[bytes] | None = None
+        for memory in memories:
+            if word == PLEDGED:
+                self.pledge = mmap.mmap(memory, PLEDGE_BYTES)
+                os.close(memory)
+            else:
+                self.will = memory
+
+    def begin(self) -> None:
+        """The process was killed: write what was promised, and have its will's executor come."""
+        if self.pledge is not None:
+            redeem(self.socket, self.pledge)
+        lines = [] if self.will is None else read_lines(self.will)
+        if len(lines) > 1:  # the first says where
+            self._executor = begin_execution(lines)
+
+    def hear(self) -> bool:
+        """Read what has come; returns whether more may come."""
+        try:
+            return bool(self.socket.recv(1 << 16))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def end(self, until_s: float) -> None:
+        """Have the will carried out, say that nothing more comes, and read the rest."""
+        executor, self._executor = self._executor, None
+        try:
+            if executor is not None:
+                end_execution(executor, until_s)
+            self.socket.shutdown(socket.SHUT_WR)
+            self.socket.settimeout(left_s(until_s))
+            while self.socket.recv(1 << 16):
+                self.socket.settimeout(left_s(until_s))
+        except OSError:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it; its will is not carried out."""
+        if self._executor is not None:
+            self._executor.kill()
+            self._executor.wait()
+        if self.will is not None:
+            os.close(self.will)
+        self.socket.close()
+
+
 def main(control: socket.socket) -> None:
     """Hold what comes over `control` until that ends, and let it linger then."""
-    kept: dict[int, socket.socket] = {}
-    pledges: dict[int, mmap.mmap] = {}
+    kept: dict[int, Kept] = {}
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
-        is_over = False
         for number, event in poll.poll():
             if number == control.fileno():
-                message, descriptors = _receive(control)
+                word, descriptors = _receive(control)
+                if not word:
+                    for each in kept.values():
+                        each.begin()
+                    linger(kept)
+                    return
                 if descriptors:
-                    taken, *memories = descriptors
-                    kept[taken] = socket.socket(fileno=taken)
-                    poll.register(taken, _ENDED)
-                    for memory in memories:
-                        pledges[taken] = mmap.mmap(memory, PLEDGE_BYTES)
-                        os.close(memory)
-                is_over = not message
-                if message:
-                    control.sendall(message)
+                    kept[descriptors[0]] = Kept(word, descriptors)
+                    poll.register(descriptors[0], _ENDED)
+                control.sendall(word)
             elif event & _ENDED:
                 poll.unregister(number)
                 kept.pop(number).close()
-                pledges.pop(number, None)
-        if is_over:
-            for number, pledge in pledges.items():
-                redeem(kept[number], pledge)
-            _linger(kept)
-            return
 
 
 def sent_bytes(connection: socket.socket) -> int:
@@ -118,6 +187,46 @@ def redeem(connection: socket.socket, memory: mmap.mmap) -> None:
         pass
 
 
+def line_at(place: int) -> int:
+    """Return where in a will's memory the line of this place begins."""
+    return place * _LINE_BYTES
+
+
+def read_lines(memory: int) -> list[bytes]:
+    """Return the lines of a will."""
+    places = os.fstat(memory).st_size // _LINE_BYTES
+    lines = [os.pread(memory, _LINE_BYTES, line_at(place)) for place in range(places)]
+    start = LINE_LENGTH.size
+    filled = [line[start : start + LINE_LENGTH.unpack_from(line)[0]] for line in lines]
+    return [line for line in filled if line]
+
+
+def begin_execution(lines: list[bytes]) -> "subprocess.Popen[bytes] | None":
+    """Have a process connect that is to publish what these lines say, and return it."""
+    try:
+        executor = subprocess.Popen(
+            [sys.executable, "-m", EXECUTOR],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        assert executor.stdin is not None
+        executor.stdin.write(b"\n".join((*lines, b"", b"")))
+        executor.stdin.flush()
+    except OSError:
+        return None
+    return executor
+
+
+def end_execution(executor: "subprocess.Popen[bytes]", until_s: float) -> None:
+    """Have it publish now, and wait until it has."""
+    try:
+        executor.communicate(b"\n", timeout=left_s(until_s))
+    except (OSError, subprocess.TimeoutExpired):
+        executor.kill()
+        executor.wait()
+
+
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     try:
         message, descriptors, _, _ = socket.recv_fds(control, 1, 8)
@@ -126,20 +235,27 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     return message, descriptors
 
 
-def _linger(kept: dict[int, socket.socket]) -> None:
-    if kept:
-        time.sleep(LINGER_S)
-    deadline_s = time.monotonic() + END_S
+def left_s(until_s: float) -> float:
+    """Return how long it is until then; a moment when that is past."""
+    return max(until_s - time.monotonic(), 0.01)
+
+
+def linger(kept: dict[int, Kept]) -> None:
+    """Hold the connections for a while, and end them in order.
+
+    Meanwhile what RabbitMQ says is read: a channel that cannot say it does nothing else.
+    """
+    over_s = time.monotonic() + LINGER_S
+    poll = select.poll()
+    for number in kept:
+        poll.register(number, select.POLLIN)
+    while kept and (wait_s := over_s - time.monotonic()) > 0:
+        for number, _ in poll.poll(wait_s * 1000):
+            if not kept[number].hear():
+                poll.unregister(number)
+                kept.pop(number).close()
     for each in kept.values():
-        try:
-            each.setblocking(True)
-            each.shutdown(socket.SHUT_WR)
-            each.settimeout(max(deadline_s - time.monotonic(), 0.01))
-            while each.recv(1 << 16):
-                each.settimeout(max(deadline_s - time.monotonic(), 0.01))
-        except OSError:
-            pass
-        each.close()
+        each.end(over_s + END_S)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,18 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 from bridge.broker import failpoint
 from bridge.broker.answer import drained
+from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost, TlsRefused
 from bridge.broker.keeper import Keeper
 from bridge.broker.outlet import Outlet
 from bridge.broker.pledge import Pledge
 from bridge.broker.sink import Sink
+from bridge.broker.will import Will
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,
@@ -66,6 +69,7 @@ class Transport(asyncio.Protocol):
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
         is_gone: set when the socket is closed, a turn of the loop after the loss.
+        will: where to put what is to be published after a kill; None where that cannot be.
     """
 
     def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
@@ -77,6 +81,7 @@ class Transport(asyncio.Protocol):
         self.is_blocked = False
         self.lost: ConnectionLost | None = None
         self.is_gone = asyncio.Event()
+        self.will: Will | None = None
         self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
         self.loop = asyncio.get_running_loop()
         self._on_lost = on_lost
@@ -102,19 +107,26 @@ class Transport(asyncio.Protocol):
         self._socket = cast(asyncio.Transport, transport)
         self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
 
-    def keep(self, keeper: Keeper, *, is_direct: bool) -> None:
-        """Have what was written outlive this process; with `is_direct`, know what is written."""
+    def keep(self, keeper: Keeper, endpoint: Endpoint, *, is_direct: bool) -> None:
+        """Have what was written outlive this process.
+
+        With `is_direct` also know what is written, and promise; without it take a will, to be
+        carried out at the endpoint.
+        """
         assert self._socket is not None
         number = self._socket.get_extra_info("socket").fileno()
         self._raw = socket.socket(fileno=os.dup(number))
         outlet = Outlet(self._socket)
-        if is_direct and outlet.is_direct:
-            self._outlet = outlet
-            self.flush()
-            if Pledge.is_possible() and self._socket.get_write_buffer_size() == 0:
-                with contextlib.suppress(OSError):  # then acks are written before they are told
+        with contextlib.suppress(OSError):  # then it is done without
+            if not is_direct:
+                self.will = Will(endpoint) if Will.is_possible() else None
+            elif outlet.is_direct:
+                self._outlet = outlet
+                self.flush()
+                if Pledge.is_possible() and self._socket.get_write_buffer_size() == 0:
                     self._pledge = Pledge(self._raw, self._sent_bytes)
-        keeper.keep(self._raw, lambda: setattr(self, "_keeper", keeper), self._pledge)
+        on_kept = partial(setattr, self, "_keeper", keeper)
+        keeper.keep(self._raw, on_kept, self._pledge or self.will)
 
     @property
     def is_kept(self) -> bool:
@@ -327,6 +339,9 @@ class Transport(asyncio.Protocol):
             self._promised()
             self._pledge.close()
             self._pledge = None
+        if self.will is not None:
+            self.will.close()
+            self.will = None
         if self._socket is not None:
             self._socket.abort()
         else:

@@ -5,14 +5,17 @@ all that came after. So the tail from the newest complete snapshot on suffices, 
 more: they may belong to arrivals that were not acked when the snapshot was written, and that come
 again.
 
-Trust: an entry can be trusted when it was written in the same boot of the broker that runs now, and
-some time before its writer's channel ended. A quorum queue hears of a channel's end before it has
-taken all that was published there, and drops the rest, which the journal has (3.10.8, under load:
-an operator closed the connection of one bridge, and another came into office at once). What waits
-for its time has no time of writing in the journal; it is never trusted, since a second copy in a
-bucket is dropped there. The
-boot of an entry is that of the marker or snapshot before it; entries before the first of these in
-the range belong to the snapshot's life, unless a marker comes first: then their boot is unknown.
+Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
+drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
+bridge, and another came into office at once). So an entry is trusted when its writer's landing
+stands behind it: whoever writes that knows that all before it has reached its queues. What was
+written in another boot of the broker is not trusted, as a queue may have lost it since; what waits
+for its time never is, since a second copy in a bucket is dropped there.
+
+The writer of an entry is whose marker stands last before it: a life marks the journal once more
+when all others' channels are over, then writes. Lives that read and wrote nothing else, as the one
+that reads now, are passed over: late entries of the last writer may stand behind their markers.
+Entries before the first marker in the range belong to the life of the first snapshot.
 
 After a broker failure a sequencer publishes again what was not confirmed, so numbers may stand in
 the journal twice, the second time behind higher ones: counters only rise.
@@ -20,8 +23,10 @@ the journal twice, the second time behind higher ones: counters only rise.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from bridge.machine.pending import Pending, identity_hash
-from bridge.machine.sequencer import Known, Memory, blank
+from bridge.machine.sequencer import Known, Memory, Publication, blank
 from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
 from bridge.wire import headers, journal
@@ -34,33 +39,34 @@ class Replay:
     """Reads journal entries in order, oldest first.
 
     Attributes:
-        lives: who wrote the markers and snapshots in the range, in order, without this life.
+        lives: who wrote the markers and snapshots in the range, in order, without `readers`.
         addresses: the channels by which the newest snapshot and the markers behind it were
-            published, without this life's. Whoever wrote a snapshot had waited for all others.
+            published, without those of `readers`; a snapshot's writer had waited for all others.
         entries: how many were read.
     """
 
     def __init__(
-        self, *, is_partitioned: bool, life: bytes, fingerprint: str, sure_ms: int
+        self, *, is_partitioned: bool, readers: Collection[bytes], fingerprint: str
     ) -> None:
         """Begin.
 
         Args:
             is_partitioned: whether the entity is.
-            life: the life that reads; its own marker is the range's last entry.
+            readers: the life that reads, whose marker is the range's last entry, and those of the
+                same process that read before and never came into office.
             fingerprint: the boot of the broker that runs now.
-            sure_ms: what was enqueued later may have been dropped by its queue (UTC ms).
         """
         self.lives: list[bytes] = []
         self.addresses: set[str] = set()
         self.entries = 0
-        self._life = life
+        self._readers = readers
         self._is_partitioned = is_partitioned
         self._fingerprint = fingerprint
-        self._sure_ms = sure_ms
         self._memory = blank(is_partitioned=is_partitioned)
         self._boot: str | None = None
-        self._before_boot: list[tuple[bytes | int, Known]] = []
+        self._writer: bytes | None = None
+        self._writers_boot = ""
+        self._unproven: list[tuple[bytes | int, Known]] = []
         self._parts = journal.SnapshotParts()
         self._gone: set[int] = set()
         self._needed: int | None = None
@@ -86,13 +92,9 @@ class Replay:
         elif kind == journal.BUCKET.encode():
             self._bucket(body)
         elif kind == journal.MARKER.encode():
-            marker = journal.Marker.decode(body)
-            if marker.life != self._life and basic.reply_to is not None:
-                self.addresses.add(basic.reply_to)
-            if marker.fingerprint == journal.REFUSED:
-                self._distrust()
-            else:
-                self._begin(marker.life, marker.fingerprint, has_written_before=False)
+            self._marked(journal.Marker.decode(body), basic.reply_to)
+        elif kind == journal.LANDED.encode():
+            self._landed(journal.Marker.decode(body))
         elif kind == journal.SNAPSHOT.encode():
             snapshot = self._parts.add(body)
             if snapshot is not None:
@@ -105,15 +107,43 @@ class Replay:
         self._memory.entries = self.entries
         return self._memory
 
-    def _begin(self, life: bytes, fingerprint: str, *, has_written_before: bool) -> None:
-        if self._boot is None and has_written_before:
-            for key, known in self._before_boot:
-                is_trusted = self._is_trusted(known.enqueued_ms, fingerprint)
-                self._remember(key, known._replace(is_trusted=is_trusted))
-        self._before_boot = []
-        self._boot = fingerprint
-        if life != self._life:
-            self.lives.append(life)
+    def go_on(self, life: bytes, unconfirmed: Iterable[Publication]) -> None:
+        """Let the last writer go on, whose process lives and knows what was confirmed to it.
+
+        Args:
+            life: the last that was in office, of the process that reads.
+            unconfirmed: all that it did not see confirmed, and that is published again, and
+                confirmed, before anything else is done.
+        """
+        self._landed(journal.Marker(life, self._writers_boot))
+        self._unproven.clear()
+        for each in unconfirmed:
+            self.feed(Properties.decode(each.properties), each.body)
+        self._prove()
+
+    def _marked(self, marker: journal.Marker, address: str | None) -> None:
+        is_readers = marker.life in self._readers
+        if not is_readers and address is not None:
+            self.addresses.add(address)
+        if marker.fingerprint == journal.REFUSED:
+            self._distrust()
+            return
+        self._boot = marker.fingerprint
+        if not is_readers:
+            self.lives.append(marker.life)
+            self._writer, self._writers_boot = marker.life, marker.fingerprint
+            self._unproven.clear()
+
+    def _landed(self, landing: journal.Marker) -> None:
+        # Before the range's first marker stands what one life wrote: the one that landed.
+        is_writer = self._writer is None or landing.life == self._writer
+        if is_writer and landing.fingerprint == self._fingerprint:
+            self._prove()
+
+    def _prove(self) -> None:
+        for key, known in self._unproven:
+            self._remember(key, known._replace(is_trusted=True))
+        self._unproven.clear()
 
     def _distrust(self) -> None:
         memory = self._memory
@@ -123,10 +153,13 @@ class Replay:
         memory.activated = {
             key: known._replace(is_trusted=False) for key, known in memory.activated.items()
         }
-        self._before_boot = []
+        self._unproven.clear()
 
     def _restore(self, snapshot: journal.Snapshot) -> None:
-        self._begin(snapshot.life, snapshot.fingerprint, has_written_before=True)
+        self.lives.append(snapshot.life)
+        self._boot = snapshot.fingerprint
+        if self._writer is None:
+            self._writer, self._writers_boot = snapshot.life, snapshot.fingerprint
         memory = self._memory
         memory.counters = list(snapshot.counters)
         memory.enqueued_ms = snapshot.enqueued_ms
@@ -145,7 +178,7 @@ class Replay:
             return
         self._count(number)
         self._memory.enqueued_ms = max(self._memory.enqueued_ms, enqueued_ms)
-        known = Known(number, enqueued_ms, self._is_trusted(enqueued_ms, self._boot))
+        known = Known(number, enqueued_ms, is_trusted=False)
         identity = table.get(headers.IDENTITY, ("V", None))[1]
         waited_as = table.get(headers.SCHEDULED_NUMBER, ("V", None))[1]
         if isinstance(waited_as, int):
@@ -161,7 +194,7 @@ class Replay:
         if number not in self._gone:
             self._memory.pending.add(number, due_ms, identity_hash(identity))
         if identity != NO_IDENTITY:
-            self._learn(identity, Known(number, None, is_trusted=False))
+            self._remember(identity, Known(number, None, is_trusted=False))
 
     def _cancelled(self, table: Table, body: bytes) -> None:
         for number in journal.decode_cancel(body):
@@ -185,13 +218,8 @@ class Replay:
         if numbering.is_after(number, counters[partition], is_partitioned=self._is_partitioned):
             counters[partition] = number
 
-    def _is_trusted(self, enqueued_ms: int | None, boot: str | None) -> bool:
-        is_sure = enqueued_ms is not None and enqueued_ms <= self._sure_ms
-        return is_sure and boot == self._fingerprint
-
     def _learn(self, key: bytes | int, known: Known) -> None:
-        if self._boot is None:
-            self._before_boot.append((key, known))
+        self._unproven.append((key, known))
         self._remember(key, known)
 
     def _remember(self, key: bytes | int, known: Known) -> None:

@@ -15,9 +15,9 @@ So the journal holds every number in order, and whoever reads its tail knows wha
 that fails ends this life of the sequencer, and the next one begins from the journal.
 
 **After a crash** an arrival may come again. `known` says which of its messages the journal holds
-already. What the journal says is *trusted* when the broker itself has not failed since: then the
-message is not published again. Otherwise it is, with the same number, and a receiver drops the
-second copy.
+already. What the journal says is *trusted* when the broker itself has not failed since, and the
+journal also says that all of its writer's publications have landed: then the message is not
+published again. Otherwise it is, with the same number, and a receiver drops the second copy.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from bridge.wire.journal import BucketState
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
 MALFORMED_REASON = "MalformedEnvelope"
+
+_SNAPSHOT_PROPERTIES = journal.entry_properties(journal.SNAPSHOT)
 
 
 class Publication(NamedTuple):
@@ -73,7 +75,7 @@ class Known(NamedTuple):
     Attributes:
         number: its number.
         enqueued_ms: its enqueued time; `None` while it waits for its time.
-        is_trusted: RabbitMQ cannot have dropped it on its way to where the journal says it is.
+        is_trusted: it has reached the queue where the journal says it is.
     """
 
     number: int
@@ -122,6 +124,18 @@ def marker(queue: Queue, life: bytes, fingerprint: str) -> Publication:
     properties = journal.entry_properties(journal.MARKER)
     body = journal.Marker(life, fingerprint).encode()
     return Publication("", names.journal(queue.name), properties, body)
+
+
+def landed(queue: Queue, life: bytes, fingerprint: str) -> Publication:
+    """Return the entry that says: all that this life published has reached its queues."""
+    properties = journal.entry_properties(journal.LANDED)
+    body = journal.Marker(life, fingerprint).encode()
+    return Publication("", names.journal(queue.name), properties, body)
+
+
+def is_snapshot(publication: Publication) -> bool:
+    """Whether this is a part of a snapshot: its span is only right where it was made to stand."""
+    return publication.properties == _SNAPSHOT_PROPERTIES
 
 
 class Sequencer:
@@ -224,8 +238,7 @@ class Sequencer:
             ],
             pending=memory.pending.encode(),
         )
-        properties = journal.entry_properties(journal.SNAPSHOT)
-        return [self._entry(properties, part) for part in whole.encode(self.entries)]
+        return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
     def take_over(self, tail: Memory) -> None:
         """Learn from the journal's tail which arrivals may come again, and keep all else."""

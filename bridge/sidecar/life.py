@@ -9,6 +9,10 @@ newer, to the next one. Where both end at once that one may get arrivals before 
 publications are made; so it waits for the end of the channel whose address is in the journal's last
 markers and snapshots. A publication that fails ends the life.
 
+A life whose publications have all been confirmed says so in the journal when it ends; of one that
+is killed the keeper says so, when RabbitMQ had time to apply them. What is not known to have landed
+its successor publishes again.
+
     intake -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
                             ^                 ^
                           buckets (what is due)
@@ -27,12 +31,12 @@ from bridge.broker.address import take_address
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
-from bridge.broker.errors import BrokerError, ChannelClosed, PublishRefused
+from bridge.broker.errors import AckLost, BrokerError, ChannelClosed, PublishRefused
 from bridge.broker.handover import Acks, Publish
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
-from bridge.machine.sequencer import Answer, Publication, Sequencer, marker
+from bridge.machine.sequencer import Answer, Publication, Sequencer, landed, marker
 from bridge.machine.wheel import Place
 from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
@@ -95,6 +99,8 @@ class Life:
         self._making: asyncio.Task[None] | None = None
         self._is_pump_due = False
         self._is_retiring = False
+        self._is_in_office = False
+        self._has_failed = False
 
     def __repr__(self) -> str:
         state = "in office" if self.is_ready else "ended" if self._ended.done() else "waiting"
@@ -133,9 +139,16 @@ class Life:
             self._ended.set_result(None)
 
     async def _settle(self) -> None:
-        with contextlib.suppress(TimeoutError):
+        """Wait until all is confirmed, or has failed; when nothing has, have the journal know."""
+        with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(STOP_S):
                 await self.flights.settle()
+                if self._is_in_office and not self._has_failed:
+                    self._is_in_office = False
+                    await self.flights.move(self._landing(), site="sequencer.journal")
+
+    def _landing(self) -> Publish:
+        return Publish(*landed(self._office.queue, self._life, self._boot))
 
     def fail(self, error: Exception) -> None:
         """End this life."""
@@ -184,7 +197,7 @@ class Life:
         inbox = names.inbox(self.name)
         await consuming.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
         await self._elected.wait()
-        await self._take_office()
+        await self._take_office(publishing)
         if self._ended.done():
             return
         self.meters.lives += 1
@@ -198,7 +211,7 @@ class Life:
             return await self._connection.channel()
         return publishing
 
-    async def _take_office(self) -> None:
+    async def _take_office(self, publishing: Channel) -> None:
         """Learn what the last sequencer knew, and finish what it left."""
         office = self._office
         replay = await read_tail(
@@ -207,11 +220,12 @@ class Life:
             self.flights,
             life=self._life,
             boot=self._boot,
-            elected_ms=self._clock(),
         )
         self.sequencer, left = succeed(office, replay)
         self.flights.keep(left)
         office.begin(self.sequencer, self._life, self.flights.open)
+        self._is_in_office = True
+        publishing.bequeath(*self._landing())
         await self._buckets.declare()
         self._publish_again(self.flights.release())
         self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
@@ -250,6 +264,10 @@ class Life:
         self.fail(ChannelClosed(404, f"the inbox of {self.name!r} was deleted"))
 
     def _on_failed(self, error: BrokerError) -> None:
+        if not isinstance(error, AckLost):  # then all was confirmed
+            self._has_failed = True
+            if self._publishing is not None:
+                self._publishing.withdraw()
         if isinstance(error, PublishRefused) and self.is_ready:
             # The journal may have what the full queue refused: its word must not be trusted.
             entry = Publish(*marker(self._office.queue, self._life, REFUSED))

@@ -42,7 +42,8 @@ class Office:
         queue: the entity's definition.
         tier: the namespace's tier.
         sequencer: that of the last life here, or `None`.
-        life: the last life here.
+        life: the last life here that was in office.
+        attempts: the lives here since then.
         flights: what that life had published and not seen confirmed, in order.
         returning: native messages that were confirmed when they were published again: their
             arrivals are not acked yet and come once more.
@@ -69,7 +70,6 @@ class Office:
         """Whether nobody else was the sequencer since the last life here.
 
         Args:
-            lives: those that the journal's tail names, in order.
+            lives: those that the journal's tail names, in order, without `attempts`.
         """
-        others = [each for each in lives if each not in self.attempts]
-        return self.sequencer is not None and bool(others) and others[-1] == self.life
+        return self.sequencer is not None and bool(lives) and lives[-1] == self.life

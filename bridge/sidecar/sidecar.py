@@ -170,8 +170,9 @@ class Sidecar:
 
     async def _serve(self, connection: Connection) -> None:
         # A quorum queue hears of a channel's end before it applies all that was published there
-        # (3.10.8, under load), and drops the rest, which the journal has: a successor would take
-        # it for done. So the channel outlives a kill of this process.
+        # (3.10.8, under load), and drops the rest, which the journal has: a successor publishes it
+        # again. So the channel outlives a kill of this process, and what is kept of it tells the
+        # successor that nothing was dropped.
         connection.keep(self._keeper, is_direct=False)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KEEP_S):

@@ -13,17 +13,11 @@ from bridge.broker.address import await_ends
 from bridge.broker.connection import Connection
 from bridge.broker.handover import Publish
 from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Sequencer, marker
+from bridge.machine.sequencer import Sequencer, is_snapshot, marker
 from bridge.sidecar.flights import Flights
 from bridge.sidecar.office import Flight, Office
 from bridge.sidecar.tail import Tail, steps
 from bridge.topology import names
-from bridge.wire.basic import Properties
-
-SURE_MS = 700
-"""What a life published so long before its successor was elected has reached its queue. Less than
-the channels of a killed bridge live on (`broker.keeping.LINGER_S`), so nothing is published twice
-then."""
 
 
 async def read_tail(
@@ -33,7 +27,6 @@ async def read_tail(
     *,
     life: bytes,
     boot: str,
-    elected_ms: int,
 ) -> Replay:
     """Announce a life in the journal, and read what lies before.
 
@@ -43,7 +36,6 @@ async def read_tail(
         flights: through which the life publishes.
         life: its identity.
         boot: which boot of RabbitMQ runs now.
-        elected_ms: when RabbitMQ gave this life its first arrival (UTC ms).
     """
     queue = office.queue
     tail = Tail(connection, names.journal(queue.name))
@@ -56,9 +48,8 @@ async def read_tail(
             tail,
             lambda: Replay(
                 is_partitioned=queue.enable_partitioning,
-                life=life,
+                readers=office.attempts,
                 fingerprint=boot,
-                sure_ms=elected_ms - SURE_MS,
             ),
         )
         # What was published between this life's marker and the end of another's channel is behind
@@ -81,14 +72,17 @@ async def _read(tail: Tail, begin: Callable[[], Replay]) -> Replay:
 
 
 def succeed(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]]:
-    """Return the sequencer that goes on, and what must be published again."""
+    """Return the sequencer that goes on, and what must be published again.
+
+    Snapshots are not: whoever comes into office writes a new one.
+    """
     if office.sequencer is None or not office.is_successor(replay.lives):
         office.returning.clear()
         return Sequencer(office.queue, office.tier, replay.result()), ()
-    flights = list(office.flights.values())
-    for flight in flights:
-        for each in flight.publications:
-            replay.feed(Properties.decode(each.properties), each.body)
+    assert office.life is not None, "whose sequencer it is"
+    left = office.flights.values()
+    flights = [each for each in left if not is_snapshot(each.publications[0])]
+    replay.go_on(office.life, [each for flight in flights for each in flight.publications])
     office.sequencer.take_over(replay.result())
     office.sequencer.update(office.queue, office.tier)
     return office.sequencer, flights

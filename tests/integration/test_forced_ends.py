@@ -1,4 +1,4 @@
-"""RabbitMQ ends a sequencer's connection or channel under load, and another bridge stands by.
+"""A sequencer ends under load: RabbitMQ ends its channels, or its process and keeper are killed.
 
 What was published just before that may be in the journal and not in the active queue: a quorum
 queue hears of a channel's end before it has taken all that was published there, and drops the rest.
@@ -7,19 +7,26 @@ queue hears of a channel's end before it has taken all that was published there,
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from bridge.model.entity import Queue
+from bridge.topology import names
 from tests.fixtures.broker import Broker
-from tests.fixtures.sidecar import Rig
+from tests.fixtures.sidecar import Rig, SidecarProcess
+from tests.integration.declared import eventually
 from tests.integration.test_sequencer_kills import History, drain
 
 ROUNDS = 3
 BURST = 500
 SENT_MAX = 40_000
+
+WAITING = 1_500
 
 ENDS = {
     "connection": 'rabbit_networking:close_connection(Connection, <<"by the test">>)',
@@ -84,3 +91,40 @@ def test_what_was_on_its_way_is_not_lost(
                 orders.connection.sleep(0.02)
             assert ending.result().strip() == "ended"
         history.judge(drain(orders, history.sent), can_repeat=True)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_nothing_is_lost_when_a_bridge_and_its_keeper_are_killed_together(
+    start_broker: Callable[[], Broker], request: pytest.FixtureRequest
+) -> None:
+    """The next bridge comes later, and takes nothing for stored that may have been dropped."""
+    broker = start_broker()
+    with broker.fresh_vhost() as vhost:
+        orders = Rig(broker, vhost, Queue(name="orders"))
+        request.addfinalizer(orders.close)
+        orders.channel = orders.connection.channel()
+        history = History()
+        numbers = itertools.count()
+        for _ in range(ROUNDS):
+            for _ in range(WAITING):
+                orders.send(body := b"%d" % next(numbers))
+                history.sent.add(body)
+            orders.connection.sleep(0.1)
+            sidecar = orders.start()
+            assert eventually(lambda: not orders.is_empty())
+            _kill_with_keeper(sidecar)
+            assert eventually(lambda: _is_without_consumer(orders))
+        orders.start()
+        history.judge(drain(orders, history.sent), can_repeat=True)
+
+
+def _kill_with_keeper(sidecar: SidecarProcess) -> None:
+    tasks = Path(f"/proc/{sidecar.process.pid}/task").glob("*/children")
+    (keeper,) = [int(child) for task in tasks for child in task.read_text().split()]
+    os.kill(keeper, signal.SIGKILL)
+    sidecar.kill()
+
+
+def _is_without_consumer(rig: Rig) -> bool:
+    inbox = rig.connection.channel().queue_declare(names.inbox(rig.queue.name), passive=True)
+    return int(inbox.method.consumer_count) == 0

@@ -7,7 +7,9 @@ import mmap
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +20,7 @@ from bridge.broker.endpoint import Endpoint, parse_url
 from bridge.broker.keeper import Keeper
 from bridge.broker.keeping import LINGER_S
 from bridge.broker.pledge import Pledge
+from bridge.broker.will import Will
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.integration.inbox import QUORUM, WITHIN_S, eventually
@@ -89,6 +92,67 @@ async def test_what_is_sure_stays_settled_though_rabbitmq_stands_still(
     node.signal(signal.SIGCONT)
     assert await idle(channel, "q", MESSAGES - COUNT) == MESSAGES - COUNT
     await connection.close()
+
+
+async def test_what_a_killed_process_has_bequeathed_is_published(
+    broker: Broker, vhost: str, confirming: Channel
+) -> None:
+    """Behind all that it published itself; what it has withdrawn is not."""
+    for queue in ("q", "alive"):
+        await confirming.declare_queue(queue)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.integration.testator", broker.url_of(vhost), "q")
+    )
+    assert await asyncio.wait_for(process.wait(), WITHIN_S) == -signal.SIGKILL
+    await idle(confirming, "alive", 0)
+
+    async def has_come() -> bool:
+        return (await confirming.declare_queue("q", passive=True)).messages >= 3
+
+    await eventually(has_come)
+    first, *others = [await confirming.get("q") for _ in range(4)]
+    assert first is not None
+    assert first.body == b"last"
+    assert {each.body for each in others if each is not None} == {b"left", b"instead"}
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_what_was_bequeathed_is_published_when_its_time_has_come(
+    endpoint: Endpoint, confirming: Channel, is_told: bool
+) -> None:
+    """Not when RabbitMQ ended the dead process' connection before: much may have been lost then."""
+    await confirming.declare_queue("q")
+    will = Will(endpoint)
+    will.put("", "q", PLAIN, b"last words")
+    executor = keeping.begin_execution(keeping.read_lines(will.descriptor))
+    assert executor is not None
+    assert executor.stdin is not None
+    if is_told:
+        await asyncio.to_thread(keeping.end_execution, executor, time.monotonic() + WITHIN_S)
+    else:
+        executor.stdin.close()
+    assert await asyncio.to_thread(executor.wait, WITHIN_S) == (0 if is_told else 1)
+    will.close()
+
+    assert (await confirming.declare_queue("q", passive=True)).messages == is_told
+
+
+def test_what_rabbitmq_says_meanwhile_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its channels do nothing else while they cannot say it."""
+    monkeypatch.setattr(keeping, "LINGER_S", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    number = ours.detach()
+    with ThreadPoolExecutor(1) as beside, theirs:
+        lingering = beside.submit(keeping.linger, {number: keeping.Kept(keeping.SOCKET, [number])})
+        theirs.settimeout(1)
+        theirs.sendall(bytes(64 << 20))
+        assert not lingering.done()
+        theirs.settimeout(WITHIN_S)
+        assert theirs.recv(1) == b""
+        theirs.shutdown(socket.SHUT_WR)
+        lingering.result(WITHIN_S)
 
 
 @pytest.mark.parametrize("written", [0, 1, 60, 100])

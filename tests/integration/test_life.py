@@ -8,13 +8,24 @@ from collections.abc import Callable
 import pytest
 
 from bridge.broker.connection import Connection
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import (
+    AckLost,
+    BrokerError,
+    BrokerSilent,
+    ChannelClosed,
+    PublishRefused,
+)
 from bridge.broker.keeper import Keeper
 from bridge.model.entity import Tier
 from bridge.sidecar.intake import PrefetchChanged
 from bridge.sidecar.life import Life
 from bridge.sidecar.office import Office
 from bridge.sidecar.sidecar import Sidecar
+from bridge.topology import names
+from bridge.wire import headers, journal
+from bridge.wire.basic import Properties
 from tests.fixtures.sidecar import Rig
 
 
@@ -36,6 +47,76 @@ async def test_a_life_that_has_ended_comes_into_office_no_more(
 
     assert office.meters.arrivals == 0
     assert orders.is_empty()
+
+
+async def entries(connection: Connection, entity: str) -> list[str]:
+    """Return the kinds of a journal's entries, in order; "" for a message."""
+    kinds: list[str] = []
+    is_end = asyncio.Event()
+
+    def take(delivery: Delivery) -> None:
+        table = Properties.decode(delivery.properties).headers or {}
+        kind = table.get(headers.ENTRY, ("S", b""))[1]
+        assert isinstance(kind, bytes)
+        kinds.append(kind.decode())
+        if kind == b"end":
+            is_end.set()
+
+    stream = names.journal(entity)
+    channel = await connection.channel()
+    await channel.confirm_select()
+    await channel.publish_confirmed("", stream, journal.entry_properties("end"), b"")
+    await channel.qos(100)
+    await channel.consume(stream, take, arguments={"x-stream-offset": ("S", b"first")})
+    async with asyncio.timeout(20):
+        await is_end.wait()
+    await channel.close()
+    return kinds[:-1]
+
+
+@pytest.mark.parametrize(
+    ("end", "last"),
+    [
+        (lambda life: life.fail(PrefetchChanged(text="16 arrivals from now on")), "landed"),
+        (lambda life: life.fail(ChannelClosed(404, "the inbox was deleted")), "landed"),
+        (lambda life: life.flights.on_failed(AckLost(text="confirmed, not acked")), "landed"),
+        (lambda life: life.flights.on_failed(PublishRefused(text="a queue is full")), "marker"),
+        (lambda life: life.flights.on_failed(BrokerSilent(text="no confirm")), ""),
+    ],
+)
+async def test_a_life_says_at_its_end_whether_all_has_landed(
+    rig: Callable[..., Rig], connection: Connection, end: Callable[[Life], None], last: str
+) -> None:
+    """As the journal's last entry, when nothing that it published has failed."""
+    orders = rig()
+    orders.publish(b"a")
+    office = Office(orders.queue, Tier.STANDARD)
+    life = Life(office, connection, await connection.channel(), boot="boot")
+    living = asyncio.create_task(life.run())
+    await asyncio.to_thread(orders.take, 1)
+    await life.flights.settle()
+    end(life)
+    with pytest.raises(BrokerError):
+        await living
+
+    assert (await entries(connection, orders.queue.name))[-1] == last
+
+
+async def test_a_life_that_is_stopped_says_that_all_has_landed(
+    rig: Callable[..., Rig], connection: Connection
+) -> None:
+    """Once, and behind all that it published."""
+    orders = rig()
+    orders.publish(b"a")
+    office = Office(orders.queue, Tier.STANDARD)
+    life = Life(office, connection, await connection.channel(), boot="boot")
+    living = asyncio.create_task(life.run())
+    await asyncio.to_thread(orders.take, 1)
+    await life.stop()
+    await living
+
+    kinds = await entries(connection, orders.queue.name)
+    assert (kinds.count("landed"), kinds[-1]) == (1, "landed")
 
 
 async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(

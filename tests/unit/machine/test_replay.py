@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from bridge.machine.arrival import Send
 from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, marker
+from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, landed, marker
 from bridge.machine.wheel import Place
 from bridge.model.entity import Queue, Tier
 from bridge.model.number import NUMBER_MAX, compose
 from bridge.wire import stamp
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item
+from bridge.wire.journal import REFUSED
 
 QUEUE = Queue(name="orders")
 BARE = Properties(delivery_mode=2).encode()
-LIFE, NEXT_LIFE = bytes(16), bytes([1] * 16)
+LIFE, NEXT_LIFE, TRIED_LIFE, OTHER_LIFE = (bytes([number] * 16) for number in range(4))
+BEGUN, OVER = marker(QUEUE, LIFE, "boot"), landed(QUEUE, LIFE, "boot")
 
 
 def a_sequencer(memory: Memory | None = None, queue: Queue = QUEUE) -> Sequencer:
@@ -28,11 +30,10 @@ def replayed(
     *,
     fingerprint: str = "boot",
     is_partitioned: bool = False,
-    sure_ms: int = 1_000_000,
 ) -> Replay:
     """Return what a new life reads."""
     replay = Replay(
-        is_partitioned=is_partitioned, life=NEXT_LIFE, fingerprint=fingerprint, sure_ms=sure_ms
+        is_partitioned=is_partitioned, readers={NEXT_LIFE, TRIED_LIFE}, fingerprint=fingerprint
     )
     for entry in [*entries, marker(QUEUE, NEXT_LIFE, fingerprint)]:
         replay.feed(Properties.decode(entry.properties), entry.body)
@@ -99,40 +100,122 @@ def test_each_partition_has_a_counter_of_its_own() -> None:
     assert [compose(3, 41), compose(4, 0)] == memory.counters[3:5]
 
 
+def trusted(entries: list[Publication], *, fingerprint: str = "boot") -> list[bool]:
+    """Return which of the known messages a new life trusts to be in their queue, in order."""
+    known = replayed(entries, fingerprint=fingerprint).result().known
+    return [each.is_trusted for each in known.values()]
+
+
+def sends(count: int) -> list[Publication]:
+    """Return the entries of so many messages, each with its own identity."""
+    sequencer = a_sequencer()
+    return [a_send(sequencer, identity=bytes([100 + number] * 16)) for number in range(count)]
+
+
+def test_only_what_stands_before_its_writers_landing_is_trusted() -> None:
+    """Of the rest a queue may have dropped some when its writer's channel ended."""
+    before, after = sends(2)
+
+    assert trusted([BEGUN, before, after]) == [False, False]
+    assert trusted([BEGUN, before, OVER, after]) == [True, False]
+
+
 def test_entries_of_another_boot_are_not_trusted() -> None:
-    """What was written before the broker failed may be in the journal alone."""
-    sequencer = a_sequencer()
-    begun = marker(QUEUE, LIFE, "before")
-    entries = [begun, a_send(sequencer)]
+    """What had landed before the broker failed may be in the journal alone."""
+    entries = [BEGUN, *sends(1), OVER]
 
-    trusted = [
-        [known.is_trusted for known in replayed(entries, fingerprint=boot).result().known.values()]
-        for boot in ("before", "after")
-    ]
-
-    assert trusted == [[True], [False]]
+    assert trusted(entries, fingerprint="boot") == [True]
+    assert trusted(entries, fingerprint="later boot") == [False]
 
 
-def test_what_was_enqueued_just_before_the_election_is_not_trusted() -> None:
-    """A queue may have dropped it when its writer's channel ended."""
-    sequencer = a_sequencer()
-    entries = [marker(QUEUE, LIFE, "boot"), a_send(sequencer, identity=bytes([1] * 16))]
-    late = Send(bytes([2] * 16), (Item(BARE, b"", None, None),))
-    entries += sequencer.apply(late, 501).publications
+def test_what_a_queue_may_have_refused_is_not_trusted() -> None:
+    """No landing proves what stands before the note of the refusal."""
+    before, after = sends(2)
+    refused = marker(QUEUE, LIFE, REFUSED)
 
-    known = replayed(entries, sure_ms=500).result().known.values()
+    assert trusted([BEGUN, before, OVER, refused]) == [False]
+    assert trusted([BEGUN, before, refused, after, OVER]) == [False, True]
 
-    assert [each.is_trusted for each in known] == [True, False]
+
+def test_the_landing_of_a_life_that_is_not_the_writer_proves_nothing() -> None:
+    """It says nothing of what others wrote, nor of what stands behind another's marker."""
+    entries = sends(2)
+    other = marker(QUEUE, OTHER_LIFE, "boot")
+
+    assert trusted([BEGUN, entries[0], landed(QUEUE, OTHER_LIFE, "boot")]) == [False]
+    assert trusted([BEGUN, entries[0], other, entries[1], OVER]) == [False, False]
+    assert trusted([BEGUN, *entries, other, landed(QUEUE, OTHER_LIFE, "boot")]) == [False, False]
+
+
+def test_the_first_landing_in_the_range_is_of_whoever_wrote_what_stands_before() -> None:
+    """Its marker stands further back; no other's is in between."""
+    before, after = sends(2)
+    other = marker(QUEUE, OTHER_LIFE, "boot")
+
+    assert trusted([before, OVER, other, after]) == [True, False]
+    assert trusted([before, OVER, other, after], fingerprint="later boot") == [False, False]
+
+
+def test_a_life_that_marks_the_journal_once_more_has_written_nothing_before() -> None:
+    """Between its markers stand late entries of the life before it."""
+    late, own = sends(2)
+
+    assert trusted([BEGUN, late, BEGUN, own, OVER]) == [False, True]
+
+
+def test_markers_of_lives_that_only_read_do_not_come_between() -> None:
+    """Entries and the landing of the last writer may come behind them."""
+    before, after = sends(2)
+    reading = [marker(QUEUE, life, "boot") for life in (NEXT_LIFE, TRIED_LIFE)]
+
+    replay = replayed([BEGUN, before, *reading, after, OVER])
+
+    assert [known.is_trusted for known in replay.result().known.values()] == [True, True]
+    assert replay.lives == [LIFE]
+
+
+def test_what_is_published_twice_counts_as_its_second_writer_left_it() -> None:
+    """Whoever published it again did not trust the first copy."""
+    (entry,) = sends(1)
+    other = marker(QUEUE, OTHER_LIFE, "boot")
+
+    assert trusted([BEGUN, entry, OVER, other, entry]) == [False]
+    assert trusted([BEGUN, entry, other, entry, landed(QUEUE, OTHER_LIFE, "boot")]) == [True]
 
 
 def test_what_waits_for_its_time_is_never_trusted() -> None:
-    """The journal does not say when it was written; a second copy in a bucket is harmless."""
+    """A second copy in a bucket is harmless."""
+    entries = [BEGUN, a_send(a_sequencer(), due_ms=500), OVER]
+
+    assert trusted(entries) == [False]
+
+
+def test_an_activation_is_trusted_as_any_other_message_is() -> None:
+    """It is known by the number under which it waited."""
     sequencer = a_sequencer()
-    entries = [marker(QUEUE, LIFE, "boot"), a_send(sequencer, due_ms=500)]
+    schedule = a_send(sequencer, due_ms=500)
+    activation = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
+    assert activation is not None
 
-    known = replayed(entries).result().known.values()
+    for ends, is_trusted in (([], False), ([OVER], True)):
+        activated = replayed([BEGUN, schedule, activation, *ends]).result().activated
+        assert [known.is_trusted for known in activated.values()] == [is_trusted]
 
-    assert [each.is_trusted for each in known] == [False]
+
+def test_a_life_whose_process_goes_on_vouches_for_what_was_confirmed_to_it() -> None:
+    """The rest is published again, and known once that is done."""
+    confirmed, unconfirmed = sends(2)
+
+    for fingerprint, is_trusted in (("boot", True), ("later boot", False)):
+        replay = replayed([BEGUN, confirmed, unconfirmed], fingerprint=fingerprint)
+        replay.go_on(LIFE, [unconfirmed])
+        known = replay.result().known.values()
+        assert [each.is_trusted for each in known] == [is_trusted, True]
+
+
+def test_a_landing_counts_as_an_entry() -> None:
+    """It stands in the journal, and a successor must look past it."""
+    assert replayed([BEGUN, OVER]).entries == 3
 
 
 def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
@@ -141,7 +224,7 @@ def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
     first = marker(QUEUE, bytes([2] * 16), "boot")
     snapshot = sequencer.snapshot(LIFE, "boot", 0)
     third = marker(QUEUE, bytes([3] * 16), "boot")
-    replay = Replay(is_partitioned=False, life=NEXT_LIFE, fingerprint="boot", sure_ms=0)
+    replay = Replay(is_partitioned=False, readers={NEXT_LIFE}, fingerprint="boot")
     entries = [first, *snapshot, third, marker(QUEUE, NEXT_LIFE, "boot")]
     for entry, address in zip(entries, ("first", "second", "third", "own"), strict=True):
         properties = Properties.decode(entry.properties)
@@ -153,16 +236,26 @@ def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
 
 
 def test_entries_before_a_snapshot_belong_to_its_life() -> None:
-    """They were written in the same boot as the snapshot, when no marker lies between."""
+    """When no marker lies between, they were written by that life, in the same boot."""
     sequencer = a_sequencer()
     sent = a_send(sequencer)
     snapshot = sequencer.snapshot(LIFE, "boot", 1)
 
-    replay = replayed([sent, *snapshot])
+    replay = replayed([sent, *snapshot, OVER])
 
     assert [known.is_trusted for known in replay.result().known.values()] == [True]
     assert replay.is_sufficient()
     assert replay.lives == [LIFE]
+
+
+def test_a_snapshot_continues_what_its_life_has_written() -> None:
+    """What stands between its marker and its landing is proven, on both sides of the snapshot."""
+    sequencer = a_sequencer()
+    before = a_send(sequencer, identity=bytes([100] * 16))
+    snapshot = sequencer.snapshot(LIFE, "boot", 1)
+    after = a_send(sequencer, identity=bytes([101] * 16))
+
+    assert trusted([BEGUN, before, *snapshot, after, OVER]) == [True, True]
 
 
 def test_a_range_without_a_whole_snapshot_or_too_short_for_its_span_is_not_sufficient() -> None:

@@ -2,9 +2,11 @@
 
 The model keeps what RabbitMQ keeps: an inbox whose unacked messages come again in order, an active
 queue, a journal and buckets. A publication is on its way until it is confirmed; a kill of the
-bridge lets all queues of a publication have it, or none; a kill of the broker may cut each queue at
-another place. After every step: no number names two messages, no message has two numbers, there is
-no gap.
+bridge lets all queues of a publication have it, or none, and its keeper writes the life's landing;
+a kill of the bridge with its keeper, a closed connection or a kill of the broker may cut each queue
+at another place. After every step: no number names two messages, no message has two numbers, there
+is no gap. In the end nothing is lost, and nothing is there twice where bridges ended in order or
+were killed alone.
 """
 
 from __future__ import annotations
@@ -14,11 +16,17 @@ from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from bridge.machine.arrival import Cancel, Send, read
 from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Publication, Sequencer, marker
+from bridge.machine.sequencer import Publication, Sequencer, is_snapshot, landed, marker
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import envelope, headers, stamp
@@ -70,9 +78,8 @@ def read_back(rabbit: Rabbit, life: bytes, step: int) -> Replay:
     while True:
         replay = Replay(
             is_partitioned=False,
-            life=life,
+            readers={life},
             fingerprint=str(rabbit.fingerprint),
-            sure_ms=1_000_000_000,
         )
         start = len(rabbit.journal) - step
         for properties, body in rabbit.journal[max(start, 0) :]:
@@ -96,23 +103,24 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.sent = 0
         self.identities: set[bytes] = set()
         self.sequencer: Sequencer | None = None
+        self.life = b""
+        self.can_repeat = False
         self._live(None)
 
     def _live(self, survivor: Sequencer | None) -> None:
         self.lives += 1
-        life = self.lives.to_bytes(16, "big")
-        self.life = life
+        last, self.life = self.life, self.lives.to_bytes(16, "big")
+        life = self.life
         fingerprint = str(self.rabbit.fingerprint)
         mark = marker(QUEUE, life, fingerprint)
         self.rabbit.journal.append((mark.properties, mark.body))
         replay = read_back(self.rabbit, life, 4)
-        again = self.flights if survivor is not None else []
-        for flight in again:
-            for each in flight.publications:
-                replay.feed(Properties.decode(each.properties), each.body)
+        left = self.flights if survivor is not None else []
+        again = [each for each in left if not is_snapshot(each.publications[0])]
         if survivor is None:
             self.sequencer = Sequencer(QUEUE, Tier.STANDARD, replay.result())
         else:
+            replay.go_on(last, [each for flight in again for each in flight.publications])
             learnt, memory = replay.result(), survivor.memory
             memory.known, memory.activated = learnt.known, learnt.activated
             memory.cancelled, memory.entries = learnt.cancelled, learnt.entries
@@ -125,6 +133,11 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.fired = set()
         self.next = 0
         self.first_entry: list[int] = []
+
+    @initialize(can_repeat=st.booleans())
+    def choose(self, can_repeat: bool) -> None:
+        """Let there be only such ends that leave no copies, or any."""
+        self.can_repeat = can_repeat
 
     @rule(count=st.integers(1, 3), delay=st.sampled_from([None, -5, 50, 5000]))
     def send(self, count: int, delay: int | None) -> None:
@@ -217,29 +230,58 @@ class SequencerUnderKills(RuleBasedStateMachine):
     @rule(reached=st.integers(0, 8))
     def kill_bridge(self, reached: int) -> None:
         """The bridge dies; what it had written arrives, up to some point."""
-        flat = [each for flight in self.flights for each in flight.publications]
-        for each in flat[:reached]:
-            self.rabbit.take(each, is_journal=True, is_queue=True)
+        self._cut(reached, reached)
+        self._land()
         self._live(None)
 
+    @rule()
+    def stop(self) -> None:
+        """The bridge ends in order, when all is confirmed, and the next one comes."""
+        self.confirm(len(self.flights))
+        self._land()
+        self._live(None)
+
+    @precondition(lambda self: self.can_repeat)
+    @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
+    def kill_bridge_and_keeper(self, in_journal: int, less: int) -> None:
+        """Queues drop what they had not taken when the channel ended; the journal has it."""
+        self._cut(in_journal, in_journal - less)
+        self._live(None)
+
+    @precondition(lambda self: self.can_repeat)
+    @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
+    def close_connection(self, in_journal: int, less: int) -> None:
+        """The same happens to a bridge that lives, and goes on."""
+        self._cut(in_journal, in_journal - less)
+        self._live(self.sequencer)
+
+    @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), in_queue=st.integers(0, 8))
     def kill_broker(self, in_journal: int, in_queue: int) -> None:
         """RabbitMQ dies under a bridge that lives: each queue is cut at another place."""
-        flat = [each for flight in self.flights for each in flight.publications]
-        for index, each in enumerate(flat):
-            self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
+        self._cut(in_journal, in_queue)
         self.rabbit.fingerprint += 1
         self._live(self.sequencer)
 
+    @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
     def kill_both(self, in_journal: int, less: int) -> None:
         """Both die; the active queue has no more than the journal."""
-        flat = [each for flight in self.flights for each in flight.publications]
-        for index, each in enumerate(flat):
-            is_queue = index < in_journal - less
-            self.rabbit.take(each, is_journal=index < in_journal, is_queue=is_queue)
+        self._cut(in_journal, in_journal - less)
         self.rabbit.fingerprint += 1
         self._live(None)
+
+    def _cut(self, in_journal: int, in_queue: int) -> None:
+        """Let so many of the publications on their way reach the journal, and their queue."""
+        flat = [each for flight in self.flights for each in flight.publications]
+        for index, each in enumerate(flat):
+            self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
+
+    def _land(self) -> None:
+        """Write that all has landed that this life published, and that has reached RabbitMQ."""
+        self.rabbit.take(
+            landed(QUEUE, self.life, str(self.rabbit.fingerprint)), is_journal=True, is_queue=False
+        )
 
     @invariant()
     def numbers_and_messages_belong_together(self) -> None:
@@ -272,6 +314,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
             self.confirm(len(self.flights))
         self.numbers_and_messages_belong_together()
         active = {_table(raw)[headers.IDENTITY][1] for raw in self.rabbit.active}
+        assert self.can_repeat or len(active) == len(self.rabbit.active), "twice"
         cancels = {
             body
             for properties, body in self.rabbit.journal
