@@ -2,9 +2,9 @@
 
     python -m bridge.broker.executor
 
-The keeper starts it. It reads lines: an endpoint, messages, an empty one; then it connects, reads
-another empty line when their time has come, and publishes them. Without that line it does nothing.
-Ends with 0 when RabbitMQ has confirmed all.
+The keeper starts it. It reads lines: an endpoint, messages, an empty one; then it connects, says a
+byte when RabbitMQ has answered, reads another empty line when the messages' time has come, and
+publishes them. Without that line it does nothing. Ends with 0 when RabbitMQ has confirmed all.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ async def main() -> int:
         connection = await Connection.open(endpoint, name=NAME)
         channel = await connection.channel()
         await channel.confirm_select()
+        sys.stdout.buffer.write(b".")
+        sys.stdout.buffer.flush()
         if await asyncio.to_thread(read) != b"\n":
             return 1
         await asyncio.gather(*(channel.publish_confirmed(*each) for each in publishes))

@@ -17,9 +17,12 @@ import time
 
 LINGER_S = 1.0
 """How long the connections live on after the bridge was killed, for RabbitMQ to apply what it has
-read. Acks that a channel keeps back are applied within a few milliseconds, unless RabbitMQ stands
-still just then: of 100 acks 67 came back when it did so for longer, none when for half as long
-(3.10.8 and 4.3.6)."""
+read; counted from when it has answered an executor. Acks that a channel keeps back are applied
+within a few milliseconds, unless RabbitMQ stands still just then: of 100 acks 67 came back when it
+did so for longer, none when for half as long (3.10.8 and 4.3.6)."""
+
+ANSWER_S = 5.0
+"""So long RabbitMQ may take to answer an executor, before the connections live no longer."""
 
 END_S = 10.0
 """So long all that follows may take, whatever RabbitMQ has read by then."""
@@ -64,6 +67,7 @@ class Kept:
         socket: its own view of the connection's socket.
         pledge: what was promised to be written to it.
         will: what is to be published when the process was killed and all else has been applied.
+        executor: who is to publish it.
     """
 
     def __init__(self, word: bytes, descriptors: list[int]) -> None:
@@ -71,7 +75,7 @@ class Kept:
         self.socket = socket.socket(fileno=number)
         self.pledge: mmap.mmap | None = None
         self.will: int | None = None
-        self._executor: subprocess.Popen[bytes] | None = None
+        self.executor: subprocess.Popen[bytes] | None = None
         for memory in memories:
             if word == PLEDGED:
                 self.pledge = mmap.mmap(memory, PLEDGE_BYTES)
@@ -83,9 +87,8 @@ class Kept:
         """The process was killed: write what was promised, and have its will's executor come."""
         if self.pledge is not None:
             redeem(self.socket, self.pledge)
-        lines = [] if self.will is None else read_lines(self.will)
-        if len(lines) > 1:  # the first says where
-            self._executor = begin_execution(lines)
+        if self.will is not None:
+            self.executor = begin_execution(read_lines(self.will))
 
     def hear(self) -> bool:
         """Read what has come; returns whether more may come."""
@@ -98,10 +101,10 @@ class Kept:
 
     def end(self, until_s: float) -> None:
         """Have the will carried out, say that nothing more comes, and read the rest."""
-        executor, self._executor = self._executor, None
         try:
-            if executor is not None:
-                end_execution(executor, until_s)
+            if self.executor is not None:
+                end_execution(self.executor, until_s)
+                self.executor = None
             self.socket.shutdown(socket.SHUT_WR)
             self.socket.settimeout(left_s(until_s))
             while self.socket.recv(1 << 16):
@@ -112,9 +115,9 @@ class Kept:
 
     def close(self) -> None:
         """Let go of it; its will is not carried out."""
-        if self._executor is not None:
-            self._executor.kill()
-            self._executor.wait()
+        if self.executor is not None:
+            self.executor.kill()
+            self.executor.wait()
         if self.will is not None:
             os.close(self.will)
         self.socket.close()
@@ -202,12 +205,15 @@ def read_lines(memory: int) -> list[bytes]:
 
 
 def begin_execution(lines: list[bytes]) -> "subprocess.Popen[bytes] | None":
-    """Have a process connect that is to publish what these lines say, and return it."""
+    """Have a process connect that is to publish what these lines say, and return it.
+
+    It says a byte when RabbitMQ has answered it.
+    """
     try:
         executor = subprocess.Popen(
             [sys.executable, "-m", EXECUTOR],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
         assert executor.stdin is not None
@@ -241,17 +247,22 @@ def left_s(until_s: float) -> float:
 
 
 def linger(kept: dict[int, Kept]) -> None:
-    """Hold the connections for a while, and end them in order.
+    """Hold the connections for a while, counted from when RabbitMQ answers; then end them in order.
 
     Meanwhile what RabbitMQ says is read: a channel that cannot say it does nothing else.
     """
-    over_s = time.monotonic() + LINGER_S
+    executors = [each.executor for each in kept.values() if each.executor is not None]
+    answers = {each.stdout.fileno() for each in executors if each.stdout is not None}
+    over_s = time.monotonic() + (ANSWER_S if answers else LINGER_S)
     poll = select.poll()
-    for number in kept:
+    for number in (*kept, *answers):
         poll.register(number, select.POLLIN)
     while kept and (wait_s := over_s - time.monotonic()) > 0:
         for number, _ in poll.poll(wait_s * 1000):
-            if not kept[number].hear():
+            if number in answers:
+                poll.unregister(number)
+                over_s = time.monotonic() + LINGER_S
+            elif not kept[number].hear():
                 poll.unregister(number)
                 kept.pop(number).close()
     for each in kept.values():

@@ -2,6 +2,7 @@
 
     python -m tests.integration.settler AMQP_URL QUEUE COUNT
 
+Its keeper also holds a second connection, as a bridge's does: so it looks whether RabbitMQ answers.
 Takes twice `COUNT` messages, says so, and waits for the end of its standard input. Then acks every
 other one, and dies when it is sure of that, with more deliveries on their way that it never reads.
 """
@@ -26,9 +27,10 @@ async def main(url: str, queue: str, count: int) -> None:
     keeper = Keeper()
     keeper.start()
     connection.keep(keeper)
+    beside = await Connection.open(parse_url(url), name="beside")
+    beside.keep(keeper, is_direct=False)
     channel = await connection.channel()
-    while not connection.is_kept:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await keeper.holds_all.wait()
     taken: list[Delivery] = []
     done = asyncio.Event()
 
