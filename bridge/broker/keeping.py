@@ -265,8 +265,8 @@ def linger(kept: dict[int, Kept]) -> None:
             elif not kept[number].hear():
                 poll.unregister(number)
                 kept.pop(number).close()
-    for each in kept.values():
-        each.end(over_s + END_S)
+    for each in sorted(kept.values(), key=lambda each: each.executor is not None):
+        each.end(over_s + END_S)  # first those for which nothing is waited for
 
 
 if __name__ == "__main__":
