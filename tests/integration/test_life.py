@@ -29,15 +29,20 @@ from bridge.wire.basic import Properties
 from tests.fixtures.sidecar import Rig
 
 
+async def begin(orders: Rig, connection: Connection) -> tuple[Life, asyncio.Task[None]]:
+    """Begin a life that finds an arrival."""
+    orders.publish(b"a")
+    office = Office(orders.queue, Tier.STANDARD)
+    life = Life(office, connection, await connection.channel(), boot="boot")
+    return life, asyncio.create_task(life.run())
+
+
 async def test_a_life_that_has_ended_comes_into_office_no_more(
     rig: Callable[..., Rig], connection: Connection
 ) -> None:
     """An arrival that is one too many may come in one packet with the last confirm of the start."""
     orders = rig()
-    orders.publish(b"a")
-    office = Office(orders.queue, Tier.STANDARD)
-    life = Life(office, connection, await connection.channel(), boot="boot")
-    living = asyncio.create_task(life.run())
+    life, living = await begin(orders, connection)
     while not hasattr(life, "flights"):  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
     life.flights.on_landed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
@@ -45,7 +50,7 @@ async def test_a_life_that_has_ended_comes_into_office_no_more(
     with pytest.raises(PrefetchChanged):
         await living
 
-    assert office.meters.arrivals == 0
+    assert life.meters.arrivals == 0
     assert orders.is_empty()
 
 
@@ -89,10 +94,7 @@ async def test_a_life_says_at_its_end_whether_all_has_landed(
 ) -> None:
     """As the journal's last entry, when nothing that it published has failed."""
     orders = rig()
-    orders.publish(b"a")
-    office = Office(orders.queue, Tier.STANDARD)
-    life = Life(office, connection, await connection.channel(), boot="boot")
-    living = asyncio.create_task(life.run())
+    life, living = await begin(orders, connection)
     await asyncio.to_thread(orders.take, 1)
     await life.flights.settle()
     end(life)
@@ -107,10 +109,7 @@ async def test_a_life_that_is_stopped_says_that_all_has_landed(
 ) -> None:
     """Once, and behind all that it published."""
     orders = rig()
-    orders.publish(b"a")
-    office = Office(orders.queue, Tier.STANDARD)
-    life = Life(office, connection, await connection.channel(), boot="boot")
-    living = asyncio.create_task(life.run())
+    life, living = await begin(orders, connection)
     await asyncio.to_thread(orders.take, 1)
     await life.stop()
     await living
