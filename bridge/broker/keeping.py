@@ -3,6 +3,7 @@
 Needs nothing but Python's own library, and knows nothing of what goes over the sockets.
 """
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -87,7 +88,7 @@ class Kept:
         """The process was killed: write what was promised, and have its will's executor come."""
         if self.pledge is not None:
             redeem(self.socket, self.pledge)
-        if self.will is not None:
+        if self.will is not None:  # also when it is empty: RabbitMQ's answer is waited for
             self.executor = begin_execution(read_lines(self.will))
 
     def hear(self) -> bool:
@@ -101,16 +102,14 @@ class Kept:
 
     def end(self, until_s: float) -> None:
         """Have the will carried out, say that nothing more comes, and read the rest."""
-        try:
-            if self.executor is not None:
-                end_execution(self.executor, until_s)
-                self.executor = None
+        if self.executor is not None:
+            end_execution(self.executor, until_s)
+            self.executor = None
+        with contextlib.suppress(OSError):  # RabbitMQ has ended the connection
             self.socket.shutdown(socket.SHUT_WR)
+        self.socket.settimeout(left_s(until_s))
+        while self.hear():
             self.socket.settimeout(left_s(until_s))
-            while self.socket.recv(1 << 16):
-                self.socket.settimeout(left_s(until_s))
-        except OSError:
-            pass
         self.close()
 
     def close(self) -> None:

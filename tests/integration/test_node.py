@@ -170,7 +170,6 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from bridge.broker.installation import Installation
 from bridge.broker.node import Node
-from bridge.broker.will import Will
 
 async def main():
     installation = Installation(scripts=Path(sys.argv[2]), path=sys.argv[3])
