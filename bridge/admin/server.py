@@ -10,8 +10,10 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from aiohttp import web
+from prometheus_client import Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from bridge.admin.metrics import CONTENT_TYPE, Sample, render
+from bridge.admin.metrics import render
 
 
 class AdminServer:
@@ -19,17 +21,17 @@ class AdminServer:
 
     Args:
         reasons: why the bridge is not ready, a sentence each; empty when it is.
-        samples: the metrics of now.
+        families: the metrics of now.
     """
 
     def __init__(
         self,
         *,
         reasons: Callable[[], Sequence[str]],
-        samples: Callable[[], Awaitable[Iterable[Sample]]],
+        families: Callable[[], Awaitable[Iterable[Metric]]],
     ) -> None:
         self._reasons = reasons
-        self._samples = samples
+        self._families = families
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/health/live", self._live)
@@ -69,5 +71,6 @@ class AdminServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(
-            body=render(await self._samples()).encode(), headers={"Content-Type": CONTENT_TYPE}
+            body=await render(await self._families()),
+            headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4},
         )

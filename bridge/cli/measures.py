@@ -1,11 +1,21 @@
-"""The metrics of a running bridge: what engine, sidecar and gateway count, as samples."""
+"""The metrics of a running bridge: what engine, sidecar and gateway count, in Prometheus's terms.
+
+What is counted for every message is a plain number; it is read when somebody asks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from itertools import accumulate
 
-from bridge.admin.metrics import Sample
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
 from bridge.sidecar.meters import Histogram, Meters
@@ -13,78 +23,71 @@ from bridge.sidecar.sidecar import Sidecar
 
 _PREFIX = "busbridge_"
 
-_GAUGES = {
+_LABELS = ("entity",)
+
+_ENTITY_GAUGES = {
+    "is_active": ("sequencer_active", "Whether this process numbers."),
     "backlog": ("inbox_backlog", "Arrivals that wait for their number."),
     "in_flight": ("sequencer_in_flight", "Publications that RabbitMQ has not confirmed yet."),
     "pending": ("scheduled_messages", "Messages that wait for their scheduled time."),
     "buckets": ("bucket_queues", "Queues of the timing wheel."),
 }
 
-_TOTALS = {
-    "arrivals": ("arrivals_total", "Arrivals that the sequencer has carried out."),
-    "published": ("journal_entries_total", "Entries written to the journal."),
-    "activated": ("activated_total", "Scheduled messages that became active."),
-    "lives": ("sequencer_elections_total", "How often this process became the sequencer."),
+_ENTITY_TOTALS = {
+    "arrivals": ("arrivals", "Arrivals that the sequencer has carried out."),
+    "published": ("journal_entries", "Entries written to the journal."),
+    "activated": ("activated", "Scheduled messages that became active."),
+    "lives": ("sequencer_elections", "How often this process became the sequencer."),
 }
 
 
-async def samples(
+async def families(
     namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway
-) -> Iterator[Sample]:
-    """Return the samples of now."""
+) -> tuple[Metric, ...]:
+    """Return the metrics of now."""
     await sidecar.count_ready()
-    return _samples(namespace, sidecar, gateway)
+    return (
+        *_of_clients(namespace, gateway),
+        *_of_entities(sidecar.meters),
+    )
 
 
-def _samples(namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway) -> Iterator[Sample]:
-    yield _sample("connections", "Clients that are connected.", "gauge", len(gateway.connections))
+def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric]:
+    yield _gauge("connections", "Clients that are connected.", len(gateway.connections))
     counters = namespace.counters
     for field in fields(counters):
-        yield _sample(
-            f"{field.name}_total",
-            field.metadata["help"],
-            "counter",
-            getattr(counters, field.name),
-        )
-    yield _sample("locks", "Messages that are locked.", "gauge", namespace.locks)
-    yield _sample("kept_messages", "Messages kept for the next receiver.", "gauge", namespace.kept)
-    for entity, meters in sidecar.meters.items():
-        yield from _entity_samples(entity, meters)
+        yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
+    yield _gauge("locks", "Messages that are locked.", namespace.locks)
+    yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.kept)
 
 
-def _entity_samples(entity: str, meters: Meters) -> Iterator[Sample]:
-    labels = {"entity": entity}
-    active = int(meters.is_active)
-    yield _sample("sequencer_active", "Whether this process numbers.", "gauge", active, labels)
-    for attribute, (name, text) in _GAUGES.items():
-        yield _sample(name, text, "gauge", getattr(meters, attribute), labels)
-    for attribute, (name, text) in _TOTALS.items():
-        yield _sample(name, text, "counter", getattr(meters, attribute), labels)
-    yield from _histogram(meters.lateness_ms, labels)
+def _of_entities(entities: Mapping[str, Meters]) -> Iterator[Metric]:
+    for attribute, (name, text) in (_ENTITY_GAUGES | _ENTITY_TOTALS).items():
+        kind = GaugeMetricFamily if attribute in _ENTITY_GAUGES else CounterMetricFamily
+        family = kind(_PREFIX + name, text, labels=_LABELS)
+        for entity, meters in entities.items():
+            family.add_metric((entity,), getattr(meters, attribute))
+        yield family
+    lateness = HistogramMetricFamily(
+        _PREFIX + "activation_lateness_seconds",
+        "How late scheduled messages were published.",
+        labels=_LABELS,
+    )
+    for entity, meters in entities.items():
+        _add(lateness, (entity,), meters.lateness_ms)
+    yield lateness
 
 
-def _histogram(histogram: Histogram, labels: dict[str, str]) -> Iterator[Sample]:
-    name = _PREFIX + "activation_lateness_seconds"
-    text = "How late scheduled messages were published."
-    total = 0
-    bounds = [str(bound / 1000) for bound in histogram.bounds] + ["+Inf"]
-    for bound, count in zip(bounds, histogram.counts, strict=True):
-        total += count
-        yield Sample(
-            name=name,
-            help=text,
-            kind="histogram",
-            value=total,
-            labels=labels | {"le": bound},
-            suffix="_bucket",
-        )
-    for suffix, value in (("_sum", histogram.sum / 1000), ("_count", total)):
-        yield Sample(
-            name=name, help=text, kind="histogram", value=value, labels=labels, suffix=suffix
-        )
+def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Histogram) -> None:
+    bounds = (*(str(bound / 1000) for bound in histogram.bounds), "+Inf")
+    buckets = list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
+    family.add_metric(labels, buckets, histogram.sum / 1000)
 
 
-def _sample(
-    name: str, text: str, kind: str, value: float, labels: dict[str, str] | None = None
-) -> Sample:
-    return Sample(name=_PREFIX + name, help=text, kind=kind, value=value, labels=labels or {})
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(_PREFIX + name, text, value)
+
+
+def _total(name: str, text: str, value: float) -> Metric:
+    """Return a counter; its sample's name ends with `_total`."""
+    return CounterMetricFamily(_PREFIX + name, text, value)

@@ -26,7 +26,7 @@ from bridge.broker.node import Node
 from bridge.cli.build import BUILD
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
-from bridge.cli.measures import samples
+from bridge.cli.measures import families
 from bridge.cli.settings import Port, Settings, SettingsError, read_settings
 from bridge.cli.stopping import Stopping, first
 from bridge.engine.directory import Directory
@@ -210,7 +210,7 @@ async def _serve(
         namespace.follow(lambda definitions: _tell(definitions, namespace.capabilities, told))
         admin = AdminServer(
             reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
-            samples=lambda: samples(namespace, sidecar, gateway),
+            families=lambda: families(namespace, sidecar, gateway),
         )
         await admin.start(listeners.admin)
         parts.push_async_callback(stopping.within, admin.close)
