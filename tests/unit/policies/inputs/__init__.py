@@ -2,9 +2,9 @@
 
 | file | in the shape of |
 |---|---|
-| `queue.template.json` | Azure quickstart template "servicebus-create-queue": a name without a default |
-| `rules.template.json` | Azure quickstart template "servicebus-create-topic-subscription-rule" |
-| `authrule.template.json` | Azure quickstart template "servicebus-create-authrule-namespace-and-queue" |
+| `queue.template.json` | Azure quickstart "servicebus-create-queue": a name without a default |
+| `rules.template.json` | Azure quickstart "servicebus-create-topic-subscription-rule" |
+| `authrule.template.json` | Azure quickstart "servicebus-create-authrule-namespace-and-queue" |
 | `bicep.template.json` | what `bicep build` makes of a module with a loop over queues |
 | `management.json` | recordings of the management API's `queues` and `topics` (REST, `value` lists) |
 | `az.json` | `az servicebus queue list` and `topic list`, joined with `jq -s` |
