@@ -6,7 +6,7 @@
 | `rules.template.json` | Azure quickstart "servicebus-create-topic-subscription-rule" |
 | `authrule.template.json` | Azure quickstart "servicebus-create-authrule-namespace-and-queue" |
 | `bicep.template.json` | what `bicep build` makes of a module with a loop over queues |
-| `management.json` | recordings of the management API's `queues` and `topics` (REST, `value` lists) |
+| `management.json` | recordings of the management API's `queues` and `topics` (REST) |
 | `az.json` | `az servicebus queue list` and `topic list`, joined with `jq -s` |
 | `Config.json` | the Service Bus emulator's own `Config.json` |
 | `feeds.xml` | ATOM feeds of a live namespace as the SDKs' administration clients receive them |
