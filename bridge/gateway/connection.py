@@ -138,6 +138,7 @@ class Connection(asyncio.Protocol):
         """
         if not self.grants.put(audience, claims):
             raise Unauthorized("The connection holds too many tokens.")
+        self._endpoint.authenticated()
         self._timers.cancel("authorization")
         self._watch_expiry()
 

@@ -72,6 +72,10 @@ class Endpoint:
 
     Args:
         mechanisms: the SASL mechanisms that are offered.
+
+    Attributes:
+        held_bytes: payload of messages that have not come whole, on all links.
+        message_bytes_max: no link takes a larger message, whatever it was accepted with; 0: any.
     """
 
     def __init__(
@@ -85,6 +89,9 @@ class Endpoint:
         self.sessions_to_flush: dict[Session, None] = {}
         self.frame_out_bytes = FRAME_SIZE_MIN_MAX
         self.output_bytes = 0
+        self.held_bytes = 0
+        self.message_bytes_max = limits.stranger_message_bytes_max
+        self._is_authenticated = False
         self._mechanisms = mechanisms
         self._reader = FrameReader(limits.sasl_frame_bytes_max)
         self._events: list[Event] = []
@@ -160,7 +167,7 @@ class Endpoint:
             self.state = State.EXPECT_SASL_INIT
         elif header == ProtocolHeader.AMQP.value:
             self.write(header)
-            self._reader.frame_bytes_max = self.limits.frame_bytes_max
+            self._reader.frame_bytes_max = self._frame_bytes_max
             self.state = State.EXPECT_OPEN
         else:
             # part 2, 2.2: answer with a header that would have been understood, and close
@@ -190,6 +197,27 @@ class Endpoint:
             self.state = State.EXPECT_AMQP_HEADER
         else:
             self._finish(None)
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the peer has proven who it is."""
+        return self._is_authenticated
+
+    def authenticated(self) -> None:
+        """The peer has proven who it is: from now on it may send what its links were told.
+
+        Called when its first token, or its key, has been accepted; again, it changes nothing.
+        """
+        self._is_authenticated = True
+        self.message_bytes_max = 0
+        if self._takes_frames:
+            self._reader.frame_bytes_max = self._frame_bytes_max
+
+    @property
+    def _frame_bytes_max(self) -> int:
+        limits = self.limits
+        known = limits.frame_bytes_max
+        return known if self._is_authenticated else min(known, limits.stranger_frame_bytes_max)
 
     # -- frames
 

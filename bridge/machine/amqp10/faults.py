@@ -19,6 +19,7 @@ CONNECTION_FORCED = "amqp:connection:forced"
 WINDOW_VIOLATION = "amqp:session:window-violation"
 HANDLE_IN_USE = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE = "amqp:session:unattached-handle"
+RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 

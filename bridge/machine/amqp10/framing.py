@@ -61,8 +61,8 @@ class FrameReader:
             if size > self.frame_bytes_max:
                 raise ConnectionFault(
                     FRAMING_ERROR,
-                    f"A frame of {size} bytes is larger than max-frame-size "
-                    f"({self.frame_bytes_max}).",
+                    f"A frame of {size} bytes is larger than max-frame-size as it is now "
+                    f"({self.frame_bytes_max}; before a token has been accepted it is small).",
                 )
             if offset < HEADER_SIZE or size < offset:
                 raise ConnectionFault(

@@ -15,6 +15,9 @@ class Limits:
 
     Attributes:
         frame_bytes_max: the largest frame that we take; what a client can make us hold at once.
+        stranger_frame_bytes_max: the same until the peer has proven who it is.
+        stranger_message_bytes_max: the largest message until then (a token is a few hundred bytes).
+        held_bytes_max: of messages that have not come whole, on all links of a connection.
         frame_out_bytes_max: the largest frame that we write, if the peer takes as much.
         channel_max: highest channel number, 4,999 as at Azure.
         handle_max: highest handle of a session ("The maximum number of handles is 4999." is
@@ -28,6 +31,9 @@ class Limits:
     """
 
     frame_bytes_max: int = 262_144
+    stranger_frame_bytes_max: int = 16_384
+    stranger_message_bytes_max: int = 65_536
+    held_bytes_max: int = 268_435_456
     frame_out_bytes_max: int = 1_048_576
     channel_max: int = 4_999
     handle_max: int = 4_999

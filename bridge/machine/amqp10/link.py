@@ -14,7 +14,9 @@ from bridge.machine.amqp10.events import CreditChanged, LinkDetached, MessageArr
 from bridge.machine.amqp10.faults import (
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
+    RESOURCE_LIMIT_EXCEEDED,
     TRANSFER_LIMIT_EXCEEDED,
+    ConnectionFault,
     LinkFault,
     SessionFault,
     make_error,
@@ -115,12 +117,13 @@ class IncomingLink(Link):
         self.message_bytes_max = 0
         self._parts: list[bytes] = []
         self._parts_bytes = 0
+        self._held_bytes = 0
         self._first: Transfer | None = None
 
     @property
     def held_bytes(self) -> int:
         """Bytes that are kept of a message that has not come whole."""
-        return sum(map(len, self._parts))
+        return self._held_bytes
 
     def accept(
         self,
@@ -156,10 +159,8 @@ class IncomingLink(Link):
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """A message, or a part of one.
 
-        Raises:
-            LinkFault: more messages than credit, or a settled message that is too large.
-            SessionFault: parts of different deliveries are mixed.
-        """
+            Raises:
+        XX"""
         if not self.is_open:
             return
         first = self._first
@@ -179,22 +180,23 @@ class IncomingLink(Link):
             self._drop_parts()
             return
         size = self._parts_bytes + len(payload)
-        is_too_large = 0 < self.message_bytes_max < size
+        limit = self._bytes_max()
+        is_too_large = 0 < limit < size
         if is_too_large:
-            self._parts.clear()
+            self._drop_payload()
         is_settled = bool(transfer.settled or first.settled)
         if transfer.more:
             self._first = replace(first, settled=True) if is_settled else first
             self._parts_bytes = size
             if not is_too_large:
-                self._parts.append(payload)
+                self._hold(payload)
             return
         if self._parts:
             payload = b"".join((*self._parts, payload))
         self._drop_parts()
         assert first.delivery_id is not None
         if is_too_large:
-            self._refuse_too_large(first.delivery_id, size, is_settled=is_settled)
+            self._refuse_too_large(first.delivery_id, size, limit, is_settled=is_settled)
             return
         self.session.emit(
             MessageArrived(
@@ -207,22 +209,49 @@ class IncomingLink(Link):
             )
         )
 
-    def _refuse_too_large(self, delivery_id: int, size: int, *, is_settled: bool) -> None:
+    def _bytes_max(self) -> int:
+        """The largest message that is taken now; 0: any."""
+        of_link, of_connection = self.message_bytes_max, self.session.endpoint.message_bytes_max
+        if not of_link or not of_connection:
+            return of_link or of_connection
+        return min(of_link, of_connection)
+
+    def _hold(self, payload: bytes) -> None:
+        endpoint = self.session.endpoint
+        self._parts.append(payload)
+        self._held_bytes += len(payload)
+        endpoint.held_bytes += len(payload)
+        if endpoint.held_bytes > endpoint.limits.held_bytes_max:
+            raise ConnectionFault(
+                RESOURCE_LIMIT_EXCEEDED,
+                f"{endpoint.held_bytes} bytes of unfinished messages are on the connection; "
+                f"{endpoint.limits.held_bytes_max} is the most.",
+            )
+
+    def _refuse_too_large(
+        self, delivery_id: int, size: int, limit: int, *, is_settled: bool
+    ) -> None:
         """Tell the sender of a message that was read past; a settled one costs the link."""
         fault = LinkFault(
             MESSAGE_SIZE_EXCEEDED,
             f"The received message (delivery-id:{delivery_id}, size:{size} bytes) exceeds the "
-            f"limit ({self.message_bytes_max} bytes) currently allowed on the link.",
+            f"limit ({limit} bytes) currently allowed on the link.",
         )
         if is_settled:
             raise fault
         self.settle(delivery_id, Rejected(fault.error))
         self.session.emit(MessageRefused(self, delivery_id))
 
+    def _drop_payload(self) -> None:
+        if self._parts:
+            self._parts = []
+            self.session.endpoint.held_bytes -= self._held_bytes
+            self._held_bytes = 0
+
     def _drop_parts(self) -> None:
         self._first = None
-        self._parts = []
         self._parts_bytes = 0
+        self._drop_payload()
 
     def forget(self) -> None:
         """Drop what the link holds."""
