@@ -18,7 +18,10 @@ PATH_LENGTH_MAX = 260
 SHORT_NAME_LENGTH_MAX = 50
 """Characters in the name of a subscription, rule or namespace (Service Bus quotas)."""
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/\-]*[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._~/\-]*[A-Za-z0-9_~\-])?")
+"""What Azure takes in fact: libraries make `contoso~fault--contoso~order--` of generic types, and
+a subscription may begin and end with `_` (validators of Azure's Terraform provider)."""
+
 _SCHEME = re.compile(r"^[a-z]+://[^/]*", re.IGNORECASE)
 
 
@@ -62,7 +65,8 @@ def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:
     if len(name) > length_max or not _NAME.fullmatch(name) or "//" in name:
         raise ArgumentError(
             f"The entity name {name!r} is not valid: 1 to {length_max} letters, digits, '.', '-', "
-            "'_' or '/', beginning and ending with a letter or digit."
+            "'_', '~' or '/', beginning with a letter, a digit or '_' and ending with none of "
+            "'.' and '/'."
         )
     return name
 

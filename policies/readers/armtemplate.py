@@ -20,11 +20,13 @@ from policies.readers.reading import Notes, Reading
 _ORDER = {kind: kind.count("/") for kind in azureresource.KINDS}
 _IGNORED: frozenset[str] = frozenset()
 
+_PARAMETER_REMEDY = "Give one with --parameter NAME=VALUE, or a file with --parameters."
+
 
 def is_this(document: Node) -> bool:
     """Whether a JSON document is a deployment template."""
     is_template = "deploymenttemplate.json" in document["$schema"].text.lower()
-    return is_template and "resources" in document.members
+    return is_template and "resources" in document
 
 
 def read(text: str, source: str, *, parameters: Mapping[str, object] | None = None) -> Reading:
@@ -55,7 +57,7 @@ def read_parameters(text: str, source: str) -> dict[str, object]:
         raise ReadError(source, [fault])
     return {
         name: each["value"].plain()
-        if "value" in each.members
+        if "value" in each
         else unresolved(f"the parameter {name!r} is a secret in a key vault")
         for name, each in document["parameters"].members.items()
     }
@@ -68,8 +70,13 @@ def read_document(
     notes = Notes(source)
 
     def note(place: Place, prop: str, message: str) -> None:
-        grade = "approximate" if prop == "condition" else "lost"
-        notes.finding(place, "", prop, message, grade=grade)
+        match prop:
+            case "condition":
+                notes.finding(place, "", prop, message, grade="approximate")
+            case "parameters":
+                notes.fault(place, message, _PARAMETER_REMEDY)
+            case _:
+                notes.leave_out(place, "", prop, message)
 
     template = Template.of(document, parameters or {}, note)
     for name in parameters or {}:

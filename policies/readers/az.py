@@ -63,7 +63,7 @@ def _objects(document: Node) -> Iterator[Node]:
     if isinstance(document.value, list):
         for item in document.items:
             yield from _objects(item)
-    elif isinstance(document["value"].value, list) and "id" not in document.members:
+    elif isinstance(document["value"].value, list) and "id" not in document:
         yield from _objects(document["value"])
     elif document.members:
         yield document

@@ -6,6 +6,8 @@ case-sensitive. An entity's name with `/` is written with `~` there.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from bridge.model import entity as model
 from policies.errors import Place
 from policies.readers import access, filters
@@ -46,7 +48,7 @@ def is_named(notes: Notes, place: Place, kind: str, names: tuple[str, ...]) -> b
     """Whether all names below the namespace's are known; otherwise a finding says why not."""
     for name in names[1:]:
         if is_unresolved(name):
-            notes.finding(
+            notes.leave_out(
                 place,
                 "/".join(n for n in names[1:] if not is_unresolved(n)),
                 "name",
@@ -175,30 +177,70 @@ def add_entity_access_rule(draft: NamespaceDraft, entity: str, name: str, proper
     add_access_rule(draft.notes, found.path, found.authorization_rules, name, properties)
 
 
+_SQL_KEYS = ("sqlExpression", "compatibilityLevel", "requiresPreprocessing")
+_RULE_KEYS = {
+    "": ("filterType", "sqlFilter", "correlationFilter", "action"),
+    "sqlFilter": _SQL_KEYS,
+    "correlationFilter": (*map(camel, filters.CORRELATION_FIELDS), "properties", _SQL_KEYS[-1]),
+    "action": _SQL_KEYS,
+}
+_IDENTITY_KEYS = ("etag", "id", "location", "name", "resourceGroup", "systemData", "type")
+"""What `az` prints beside the properties of a rule."""
+
+
+def _compares(correlation: Node) -> bool:
+    """Whether a correlation filter names anything to compare."""
+    return any(correlation[camel(field)].text for field in filters.CORRELATION_FIELDS) or bool(
+        correlation["properties"].members
+    )
+
+
+def _unknown_in_rule(draft: EntityDraft, rule: str, properties: Node) -> bool:
+    """Note every property of a rule that Service Bus does not have; whether there is one."""
+    is_found = False
+    for part, keys in _RULE_KEYS.items():
+        node = properties[part] if part else properties
+        known = {key.lower() for key in (*keys, *(() if part else _IDENTITY_KEYS))}
+        for key, member in node.members.items():
+            if key.lower() in known | _READ_ONLY or member.value is None:
+                continue
+            is_found = True
+            near = get_close_matches(key, keys, n=1, cutoff=0.6)
+            draft.notes.finding(
+                member.place,
+                draft.path,
+                f"Rule {rule}",
+                f"{draft.title}, rule {rule!r}: {key} is not known; it is left out."
+                + (f" Did you mean {near[0]!r}?" if near else ""),
+            )
+    return is_found
+
+
 def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
     """Take a rule of a subscription."""
     wanted = (properties["filterType"], properties["sqlFilter"], properties["correlationFilter"])
     for node in (*wanted, properties["action"]):
         if is_unresolved(node.plain()):
-            draft.notes.finding(
-                node.place,
-                draft.path,
-                f"Rule {name}",
-                f"{draft.title}, rule {name!r} is left out: {reason(node.plain())}.",
-            )
+            draft.leave_out_rule(name, node.place, reason(node.plain()))
             return
+    unknown = _unknown_in_rule(draft, name, properties)
     action = properties["action"]["sqlExpression"].text
     correlation = properties["correlationFilter"]
     kind = properties["filterType"].text.lower().removesuffix("filter")
+    if kind == "correlation" and not _compares(correlation) and unknown:
+        draft.leave_out_rule(name, properties.place, "it has no filter that is known")
+        return
     if kind == "correlation" or (not kind and correlation.members):
         fields = {field: correlation[camel(field)].text for field in filters.CORRELATION_FIELDS}
         given = {k: each.plain() for k, each in correlation["properties"].members.items()}
         found: model.Filter | None = filters.correlation(fields, given)
     elif kind in ("sql", ""):
         expression = properties["sqlFilter"]["sqlExpression"].text
-        is_default = not expression and not kind
         found = filters.sql(expression) if expression else None
-        if is_default:
+        if found is None and unknown:
+            draft.leave_out_rule(name, properties.place, "it has no filter that is known")
+            return
+        if found is None and not kind:
             found = model.TrueFilter()
     else:
         draft.notes.fault(

@@ -22,9 +22,8 @@ from policies.readers.reading import Notes, Reading
 
 def is_this(document: Node) -> bool:
     """Whether a JSON document is a definitions file."""
-    members = document.members
-    return any(key in members for key in ("rabbit_version", "rabbitmq_version")) or (
-        "queues" in members and "exchanges" in members
+    return any(key in document for key in ("rabbit_version", "rabbitmq_version")) or (
+        "queues" in document and "exchanges" in document
     )
 
 

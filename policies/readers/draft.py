@@ -38,6 +38,8 @@ class EntityDraft:
     places: dict[str, Place] = field(default_factory=dict)
     rules: list[model.Rule] = field(default_factory=list)
     authorization_rules: list[model.AuthorizationRule] = field(default_factory=list)
+    has_unknown_rules: bool = False
+    """Rules were left out: it does not get Azure's default, which takes every message."""
 
     @property
     def path(self) -> str:
@@ -80,6 +82,17 @@ class EntityDraft:
             )
         self.rules.append(rule)
 
+    def leave_out_rule(self, name: str, place: Place, why: str) -> None:
+        """Note a rule whose filter is not known: without another one no message is taken."""
+        self.has_unknown_rules = True
+        self.notes.finding(
+            place,
+            self.path,
+            f"Rule {name}",
+            f"{self.title}, rule {name!r} is left out: {why}. The subscription gets no message "
+            "by it.",
+        )
+
     def build(self, **more: object) -> Any:
         """Return the model's value, or `None` after noting what Service Bus would refuse."""
         make = _MAKERS[self.kind]
@@ -95,7 +108,7 @@ class EntityDraft:
         if len(self.notes.faults) > before:
             return None
         whole = identity | self.fields | more
-        if self.rules:
+        if self.rules or self.has_unknown_rules:
             whole["rules"] = tuple(self.rules)
         if self.authorization_rules:
             whole["authorization_rules"] = tuple(self.authorization_rules)
@@ -219,7 +232,11 @@ class NamespaceDraft:
             authorization_rules=tuple(self.authorization_rules),
         )
         self._find_missing_targets(drafts)
-        return Reading(namespace=namespace, findings=tuple(self.notes.findings))
+        return Reading(
+            namespace=namespace,
+            findings=tuple(self.notes.findings),
+            left_out=tuple(self.notes.left_out),
+        )
 
     def _add_missing_topics(self, drafts: list[EntityDraft]) -> None:
         for subscription in [each for each in drafts if each.kind is Kind.SUBSCRIPTION]:

@@ -33,7 +33,7 @@ _SQL_KEYS = ("SqlExpression", "CompatibilityLevel", "RequiresPreprocessing")
 
 def is_this(document: Node) -> bool:
     """Whether a JSON document is a `Config.json`."""
-    return "UserConfig" in document.members
+    return "UserConfig" in document
 
 
 def read(text: str, source: str) -> Reading:
@@ -117,9 +117,9 @@ class _Reader:
         known = names_of(draft.kind)
         if node.value is not None and self._is(node, f"Properties of {draft.title}", dict):
             self._only(node, known)
-            for key, member in node.members.items():
-                if key in known:
-                    draft.set(key, member.plain(), member.place)
+            for name in known:
+                if name in node:
+                    draft.set(name, node[name].plain(), node[name].place)
         for key, value in DEFAULTS.items():
             if key in known:
                 draft.set_default(key, value)
@@ -193,8 +193,9 @@ class _Reader:
 
     def _only(self, node: Node, known: Iterable[str]) -> None:
         known = tuple(known)
+        lower = {name.lower() for name in known}
         for key, member in node.members.items():
-            if key in known or key.startswith("$"):
+            if key.lower() in lower or key.startswith("$"):
                 continue
             near = get_close_matches(key, known, n=1, cutoff=0.6)
             remedy = f"Did you mean {near[0]!r}?" if near else f"Known here: {', '.join(known)}."

@@ -56,8 +56,8 @@ class _Reader:
         if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", self._broker.vhost):
             self._draft.name = self._broker.vhost
         if self._broker.is_of_the_bridge:
-            self._lost(
-                self._broker.queues[0],
+            self._notes.leave_out(
+                self._broker.queues[0].place,
                 "",
                 "definitions",
                 "The definitions of the bridge's entities are not in the file: an export of one "

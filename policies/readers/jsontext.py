@@ -34,10 +34,22 @@ class Node:
     place: Place
 
     def __getitem__(self, key: str) -> Node:
-        """Return an object's member, or a node of `None` when there is none."""
-        if isinstance(self.value, dict) and key in self.value:
-            return self.value[key]
+        """Return an object's member, or a node of `None` when there is none.
+
+        Keys are not case-sensitive, as at Azure; one in the same case comes first.
+        """
+        if isinstance(self.value, dict):
+            if key in self.value:
+                return self.value[key]
+            wanted = key.lower()
+            for known, member in self.value.items():
+                if known.lower() == wanted:
+                    return member
         return Node(None, Place(line=self.place.line, path=self.place.path + step(key)))
+
+    def __contains__(self, key: str) -> bool:
+        """Whether an object has a member of this key, in any case."""
+        return any(known.lower() == key.lower() for known in self.members)
 
     @property
     def members(self) -> dict[str, Node]:

@@ -11,10 +11,22 @@ from policies.errors import Fault, Place, ReadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A namespace as an input defines it, and what of the input could not be taken over."""
+    """A namespace as an input defines it, and what of the input could not be taken over.
+
+    Attributes:
+        findings: what differs from the input.
+        left_out: those of them of which the input has an entity, or may have one, that the
+            namespace lacks. What is not in such a namespace is not known to be unwanted.
+    """
 
     namespace: model.Namespace
     findings: tuple[Finding, ...] = ()
+    left_out: tuple[Finding, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the input could not be read whole."""
+        return bool(self.left_out)
 
 
 @dataclass(slots=True)
@@ -24,6 +36,7 @@ class Notes:
     source: str
     faults: list[Fault] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
 
     def fault(self, place: Place, message: str, remedy: str = "") -> None:
         """Note something that makes the input unreadable."""
@@ -41,6 +54,11 @@ class Notes:
                 message=f"{self.source}: {place}: {message}",
             )
         )
+
+    def leave_out(self, place: Place, entity: str, prop: str, message: str) -> None:
+        """Note an entity, or what may be several, that the namespace does not get."""
+        self.finding(place, entity, prop, message)
+        self.left_out.append(self.findings[-1])
 
     def check(self) -> None:
         """Raise every fault so far at once, in the order of their lines."""

@@ -67,9 +67,7 @@ _IGNORED = {
 
 def is_this(document: Node) -> bool:
     """Whether a JSON document is what Terraform shows of a plan or state."""
-    return "format_version" in document.members and (
-        "planned_values" in document.members or "values" in document.members
-    )
+    return "format_version" in document and ("planned_values" in document or "values" in document)
 
 
 def read(text: str, source: str) -> Reading:
@@ -135,7 +133,7 @@ class _Reader:
     def _name(self, resource: Resource) -> str:
         name = resource.values["name"].text
         if not name:
-            self._notes.finding(
+            self._notes.leave_out(
                 resource.values.place,
                 "",
                 "name",
@@ -247,7 +245,7 @@ class _Reader:
         return found if found is not None and found.kind.value.lower() == what else None
 
     def _lost_owner(self, resource: Resource, what: str) -> None:
-        self._notes.finding(
+        self._notes.leave_out(
             resource.values.place,
             resource.values["name"].text,
             what,

@@ -75,7 +75,7 @@ class Scope:
             members = {
                 str(self.text(key)): self.evaluate(member)
                 for key, member in value.items()
-                if not (key == "copy" and isinstance(member.value, list))
+                if not (key.lower() == "copy" and isinstance(member.value, list))
             }
             if isinstance(node["copy"].value, list):
                 for loop in node["copy"].items:
@@ -149,7 +149,7 @@ class Scope:
         values = [self._value(each) for each in arguments]
         match name, values:
             case "parameters", [str(which)]:
-                return self._parameter(which)
+                return self.parameter(which)
             case "variables", [str(which)]:
                 return self._variable(which)
             case "lambdavariables", [str(which)] if which.lower() in self.locals:
@@ -162,7 +162,8 @@ class Scope:
             return unresolved(f"{name}() is {_AZURE_ONLY.get(name, 'known to Azure alone')}")
         return functions.call(name, values)
 
-    def _parameter(self, name: str) -> Any:
+    def parameter(self, name: str) -> Any:
+        """Return the value of a parameter, or a stand-in that says why there is none."""
         key = ("parameter", name.lower())
         if key not in self._known:
             self._known[key] = unresolved(f"the parameter {name!r} refers to itself")
@@ -175,13 +176,11 @@ class Scope:
             if known.lower() == name.lower():
                 if values.get(known.lower()) is not None:
                     return _typed(values[known.lower()], declared["type"].text)
-                if "defaultValue" in declared.members:
+                if "defaultValue" in declared:
                     return self.evaluate(declared["defaultValue"]).plain()
                 if declared["nullable"].value is True:
                     return None
-                return unresolved(
-                    f"the parameter {known!r} has no value; give one in a parameter file"
-                )
+                return unresolved(f"the parameter {known!r} has no value")
         return unresolved(f"the template has no parameter {name!r}")
 
     def _variable(self, name: str) -> Any:
@@ -194,7 +193,7 @@ class Scope:
     def _find_variable(self, name: str) -> Any:
         variables = self.template["variables"]
         for known, declared in variables.members.items():
-            if known.lower() == name.lower() and known != "copy":
+            if known.lower() == name.lower() and known.lower() != "copy":
                 return self.evaluate(declared).plain()
         for loop in variables["copy"].items:
             if loop["name"].text.lower() == name.lower():

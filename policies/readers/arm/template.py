@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from policies.errors import Place
 from policies.readers.arm.evaluation import Scope
+from policies.readers.arm.parameters import refused_parameters
 from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
 from policies.readers.jsontext import Node
 
@@ -58,6 +59,8 @@ class Template:
         """Return the template of a document, or of a deployment in the template `parent`."""
         template = cls(Scope(root, given), note, parent)
         template.scope.state_of = template.state_of
+        for place, message in refused_parameters(template.scope):
+            note(place, "parameters", message)
         return template
 
     def resources(self) -> Iterator[Resource]:
@@ -93,7 +96,7 @@ class Template:
         for _, node in _entries(self.scope.template["resources"]):
             if node["type"].text.lower() == NAMESPACES and node["existing"].value is not True:
                 wanted = ("name", "location", "sku")
-                body = {key: each for key, each in node.members.items() if key in wanted}
+                body = {key: each for key, each in node.members.items() if key.lower() in wanted}
                 return self.scope.evaluate(Node(body, node.place)).plain()
         return None if self.parent is None else self.parent._namespace()
 
@@ -151,8 +154,8 @@ class Template:
                 f"{_shown(written)} has {len(names)} parts, its type {len(segments)}.",
             )
             return
-        kept = {key: child for key, child in node.members.items() if key != "resources"}
-        body = scope.evaluate(Node({k: v for k, v in kept.items() if k != "copy"}, node.place))
+        own = {k: v for k, v in node.members.items() if k.lower() not in ("resources", "copy")}
+        body = scope.evaluate(Node({**own}, node.place))
         yield Resource(
             kind="/".join(segments),
             names=names,
@@ -195,7 +198,7 @@ class Template:
             )
             inner.scope.state_of = self.state_of
             outer = {key: scope.template[key] for key in ("parameters", "variables")}
-            own = {key: each for key, each in template.members.items() if key not in outer}
+            own = {key: each for key, each in template.members.items() if key.lower() not in outer}
             inner.scope.template = Node(own | outer, template.place)
             return inner
         given = {
@@ -206,7 +209,7 @@ class Template:
 
 
 def _parameter(name: str, given: Node) -> object:
-    if "reference" in given.members:
+    if "reference" in given:
         return unresolved(f"the parameter {name!r} is a secret in a key vault")
     return given.plain() if is_unresolved(given.value) else given["value"].plain()
 

@@ -27,6 +27,9 @@ JSON_INPUTS = {
         *("plan.json", "state.json", "template.json"),
     )
 }
+JSON_INPUTS["template.json"] = JSON_INPUTS["template.json"].replace(
+    '"keepDays": { "type": "int" }', '"keepDays": { "type": "int", "defaultValue": 14 }'
+)
 XML_INPUTS = {name: (GOLDEN / name).read_text() for name in ("explorer.xml", "feeds.xml")}
 INPUTS = JSON_INPUTS | XML_INPUTS
 

@@ -129,8 +129,8 @@ def test_a_bad_property_names_entity_place_and_remedy(key: str, value: Any, mess
          "line 1, $.UserConfig.Namespaces[0].Queues[0]: A queue has no Name. Give it one."),
         ('{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "?"}]}]}}',
          "line 1, $.UserConfig.Namespaces[0].Queues[0]: The entity name '?' is not valid: 1 to 260 "
-         "letters, digits, '.', '-', '_' or '/', beginning and ending with a letter or digit. "
-         "Change it to what Service Bus takes."),
+         "letters, digits, '.', '-', '_', '~' or '/', beginning with a letter, a "
+         "digit or '_' and ending with none of '.' and '/'. Change it to what Service Bus takes."),
         ('{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [\n{"Name": "q"},\n{"Name": "Q"}]'
          "}]}}",
          "line 3, $.UserConfig.Namespaces[0].Queues[1]: Queue 'Q' has the name of Queue 'q' at "

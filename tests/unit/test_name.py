@@ -1,0 +1,68 @@
+"""Names of entities: what Service Bus takes, and what RabbitMQ's objects are called for it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+
+from bridge.model import entity as model
+from bridge.model.errors import ArgumentError
+from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name, parse_path
+from bridge.topology import names
+from bridge.topology.policy import patterns
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "contoso.orders~orderplaced",  # MassTransit's topic of a message type
+        "contoso~fault--contoso~orderplaced--",  # and of a generic one
+        "orders_error",
+        "a",
+        "9",
+        "a/b.c-d_e~f",
+    ],
+)
+def test_a_queues_or_topics_name_may_be_what_azure_takes(name: str) -> None:
+    """Letters, digits, '.', '-', '_', '~' and '/': the names that libraries make are legal."""
+    assert check_entity_name(name) == name
+    assert parse_path(f"sb://host/{name}/$DeadLetterQueue").entity == name
+    assert model.Queue(name=name).name == model.Topic(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["_audit", "audit_", "_", "_a-b.c_"])
+def test_a_subscriptions_name_may_have_an_underscore_at_its_ends(name: str) -> None:
+    """Its first and its last character are a letter, a digit or '_'."""
+    subscription = model.Subscription(topic="events", name=name)
+
+    assert parse_path(subscription.path).entity == f"events/Subscriptions/{name}"
+
+
+@pytest.mark.parametrize("name", ["", "~a", "-a", ".a", "/a", "a/", "a//b", "a b", "a$b", "a:b"])
+def test_a_name_that_azure_refuses_is_refused(name: str) -> None:
+    """The error says which characters there may be, and at which place."""
+    with pytest.raises(ArgumentError, match="letters, digits"):
+        check_entity_name(name)
+    with pytest.raises(ArgumentError):
+        check_entity_name("a" * 51, length_max=SHORT_NAME_LENGTH_MAX)
+
+
+def test_a_name_with_a_tilde_is_taken_by_an_exact_pattern() -> None:
+    """A policy for it takes it, and nothing that is called similarly."""
+    (pattern,) = patterns(["contoso~orders", "contoso/orders"])
+
+    assert re.search(pattern, names.active_queue("Contoso~Orders"))
+    assert not re.search(pattern, "contoso-orders")
+
+
+def test_a_name_that_looks_like_a_cut_one_shares_no_object_with_it() -> None:
+    """A long name is cut to a digest behind a '~', which is legal in a name, too."""
+    long = "a" * 250
+    twin = names.resource_base(long)
+
+    assert twin == "a" * 189 + "~" + hashlib.sha256(long.encode()).hexdigest()[:24]
+    assert names.resource_base(twin) != twin
+    assert len(names.resource_base(twin)) == len(twin)
+    assert names.resource_base("a~" + "0" * 24) == "a~" + "0" * 24
