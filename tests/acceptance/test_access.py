@@ -14,6 +14,7 @@ import pytest
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import (
+    MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusError,
@@ -141,15 +142,18 @@ def test_scheduling_needs_send(guarded: Any) -> None:
 
 
 def test_unknown_entity(guarded: Any) -> None:
-    """An unknown queue is not found; who has no right there cannot find out."""
+    """An unknown queue is not found, by its name; who has no right there cannot find out."""
     with client_as(guarded, "all", KEYS["all"]) as client:
-        with pytest.raises(ServiceBusError):
+        with pytest.raises(MessagingEntityNotFoundError, match="no-such-queue"):
             send(client, "no-such-queue", "x")
         with (
-            pytest.raises(ServiceBusError),
+            pytest.raises(MessagingEntityNotFoundError, match="no-such-queue"),
             client.get_queue_receiver("no-such-queue") as receiver,
         ):
             receiver.receive_messages(1, max_wait_time=1)
+        sender = client.get_queue_sender("no-such-queue")
+        with pytest.raises(MessagingEntityNotFoundError, match="no-such-queue"):
+            sender.schedule_messages(ServiceBusMessage("x"), now() + seconds(60))
     with client_as(guarded, "one", "key-of-one") as client:
         unknown = refuse_sending(client, "no-such-queue")
         known = refuse_sending(client, "invoices")
