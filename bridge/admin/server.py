@@ -6,14 +6,27 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from bridge.admin.metrics import render
+
+_log = logging.getLogger("busbridge.admin")
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether an error is more than a malformed request, which is answered and no news."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_log.addFilter(_is_our_fault)
 
 
 class AdminServer:
@@ -37,12 +50,12 @@ class AdminServer:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, logger=_log, shutdown_timeout=1)
 
     async def start(self, listener: socket.socket) -> None:
         """Begin to answer on a listening socket."""
         await self._runner.setup()
-        await web.SockSite(self._runner, listener, shutdown_timeout=1).start()
+        await web.SockSite(self._runner, listener).start()
 
     async def close(self) -> None:
         """Stop answering."""

@@ -11,18 +11,38 @@ _SECRET = re.compile(
     r"(SharedAccessKey=|sig=|://[^:/@\s]*:|password[=:]\s*)[^\s;&@]+", re.IGNORECASE
 )
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+TEXT_MAX = 4_096
+"""Characters of one fact: names and texts of strangers are in some."""
+
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line; whatever looks like a key or a password is blacked out."""
+    """Formats a record as one line; whatever looks like a key or a password is blacked out.
+
+    Control characters are escaped: nothing that a stranger says begins a line. A traceback's lines
+    are indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        text = record.getMessage()
+        text = _safe(record.getMessage())
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            traceback = self.formatException(record.exc_info).splitlines()
+            text += "".join(f"\n  {_safe(row)}" for row in traceback)
         line = f"{moment}.{int(record.msecs):03d}Z {record.levelname.lower():7} {text}"
         return _SECRET.sub(lambda found: found[1] + "***", line)
+
+
+def _safe(text: str) -> str:
+    if len(text) > TEXT_MAX:
+        text = f"{text[:TEXT_MAX]}... ({len(text)} characters)"
+    return _CONTROL.sub(_escaped, text)
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return repr(control[0])[1:-1]
 
 
 def start_logging(level: str) -> None:
