@@ -16,6 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from bridge.cli.stalls import BOUNDS_S, Stalls
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
 from bridge.sidecar.meters import Histogram, Meters
@@ -42,13 +43,14 @@ _ENTITY_TOTALS = {
 
 
 async def families(
-    namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway
+    namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway, stalls: Stalls
 ) -> tuple[Metric, ...]:
     """Return the metrics of now."""
     await sidecar.count_ready()
     return (
         *_of_clients(namespace, gateway),
         *_of_entities(sidecar.meters),
+        *_of_loop(stalls),
     )
 
 
@@ -59,6 +61,21 @@ def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
     yield _gauge("locks", "Messages that are locked.", namespace.locks)
     yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.kept)
+
+
+def _of_loop(stalls: Stalls) -> Iterator[Metric]:
+    yield _gauge(
+        "loop_stall_longest_seconds",
+        "The longest time for which the event loop stood still since the start.",
+        stalls.longest_s,
+    )
+    family = HistogramMetricFamily(
+        _PREFIX + "loop_stall_seconds", "How long the event loop stood still, 50 times a second."
+    )
+    bounds = (*map(str, BOUNDS_S), "+Inf")
+    buckets = list(zip(bounds, map(float, accumulate(stalls.counts)), strict=True))
+    family.add_metric((), buckets, stalls.total_s)
+    yield family
 
 
 def _of_entities(entities: Mapping[str, Meters]) -> Iterator[Metric]:

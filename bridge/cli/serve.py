@@ -28,6 +28,7 @@ from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.measures import families
 from bridge.cli.settings import Port, Settings, SettingsError, read_settings
+from bridge.cli.stalls import Stalls
 from bridge.cli.stopping import Stopping, first
 from bridge.engine.directory import Directory
 from bridge.engine.namespace import RabbitNamespace
@@ -208,9 +209,12 @@ async def _serve(
         namespace.follow(lambda definitions: _heed(gateway, rules, definitions))
         told: set[Finding] = set()
         namespace.follow(lambda definitions: _tell(definitions, namespace.capabilities, told))
+        stalls = Stalls()
+        stalls.start()
+        parts.callback(stalls.stop)
         admin = AdminServer(
             reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
-            families=lambda: families(namespace, sidecar, gateway),
+            families=lambda: families(namespace, sidecar, gateway, stalls),
         )
         await admin.start(listeners.admin)
         parts.push_async_callback(stopping.within, admin.close)

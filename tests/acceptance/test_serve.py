@@ -713,7 +713,8 @@ METRICS = {
         *("journal_entries", "activated", "sequencer_elections", "sent", "scheduled", "cancelled"),
         *("delivered", "received_and_deleted", "completed", "abandoned", "dead_lettered"),
         *("deferred", "released", "renewed", "locks_expired", "expired", "second_copies"),
-        *("sent_back", "activation_lateness_seconds"),
+        *("sent_back", "activation_lateness_seconds", "loop_stall_seconds"),
+        "loop_stall_longest_seconds",
     )
 }
 """What operators' dashboards ask for; the sample of a counter has `_total` behind it."""
