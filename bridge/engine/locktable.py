@@ -84,6 +84,10 @@ class LockTable:
         """Drop the locks of messages that RabbitMQ has taken back; return how many."""
         return len(self._locks.lose(is_lost))
 
+    def end_all(self) -> list[Locked]:
+        """End all locks; return what they held."""
+        return self._locks.lose(lambda locked: True)
+
     def close(self) -> None:
         """Stop the timer; locks end with their channels."""
         if self._timer is not None:

@@ -215,6 +215,7 @@ class RabbitNamespace:
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""
         await self._receiving.end()
+        self._receiving.give_back(self._locks.end_all())
         self._locks.close()
         await self._receiving.close()
         await self._deferral.close()

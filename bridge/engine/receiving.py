@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bridge.broker.channel import Channel
 from bridge.broker.errors import BrokerError
@@ -14,7 +14,7 @@ from bridge.engine.counters import Counters
 from bridge.engine.departure import Departure
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
-from bridge.engine.locktable import LockTable
+from bridge.engine.locktable import Locked, LockTable
 from bridge.engine.news import KEPT, WANTED
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.source import Source
@@ -122,6 +122,17 @@ class Receiving:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await receiver.close()
+
+    def give_back(self, locked: Iterable[Locked]) -> None:
+        """Return messages to their queues in order and uncounted, where RabbitMQ can do that.
+
+        Before 4.3 it counts whatever is returned, also by the end of a channel.
+        """
+        if not self._can_return:
+            return
+        for owner, holding in sorted(locked, key=lambda each: each[1].number):
+            if not owner.is_deferred and owner.holds(holding):
+                owner.release(holding)
 
     async def close(self) -> None:
         """Let go: what is locked or kept goes back to its queue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.broker.outlet import Outlet
@@ -77,6 +77,9 @@ class Connection(asyncio.Protocol):
         self._timers = Timers(self._loop)
         self._input_bytes = 0
         self._is_reading_paused = False
+        self._is_stopping = False
+        self._completions = 0
+        self._is_answered = asyncio.Event()
         self._is_writing_paused = False
         self._is_flush_due = False
         self._write_bytes = WRITE_BYTES
@@ -121,14 +124,23 @@ class Connection(asyncio.Protocol):
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._note_answered()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task.failed peer=%s", self.peer, exc_info=error)
             self.close("amqp:internal-error", "The bridge failed; connect again.")
 
-    @property
-    def tasks(self) -> set[asyncio.Task[None]]:
-        """What is under way for the client."""
-        return self._tasks
+    def completing(self, change: int) -> None:
+        """Count the completions that are under way."""
+        self._completions += change
+        self._note_answered()
+
+    def _note_answered(self) -> None:
+        if self._is_stopping and not self._tasks and not self._completions:
+            self._is_answered.set()
+
+    def answered(self) -> Awaitable[object]:
+        """Wait until nothing is under way for a client of which nothing more is taken."""
+        return self._is_answered.wait()
 
     def put_claims(self, audience: str, claims: Claims) -> None:
         """Add the claims of a token.
@@ -201,6 +213,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
+        if self.gateway.is_stopping:
+            self._transport.abort()
+            return
         self._outlet = Outlet(self._transport)
         host = self._transport.get_extra_info("peername")
         self.peer = f"{host[0]}:{host[1]}" if host else "?"
@@ -256,7 +271,7 @@ class Connection(asyncio.Protocol):
         """Count the bytes that wait for RabbitMQ; too many, and the client is not read from."""
         self._input_bytes += change
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._is_stopping:
             return
         high = self.gateway.settings.input_bytes_high
         if not self._is_reading_paused and self._input_bytes > high:
@@ -320,14 +335,25 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def stop(self) -> None:
-        """Take nothing more for the client; what is under way goes on."""
+        """Take nothing more of the client and for it; what is under way goes on."""
+        self._is_stopping = True
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and not self._is_reading_paused:
+            transport.pause_reading()
         for link in list(self._links):
             if isinstance(link, ReceivingLink):
                 self._forget(link)
+        self._note_answered()
 
     def say_goodbye(self) -> None:
-        """Close because the bridge stops: SDKs connect again by themselves."""
+        """Close because the bridge stops: SDKs connect again by themselves.
+
+        From then on the client is read again, and what it says passed over: a socket that is closed
+        with unread input is reset, and our answers with it.
+        """
         self.close(CONNECTION_FORCED, texts.STOPPING)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     # -- events
 

@@ -161,17 +161,22 @@ class ReceivingLink:
         """Complete a message without a task of its own, if that can be."""
 
         def on_settled(error: ServiceBusError | None) -> None:
+            self.connection.completing(-1)
             if not event.is_settled:
                 outcome = done if error is None else self._rejected(error)
                 self.link.session.settle_outgoing(delivery, outcome)
                 self.connection.flush_soon()
 
         token = UUID(bytes_le=delivery.tag)
+        self.connection.completing(1)
         try:
-            return self.connection.gateway.namespace.complete(self.path, token, on_settled)
+            is_own = self.connection.gateway.namespace.complete(self.path, token, on_settled)
         except ServiceBusError as error:
             on_settled(error)
             return True
+        if not is_own:
+            self.connection.completing(-1)
+        return is_own
 
     async def _settle(
         self, event: OutcomeArrived, delivery: OutgoingDelivery, disposition: Any, done: Any

@@ -19,7 +19,7 @@ _log = logging.getLogger("busbridge.gateway")
 
 BACKLOG = 512
 
-GOODBYE_S = 1.0
+GOODBYE_S = 0.5
 """How long a stop waits for clients to answer its close."""
 
 
@@ -33,6 +33,7 @@ class Gateway:
 
     Attributes:
         connections: the clients that are connected.
+        is_stopping: nothing more is taken of any client.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Gateway:
         self.settings = settings if settings is not None else Settings()
         self.now_s = now_s
         self.connections: set[Connection] = set()
+        self.is_stopping = False
         self._changed = asyncio.Event()
         self._servers: list[asyncio.Server] = []
 
@@ -89,18 +91,20 @@ class Gateway:
         return int(port)
 
     async def stop(self) -> None:
-        """Take no new work, let what is under way end, then close every connection."""
+        """Take nothing more, answer what was taken, then close every connection.
+
+        What was stored is told before the connection ends, or its sender would send it again.
+        """
+        self.is_stopping = True
         for server in self._servers:
             server.close()
         for connection in list(self.connections):
             connection.stop()
-        under_way = {task for connection in self.connections for task in connection.tasks}
-        if under_way:
-            _, late = await asyncio.wait(under_way, timeout=self.settings.stop_s)
-            for task in late:
-                task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.stop_s):
+                for connection in list(self.connections):
+                    await connection.answered()
         for connection in list(self.connections):
-            connection.flush()
             connection.say_goodbye()
         deadline_s = time.monotonic() + GOODBYE_S
         while self.connections and time.monotonic() < deadline_s:

@@ -26,7 +26,8 @@ class Settings:
         input_bytes_high: with so much unconfirmed by RabbitMQ, a client is not read from.
         fetch_bytes: how much may be asked for ahead on one link, judged by its last messages.
         fetch_max: messages that may be asked for ahead on one link.
-        stop_s: how long a stop waits for what is under way.
+        stop_s: how long a stop waits for what is under way; what RabbitMQ has not confirmed by then
+            stays unanswered.
     """
 
     container_id: str = "busbridge"
@@ -39,5 +40,5 @@ class Settings:
     input_bytes_high: int = 16_777_216
     fetch_bytes: int = 4_194_304
     fetch_max: int = 1_000
-    stop_s: float = 4.0
+    stop_s: float = 1.4
     limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,69 @@
+"""A TCP balancer before several bridges: each connection goes to the next one that listens."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+
+class Balancer:
+    """Passes bytes on, and ends one side when the other has ended.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
+        self._turns = itertools.count()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for each in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                bridge = self._connect()
+                if bridge is None:
+                    client.close()
+                    continue
+                self._sockets += [client, bridge]
+                for source, target in ((client, bridge), (bridge, client)):
+                    threading.Thread(target=_pass, args=(source, target), daemon=True).start()
+
+    def _connect(self) -> socket.socket | None:
+        first = next(self._turns)
+        for turn in range(len(self._ports)):
+            address = "127.0.0.1", self._ports[(first + turn) % len(self._ports)]
+            with contextlib.suppress(OSError):
+                return socket.create_connection(address)
+        return None
+
+
+def _pass(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := source.recv(65_536):
+            target.sendall(chunk)
+    for each in (source, target):
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_WR if each is target else socket.SHUT_RD)
