@@ -1,7 +1,7 @@
 """The locks of this process: tokens, and the timer that ends a lock at its instant.
 
-A token is 16 bytes: 6 that name the bridge which holds the lock, 10 that count. So any bridge sees
-whose lock it is asked to settle.
+A token is 16 bytes: 6 that name the bridge which holds the lock, so that any bridge sees whose lock
+it is asked to settle, and 10 at random, so that nobody can settle what he was not given.
 """
 
 from __future__ import annotations
@@ -19,23 +19,31 @@ from bridge.machine.locks import Lock, Locks
 Locked = tuple[Owner, Holding]
 
 INSTANCE_BYTES = 6
-_COUNTER_BYTES = 10
+_SECRET_BYTES = 10
 
 
 class LockTable:
     """All locks of one process.
 
+    Args:
+        on_expired: called when a lock has ended at its instant.
+        chance: returns so many random bytes.
+
     Attributes:
         instance: 6 bytes that name this process while its consuming connection lasts.
     """
 
-    def __init__(self, on_expired: Callable[[Owner, Holding], None]) -> None:
+    def __init__(
+        self,
+        on_expired: Callable[[Owner, Holding], None],
+        chance: Callable[[int], bytes] = os.urandom,
+    ) -> None:
         self.instance = b""
         self._instances: set[bytes] = set()
+        self._chance = chance
         self.rename()
         self._on_expired = on_expired
         self._locks: Locks[Locked] = Locks()
-        self._last = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
@@ -44,7 +52,7 @@ class LockTable:
 
     def rename(self) -> bytes:
         """Take a name that was never used, and return it; tokens of the earlier ones stay own."""
-        self.instance = os.urandom(INSTANCE_BYTES)
+        self.instance = self._chance(INSTANCE_BYTES)
         self._instances.add(self.instance)
         return self.instance
 
@@ -54,8 +62,7 @@ class LockTable:
 
     def acquire(self, owner: Owner, holding: Holding, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message from now; return its token and the end of its lock (UTC ms)."""
-        self._last += 1
-        token = self.instance + self._last.to_bytes(_COUNTER_BYTES, "big")
+        token = self.instance + self._chance(_SECRET_BYTES)
         until_ms = self._locks.acquire(
             token, (owner, holding), duration_ms=duration_ms, now_ms=now_ms()
         )

@@ -46,7 +46,7 @@ def message_of(received: Received) -> bytes:
         time_to_live_ms=received.time_to_live_ms,
         dead_letter=received.dead_letter,
         state=MESSAGE_STATE_DEFERRED if received.is_deferred else MESSAGE_STATE_ACTIVE,
-        lock_token=received.lock_token if received.is_deferred else None,
+        lock_token=received.lock_token,
     )
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from azure.servicebus import (
     ServiceBusMessage,
     ServiceBusReceiveMode,
 )
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
 from tests.acceptance.sdk import (
@@ -32,6 +34,7 @@ ENTITIES = {
     name: {"LockDuration": "PT5S", "MaxDeliveryCount": 10}
     for name in (
         "abandon",
+        "annotations",
         "competing",
         "iterate",
         "leaving",
@@ -60,9 +63,28 @@ def test_a_completed_message_is_gone(bridge: Any) -> None:
         with client.get_queue_receiver("lock-complete") as receiver:
             (message,) = receive(receiver)
             assert message.delivery_count == 0
-            assert message.lock_token is not None
+            raw = message.raw_amqp_message
+            assert raw.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+            assert message.lock_token == uuid.UUID(bytes_le=message._delivery_tag)
             receiver.complete_message(message)
             expect_silence(receiver, for_s=LOCK_S + 1)
+
+
+def test_delivery_annotations_arrive_as_sent(bridge: Any) -> None:
+    """Behind the token; whoever receives and deletes gets them alone."""
+    sent = {b"mine": b"value", b"number": 3}
+    with client_of(bridge) as client:
+        for mode in ServiceBusReceiveMode:
+            with client.get_queue_sender("annotations") as sender:
+                message = AmqpAnnotatedMessage(data_body=b"x", delivery_annotations=sent)
+                sender.send_messages(message)
+            with client.get_queue_receiver("annotations", receive_mode=mode) as receiver:
+                (received,) = receive(receiver)
+                found = dict(received.raw_amqp_message.delivery_annotations or {})
+                if mode is ServiceBusReceiveMode.PEEK_LOCK:
+                    assert found.pop(b"x-opt-lock-token") == received.lock_token
+                    receiver.complete_message(received)
+                assert found == sent
 
 
 def test_lock_ends(bridge: Any) -> None:

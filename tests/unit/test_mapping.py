@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
+from uuid import UUID
 
 import pytest
 from azure.servicebus._pyamqp._decode import decode_payload
@@ -42,6 +44,11 @@ def section(code: int, value: bytes) -> bytes:
 def data(body: bytes) -> bytes:
     """An encoded Data section."""
     return section(part.DATA, encode_binary(body))
+
+
+def long_symbol(text: bytes) -> bytes:
+    """A symbol with a length of four bytes, which any symbol may have."""
+    return b"\xb3" + len(text).to_bytes(4, "big") + text
 
 
 fixed = {
@@ -369,14 +376,38 @@ def test_a_mutated_message_is_refused_or_read(choice: st.DataObject) -> None:
 
 
 def test_delivery_annotations_may_come_last() -> None:
-    """The Python SDK writes them so; they are for this hop alone and are not kept."""
+    """The Python SDK writes them so."""
     annotations = section(
         part.DELIVERY_ANNOTATIONS, encode_map([(encode_symbol(b"a"), encode_uint(1))])
     )
 
-    assert round_trip(data(b"x") + annotations).body_sections() == data(b"x")
+    found = round_trip(data(b"x") + annotations)
+    assert found.body_sections() == data(b"x")
+    assert found.section(part.DELIVERY_ANNOTATIONS) == annotations
     with pytest.raises(MappingError, match="wrong place"):
         round_trip(data(b"x") + annotations + data(b"y"))
+
+
+@pytest.mark.parametrize("encode", [encode_symbol, encode_string, long_symbol])
+def test_delivery_annotations_arrive_as_sent_behind_the_lock_token(encode: Any) -> None:
+    """Of any type; but the token is the service's to say, however its name is written."""
+    kept = [(encode(b"mine"), encode_uint(7)), (encode_symbol(b"list"), encode_list([NULL]))]
+    forged = (encode(b"x-opt-lock-token"), b"\x98" + bytes(16))
+    sent = section(part.DELIVERY_ANNOTATIONS, encode_map([*kept, forged]))
+    record = record_from_message(sent + data(b"x"), new_message_id="m").record
+    for changed in (record, merge_properties(record, {"a": ("S", b"b")})):
+        stored = through_rabbitmq(changed)
+        token = UUID(int=5)
+        for lock_token, pairs in (
+            (None, kept),
+            (token, [(encode_symbol(b"x-opt-lock-token"), b"\x98" + token.bytes), *kept]),
+        ):
+            raw = message_from_record(
+                stored, sequence_number=1, enqueued_ms=1, lock_token=lock_token
+            )
+            expected = section(part.DELIVERY_ANNOTATIONS, encode_map(pairs))
+            assert part.split_sections(raw).section(part.DELIVERY_ANNOTATIONS) == expected
+            assert decode_payload(memoryview(raw)).delivery_annotations is not None
 
 
 def test_a_negative_time_to_live_is_none() -> None:

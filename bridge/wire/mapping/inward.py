@@ -136,8 +136,9 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
     _read_header(found, properties.headers, times)
     scheduled_ms = _read_annotations(found, properties.headers, exact)
     _read_application_properties(found, properties.headers, exact)
-    if part.FOOTER in found.at:
-        exact[part.FOOTER] = found.section(part.FOOTER)
+    for code in (part.DELIVERY_ANNOTATIONS, part.FOOTER):
+        if code in found.at:
+            exact[code] = found.section(code)
     if exact:
         properties.headers[headers.SECTIONS] = (
             "x",

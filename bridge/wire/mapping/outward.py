@@ -39,6 +39,9 @@ _LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
 _LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
 _MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
 _SCHEDULED = encode_symbol(b"x-opt-scheduled-enqueue-time")
+_KEY_HEAD_BYTES = {0xA3: 2, 0xB3: 5, 0xA1: 2, 0xB1: 5}
+"""Bytes before the text of a key, by its constructor (symbols and strings)."""
+
 _pack_long = struct.Struct(">q").pack
 
 _STRING_ANNOTATIONS = (
@@ -75,7 +78,7 @@ def message_from_record(
         record: what stood in RabbitMQ.
         state: active, deferred or scheduled.
         dead_letter: reason and description of a message that RabbitMQ itself dead-lettered.
-        lock_token: the token of a message that is no transfer with its token as delivery tag.
+        lock_token: the token of a message that is locked.
     """
     properties = record.properties
     table = properties.headers if properties.headers is not None else {}
@@ -83,7 +86,7 @@ def message_from_record(
     return b"".join(
         (
             _header(table, time_to_live_ms, delivery_count),
-            b"" if lock_token is None else _delivery_annotations(lock_token),
+            _delivery_annotations(exact, lock_token),
             _annotations(table, exact, sequence_number, enqueued_ms, locked_until_ms, state),
             (exact and exact.section(part.PROPERTIES))
             or _properties(properties, table, sequence_number, enqueued_ms, time_to_live_ms),
@@ -112,6 +115,12 @@ def _described(code: int, value: bytes) -> bytes:
     return bytes((0x00, 0x53, code)) + value
 
 
+_TOKEN_ALONE = _described(
+    part.DELIVERY_ANNOTATIONS, encode_map([(_LOCK_TOKEN, b"\x98" + bytes(16))])
+)[:-16]
+"""Delivery annotations that hold a lock's token and nothing else, up to the token."""
+
+
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
     priority = table.get(headers.PRIORITY, _ABSENT)[1]
     items = [
@@ -124,9 +133,16 @@ def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> b
     return _described(part.HEADER, encode_list(items))
 
 
-def _delivery_annotations(lock_token: UUID) -> bytes:
-    pairs = [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
-    return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs))
+def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) -> bytes:
+    """The lock's token, and what the sender has put there."""
+    if exact is None or part.DELIVERY_ANNOTATIONS not in exact.at:
+        return b"" if lock_token is None else _TOKEN_ALONE + lock_token.bytes
+    pairs = [] if lock_token is None else [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
+    for (start, key_end), span in _pairs(exact, part.DELIVERY_ANNOTATIONS):
+        name = exact.raw[start + _KEY_HEAD_BYTES.get(exact.raw[start], 0) : key_end]
+        if name not in SERVICE_ANNOTATIONS:
+            pairs.append((exact.raw[start:key_end], exact.raw[span[0] : span[1]]))
+    return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs)) if pairs else b""
 
 
 def _annotations(
@@ -318,5 +334,6 @@ def _readable(field: FieldValue, encoded: bytes) -> tuple[FieldValue | None, boo
 
 
 def _other_sections(exact: part.Sections) -> tuple[bytes, bytes]:
-    before = exact.section(part.MESSAGE_ANNOTATIONS) + exact.section(part.PROPERTIES)
+    codes = part.DELIVERY_ANNOTATIONS, part.MESSAGE_ANNOTATIONS, part.PROPERTIES
+    before = b"".join([exact.section(code) for code in codes])
     return before, exact.section(part.FOOTER)

@@ -48,7 +48,7 @@ def split_sections(raw: bytes) -> Sections:
         value_at, code = _descriptor(raw, at)
         end = skip_value(raw, value_at)
         if code == DELIVERY_ANNOTATIONS and end == len(raw):
-            return found  # the Python SDK writes them last; they end with this hop in any case
+            last = code  # the Python SDK writes them last
         if code < last or (code in _BODY and found.body and found.body[-1][0] != code):
             raise MappingError(f"section 0x{code:02x} at byte {at} stands in the wrong place")
         if code in _BODY:
