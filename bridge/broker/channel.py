@@ -36,7 +36,7 @@ CLOSE_TIMEOUT_S = 10.0
 """How long RabbitMQ may take to close a channel. Seen once in 16 runs of leader kills (3.10.8): not
 within 30 s."""
 
-OnSure = Callable[[BrokerError | None], None]
+OnWritten = Callable[[BrokerError | None], None]
 
 BODY_BYTES_MAX = 512 << 20
 """Above what any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
@@ -72,7 +72,6 @@ class Channel(Publishing):
         self._missing = 0
         self._closing: asyncio.Future[None] | None = None
         self._barrier: asyncio.Future[None] | None = None
-        self._unsure: list[OnSure] = []
 
     def __repr__(self) -> str:
         state = "open" if self.close_reason is None else f"closed: {self.close_reason}"
@@ -89,12 +88,8 @@ class Channel(Publishing):
         """Write what opens it; `Connection.channel_soon` has done so."""
         self._ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
 
-    def barrier(self) -> Awaitable[None]:
-        """Wait until RabbitMQ's channel has handled everything that was written on it before."""
-        return self._tell(wire.CHANNEL_FLOW_OK, wire.CHANNEL_FLOW, True)
-
-    def barrier_soon(self) -> asyncio.Future[None]:
-        """Return what is done when all that was written until the end of this turn is handled.
+    def barrier(self) -> asyncio.Future[None]:
+        """Return what is done when RabbitMQ has handled all written until the end of this turn.
 
         It leaves in the same packet as the acks of this turn, and all who ask share it.
         """
@@ -116,46 +111,19 @@ class Channel(Publishing):
         else:
             self._ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
 
-    def when_sure(self, on_sure: OnSure) -> None:
-        """Call back when no kill of this process can undo what was settled until now.
+    def when_written(self, told: OnWritten) -> None:
+        """Call back when the kernel has all that was written until now, in this turn of the loop.
 
-        That is when it is written or promised, where a keeper holds the socket; else when
-        RabbitMQ's channel has handled it. Called with the reason when the channel has ended before.
+        Where the socket would block that is later. Called with the reason when the channel has
+        ended before.
         """
         if self.close_reason is not None:
             raise self.close_reason.again()
-        if not self._unsure:
-            self._transport.due.append(self._become_sure)
-            self._transport.flush_soon()
-        self._unsure.append(on_sure)
+        self._transport.written.append(partial(self._on_written, told))
+        self._transport.flush_soon()
 
-    def hurry(self) -> None:
-        """What is settled in this turn is to reach RabbitMQ at once: something comes of it."""
-        self._transport.hurry()
-
-    def _become_sure(self) -> None:
-        self._before_write()
-        unsure, self._unsure = self._unsure, []
-        if self._transport.is_kept:
-            self._transport.written.append(partial(self._on_written, unsure))
-        elif unsure:
-            self._await_barrier(unsure)
-            self._write_barrier()
-
-    def _on_written(self, unsure: list[OnSure]) -> None:
-        if self.close_reason is None and not self._transport.is_kept:
-            self._await_barrier(unsure)
-        else:
-            for on_sure in unsure:
-                on_sure(self.close_reason)
-
-    def _await_barrier(self, unsure: list[OnSure]) -> None:
-        def on_barrier(barrier: asyncio.Future[None]) -> None:
-            error = barrier.exception()
-            for on_sure in unsure:
-                on_sure(cast("BrokerError | None", error))
-
-        self.barrier_soon().add_done_callback(on_barrier)
+    def _on_written(self, told: OnWritten) -> None:
+        self._notify(told, self.close_reason)
 
     def drain(self) -> Awaitable[None]:
         """Wait until little of what was written is unsent."""
@@ -313,15 +281,11 @@ class Channel(Publishing):
                 self._closing.set_result(None)
             return
         self.close_reason = error
-        self.withdraw()
         self._content = None
         self._chunks.clear()
         self._drop_deliveries()
         if self._barrier is not None:
             self._write_barrier()
-        unsure, self._unsure = self._unsure, []
-        for on_sure in unsure:
-            self._notify(on_sure, error)
         self._fail_questions(error.again)
         self._fail_publishes(error.again)
         self.closed.set()

@@ -10,7 +10,6 @@ from typing import Any, cast
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused
-from bridge.broker.keeper import Keeper
 from bridge.broker.publishing import CONFIRM_TIMEOUT_S
 from bridge.broker.rpc import RPC_TIMEOUT_S
 from bridge.broker.transport import FRAME_MAX_DEFAULT, Transport
@@ -62,7 +61,6 @@ class Connection:
         self.on_closed: Callable[[ConnectionLost], None] | None = None
         self._timeout_s = timeout_s
         self._confirm_timeout_s = confirm_timeout_s
-        self._endpoint: Endpoint | None = None
         self._transport = Transport(self._on_lost)
         self._transport.sinks[0] = self
         self._channels: dict[int, Channel] = {}
@@ -140,22 +138,6 @@ class Connection:
         """Whether the connection has ended."""
         return self.close_reason is not None
 
-    def keep(self, keeper: Keeper, *, is_direct: bool = True) -> None:
-        """Have what is written read by RabbitMQ even if this process is killed right after.
-
-        Args:
-            keeper: holds the socket.
-            is_direct: write past the event loop, so that `is_kept` can tell what was written;
-                without it `Channel.bequeath` can say what is to be published after a kill.
-        """
-        assert self._endpoint is not None
-        self._transport.keep(keeper, self._endpoint, is_direct=is_direct)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether that is so for all that was written until now."""
-        return self._transport.is_kept
-
     async def channel(self) -> Channel:
         """Open a channel."""
         channel = self._channel()
@@ -227,10 +209,18 @@ class Connection:
         await answer
 
     async def _connect(self, endpoint: Endpoint, host: str, port: int, heartbeat_s: float) -> None:
-        self._endpoint = endpoint
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_connection(lambda: self._transport, host, port, ssl=endpoint.tls)
+            if endpoint.tls is None:
+                await loop.create_connection(lambda: self._transport, host, port)
+            else:
+                # In two steps: what TLS has made of the bytes waits in the transport below.
+                plain, _ = await loop.create_connection(asyncio.Protocol, host, port)
+                secure = await loop.start_tls(
+                    plain, self._transport, endpoint.tls, server_hostname=host
+                )
+                assert secure is not None
+                self._transport.connection_made(secure, plain)
         except ssl.SSLError as error:
             raise TlsRefused.of(error) from error
         start = self._expect(wire.CONNECTION_START)

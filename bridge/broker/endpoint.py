@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -22,7 +21,6 @@ class Endpoint:
         tls: how to speak TLS; None means plain TCP.
         is_external: log in by the client certificate (SASL EXTERNAL, plugin
             rabbitmq_auth_mechanism_ssl).
-        tls_files: what `tls` was made of: the files of the authorities, the certificate, the key.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -31,35 +29,11 @@ class Endpoint:
     password: str = field(default="guest", repr=False)
     tls: ssl.SSLContext | None = None
     is_external: bool = False
-    tls_files: tuple[str | None, ...] = ()
 
     def __str__(self) -> str:
         scheme = "amqps" if self.tls else "amqp"
         hosts = ",".join(f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in self.hosts)
         return f"{scheme}://{hosts}/{self.vhost if self.vhost != '/' else ''}"
-
-    def encode(self) -> bytes:
-        """Return all of it, the password too, as a line of JSON for another process."""
-        login = self.user, self.password, self.is_external
-        return json.dumps([self.hosts, self.vhost, login, self.tls_files]).encode()
-
-    @classmethod
-    def decode(cls, line: bytes) -> Endpoint:
-        """Read what `encode` wrote.
-
-        Raises:
-            ValueError: a file cannot be read any more.
-        """
-        hosts, vhost, (user, password, is_external), tls_files = json.loads(line)
-        return cls(
-            hosts=tuple((host, port) for host, port in hosts),
-            vhost=vhost,
-            user=user,
-            password=password,
-            tls=_tls(*tls_files) if tls_files else None,
-            is_external=is_external,
-            tls_files=tuple(tls_files),
-        )
 
 
 def parse_url(
@@ -102,7 +76,6 @@ def parse_url(
         password=unquote(password),
         tls=_tls(ca, cert, key) if is_tls else None,
         is_external=is_external,
-        tls_files=(ca, cert, key) if is_tls else (),
     )
 
 

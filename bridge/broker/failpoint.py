@@ -50,7 +50,6 @@ POINTS: dict[str, str] = {
     "engine.send.published": "an envelope was published, not confirmed",
     "engine.tell.published": "other bridges were told some news, or one was answered",
     "sequencer.answered": "whoever scheduled or cancelled was told",
-    "transport.promised": "a client was told of an ack that is promised, and not written",
 }
 """Point -> what has just been done there; for acks and rejects that belong to no hand-over."""
 

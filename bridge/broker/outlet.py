@@ -12,22 +12,32 @@ class Outlet:
     An event loop may put off what is written until the end of its turn (uvloop does). With TLS
     only the transport can write.
 
-    Attributes:
-        is_direct: whether what is written is given to the kernel at once, as far as it takes it.
+    Args:
+        transport: what is written to.
+        plain: the transport below it, where it speaks TLS.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, plain: asyncio.Transport | None = None
+    ) -> None:
         self._transport = transport
+        self._plain = plain
         is_plain = transport.get_extra_info("ssl_object") is None
         socket = transport.get_extra_info("socket") if is_plain else None
         self._number: int = -1 if socket is None else socket.fileno()
-        self.is_direct = self._number >= 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of what was written the kernel has not taken yet."""
+        plain = self._plain
+        below = 0 if plain is None else plain.get_write_buffer_size()
+        return self._transport.get_write_buffer_size() + below
 
     def write(self, data: bytes) -> None:
         """Give as much as possible to the kernel now, and the rest to the transport."""
         transport = self._transport
         if (
-            self.is_direct
+            self._number >= 0
             and transport.get_write_buffer_size() == 0
             and not transport.is_closing()  # the descriptor may be another's by then
         ):

@@ -10,7 +10,6 @@ may be taken for the other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 from bridge.broker.consuming import Consuming
@@ -65,7 +64,6 @@ class Publishing(Consuming):
         self._refusals: dict[int, Unroutable] = {}
         self._last_returned = 0
         self._watch: asyncio.TimerHandle | None = None
-        self._will: int | None = None
 
     @property
     def unconfirmed(self) -> int:
@@ -162,25 +160,6 @@ class Publishing(Consuming):
 
         self.publish(exchange, routing_key, properties, body, mandatory=mandatory, settled=settled)
         return future
-
-    def bequeath(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
-        """Have a message published if this process is killed while the channel is open.
-
-        The keeper has that done, when RabbitMQ had time to apply all that was published here
-        (`keeping.LINGER_S`). A channel has one such message. Where nobody can (no keeper, an
-        operating system other than Linux, a message that is too long), this does nothing.
-        """
-        self.withdraw()
-        will = self._transport.will
-        if self.close_reason is None and will is not None:
-            with contextlib.suppress(OSError):
-                self._will = will.put(exchange, routing_key, properties, body)
-
-    def withdraw(self) -> None:
-        """Have nothing published after a kill any more."""
-        place, self._will = self._will, None
-        if place is not None and self._transport.will is not None:
-            self._transport.will.withdraw(place)
 
     def _on_confirm(self, number: int, multiple: bool, is_ack: bool) -> None:
         if number == 0 and multiple:

@@ -3,30 +3,22 @@
 Reading: every chunk is cut into frames at once and each frame goes to the sink of its channel.
 Writing: parts are collected and joined once per turn of the event loop, so that a thousand
 publishes are one `send`. A sink that wants to add something at the very end of a turn (acks that
-can be said in one frame) registers itself in `due`.
+can be said in one frame) registers itself in `due`; who waits until the kernel has what was written
+in a turn, in `written`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import cast
 
-from bridge.broker import failpoint
 from bridge.broker.answer import drained
-from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost, TlsRefused
-from bridge.broker.keeper import Keeper
 from bridge.broker.outlet import Outlet
-from bridge.broker.pledge import Pledge
 from bridge.broker.sink import Sink
-from bridge.broker.will import Will
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,
@@ -47,9 +39,8 @@ PARTS_MAX = 4_000
 PAUSE_BYTES = 1 << 20
 """Above this many unsent bytes `drain` waits."""
 
-PROMISE_S = 0.005
-"""So long what is promised may wait, unless something else is to be written: RabbitMQ then is woken
-once for many acks, and leaves the machine to the client meanwhile."""
+UNSENT_POLL_S = 0.002
+"""How often a socket that would block is looked at again for those who wait in `written`."""
 
 UNSENT_BYTES_MAX = 64 << 20
 """Above this many unsent bytes nothing more is published: several of the largest messages that
@@ -63,13 +54,11 @@ class Transport(asyncio.Protocol):
         sinks: channel number -> who takes its frames.
         parts: what is to be written at the end of this turn.
         due: called at the end of this turn, before `parts` are joined.
-        written: called once after they were written, or promised to be (`pledge`), or when the
-            connection has ended.
+        written: called once when the kernel has them all, or the connection has ended.
         is_full: too much is unsent; nothing more may be published.
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
         is_gone: set when the socket is closed, a turn of the loop after the loss.
-        will: where to put what is to be published after a kill; None where that cannot be.
     """
 
     def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
@@ -81,18 +70,13 @@ class Transport(asyncio.Protocol):
         self.is_blocked = False
         self.lost: ConnectionLost | None = None
         self.is_gone = asyncio.Event()
-        self.will: Will | None = None
         self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
         self.loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
-        self._raw: socket.socket | None = None
         self._outlet: Outlet | None = None
-        self._keeper: Keeper | None = None
-        self._pledge: Pledge | None = None
-        self._redemption: asyncio.TimerHandle | None = None
-        self._is_urgent = False
-        self._sent_bytes = 0
+        self._untold: list[Callable[[], None]] = []
+        self._unsent_watch: asyncio.Handle | None = None
         self._rest = b""
         self._is_flush_due = False
         self._is_paused = False
@@ -102,45 +86,13 @@ class Transport(asyncio.Protocol):
         self._silent_ticks = 0
         self._heartbeat: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the socket."""
+    def connection_made(
+        self, transport: asyncio.BaseTransport, plain: asyncio.Transport | None = None
+    ) -> None:
+        """Keep the socket, and with TLS the transport below."""
         self._socket = cast(asyncio.Transport, transport)
         self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
-
-    def keep(self, keeper: Keeper, endpoint: Endpoint, *, is_direct: bool) -> None:
-        """Have what was written outlive this process.
-
-        With `is_direct` also know what is written, and promise; without it take a will, to be
-        carried out at the endpoint.
-        """
-        assert self._socket is not None
-        number = self._socket.get_extra_info("socket").fileno()
-        self._raw = socket.socket(fileno=os.dup(number))
-        outlet = Outlet(self._socket)
-        with contextlib.suppress(OSError):  # then it is done without
-            if not is_direct:
-                self.will = Will(endpoint) if Will.is_possible() else None
-            elif outlet.is_direct:
-                self._outlet = outlet
-                self.flush()
-                if Pledge.is_possible() and self._socket.get_write_buffer_size() == 0:
-                    self._pledge = Pledge(self._raw, self._sent_bytes)
-        on_kept = partial(setattr, self, "_keeper", keeper)
-        keeper.keep(self._raw, on_kept, self._pledge or self.will)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether what was written is read by RabbitMQ even if this process is killed now.
-
-        With TLS nobody can tell what the kernel has taken.
-        """
-        return (
-            self._outlet is not None
-            and self._keeper is not None
-            and self._keeper.is_alive
-            and self._socket is not None
-            and self._socket.get_write_buffer_size() == 0
-        )
+        self._outlet = Outlet(self._socket, plain)
 
     def data_received(self, data: bytes) -> None:
         """Cut a chunk into frames and hand them out."""
@@ -213,13 +165,8 @@ class Transport(asyncio.Protocol):
     def write(self, frame: bytes) -> None:
         """Write at the end of this turn of the loop."""
         self.parts.append(frame)
-        self._is_urgent = True
         if not self._is_flush_due:
             self.flush_soon()
-
-    def hurry(self) -> None:
-        """What is written in this turn is not to wait for more, though it is promised."""
-        self._is_urgent = True
 
     def flush_soon(self) -> None:
         """See to it that what is in `parts` and `due` leaves at the end of this turn."""
@@ -238,56 +185,45 @@ class Transport(asyncio.Protocol):
             due, self.due = self.due, []
             for emit in due:
                 emit()
-        is_urgent, self._is_urgent = self._is_urgent, False
         if self.parts:
             self._has_written = True
             joined = b"".join(self.parts)
             self.parts.clear()
-            if self.written and self._promise(joined):
-                self._tell_written()
-                if is_urgent:
-                    self.loop.call_soon(self._redeem)
-                elif self._redemption is None:
-                    self._redemption = self.loop.call_later(PROMISE_S, self._redeem)
-                return
-            self._send(self._promised() + joined)
+            self._send(joined)
         if self.written:
+            self._untold += self.written
+            self.written.clear()
             self._tell_written()
-
-    def _promise(self, data: bytes) -> bool:
-        """See to it that this is written, even if the process is killed before `_redeem`."""
-        return (
-            self._pledge is not None and self.is_kept and self._pledge.add(data, self._sent_bytes)
-        )
-
-    def _promised(self) -> bytes:
-        """Return what is to be written before anything else."""
-        if self._redemption is not None:
-            self._redemption.cancel()
-            self._redemption = None
-        return b"" if self._pledge is None else self._pledge.take()
-
-    def _redeem(self) -> None:
-        """Write what was promised."""
-        data = self._promised()
-        if data:
-            failpoint.reach("transport.promised")
-            self._send(data)
 
     def _send(self, data: bytes) -> None:
         """Give as much as possible to the kernel now, and the rest to the event loop."""
-        assert self._socket is not None
-        self._sent_bytes += len(data)
-        if self._outlet is not None:
-            self._outlet.write(data)
-        else:
-            self._socket.write(data)
-        if self._is_paused and self._socket.get_write_buffer_size() > UNSENT_BYTES_MAX:
+        assert self._outlet is not None
+        self._outlet.write(data)
+        if self._is_paused and self._outlet.unsent_bytes > UNSENT_BYTES_MAX:
             self.is_full = True
 
     def _tell_written(self) -> None:
-        written, self.written = self.written, []
-        for tell in written:
+        """Tell those who wait until the kernel has what they wrote, once it has."""
+        assert self._outlet is not None
+        if self._unsent_watch is not None:
+            return
+        if self._outlet.unsent_bytes:
+            # uvloop writes what goes over TLS at the end of the turn.
+            self._unsent_watch = self.loop.call_soon(self._watch_unsent)
+            return
+        self._tell()
+
+    def _watch_unsent(self) -> None:
+        assert self._outlet is not None
+        self._unsent_watch = None
+        if self._outlet.unsent_bytes:
+            self._unsent_watch = self.loop.call_later(UNSENT_POLL_S, self._watch_unsent)
+            return
+        self._tell()
+
+    def _tell(self) -> None:
+        untold, self._untold = self._untold, []
+        for tell in untold:
             tell()
 
     def drain(self, timeout_s: float) -> Awaitable[None]:
@@ -330,18 +266,8 @@ class Transport(asyncio.Protocol):
         self.lost = error
         if self._heartbeat is not None:
             self._heartbeat.cancel()
-        if self._raw is not None:
-            with contextlib.suppress(OSError):  # the keeper's duplicate would hold it open
-                self._raw.shutdown(socket.SHUT_RDWR)
-            self._raw.close()
-            self._raw = self._keeper = None
-        if self._pledge is not None:
-            self._promised()
-            self._pledge.close()
-            self._pledge = None
-        if self.will is not None:
-            self.will.close()
-            self.will = None
+        if self._unsent_watch is not None:
+            self._unsent_watch.cancel()
         if self._socket is not None:
             self._socket.abort()
         else:
@@ -351,7 +277,9 @@ class Transport(asyncio.Protocol):
         self._rest = b""
         self._release_drained(error)
         self._on_lost(error)
-        self._tell_written()
+        self._untold += self.written
+        self.written.clear()
+        self._tell()
 
     def _release_drained(self, error: BrokerError | None) -> None:
         waiters, self._drained = self._drained, []

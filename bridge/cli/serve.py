@@ -20,7 +20,6 @@ from bridge.admin.server import AdminServer
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused
 from bridge.broker.installation import Installation
-from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.broker.node import Node
 from bridge.cli.build import BUILD
@@ -191,12 +190,9 @@ async def _serve(
         parts.push_async_callback(stopping.end_rest)
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
-        keeper = Keeper()
-        keeper.start()
-        parts.push_async_callback(stopping.within, keeper.close)
-        namespace = RabbitNamespace(endpoint, management, keeper)
+        namespace = RabbitNamespace(endpoint, management)
         wanted = _applied(await Directory(management).read(), config, settings.tier)
-        sidecar = Sidecar(endpoint, keeper, tier=wanted.tier, on_full=namespace.note_full)
+        sidecar = Sidecar(endpoint, tier=wanted.tier, on_full=namespace.note_full)
         namespace.follow(sidecar.follow)
         gateway = Gateway(
             namespace,

@@ -94,7 +94,7 @@ class Fetching:
         """A message goes back on this channel; on another one nothing may come before it."""
         if self._apart is not None:
             self._returning += 1
-            channel.barrier_soon().add_done_callback(self._on_returned)
+            channel.barrier().add_done_callback(self._on_returned)
 
     def carry_out(self, effect: Open | Get | Look | Close) -> None:
         """Do what was planned."""

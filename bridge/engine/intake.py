@@ -9,7 +9,6 @@ from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
-from bridge.broker.keeper import Keeper
 from bridge.broker.reconnect import keep_connected
 
 SETTLE_S = 1.0
@@ -21,7 +20,6 @@ class Intake:
     """The connection that messages come in on; it comes back when it is lost.
 
     Args:
-        keeper: holds the connection's socket for a moment when this process is killed.
         on_up: called with the connection whenever there is a new one, before any source uses it.
 
     Attributes:
@@ -33,12 +31,10 @@ class Intake:
         endpoint: Endpoint,
         *,
         name: str,
-        keeper: Keeper,
         on_up: Callable[[Connection], Awaitable[None]],
     ) -> None:
         self._endpoint = endpoint
         self._name = name
-        self._keeper = keeper
         self._on_up = on_up
         self._connection: Connection | None = None
         self._has_been_up = False
@@ -76,7 +72,6 @@ class Intake:
     async def _work(self, connection: Connection) -> None:
         if self._has_been_up:
             await asyncio.sleep(SETTLE_S)
-        connection.keep(self._keeper)
         await self._on_up(connection)
         self._has_been_up = True
         self._connection = connection

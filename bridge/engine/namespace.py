@@ -14,7 +14,6 @@ from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
-from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.engine import texts
 from bridge.engine.api import (
@@ -60,7 +59,6 @@ class RabbitNamespace:
     """A namespace whose entities are RabbitMQ's queues; see `api.Namespace`.
 
     Args:
-        keeper: holds the consuming connection for a moment when this process is killed.
         name: what RabbitMQ shows of its connections.
 
     Attributes:
@@ -74,7 +72,6 @@ class RabbitNamespace:
         self,
         endpoint: Endpoint,
         management: Management,
-        keeper: Keeper,
         *,
         name: str = "busbridge",
     ):
@@ -88,7 +85,7 @@ class RabbitNamespace:
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
         self._turn = Turn()
-        self._intake = Intake(endpoint, name=f"{name} consuming", keeper=keeper, on_up=self._on_up)
+        self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
         self._locks = LockTable(self._on_lock_expired)
         self._departure = Departure(self._sender, self.counters)
         self._settling = Settling(self._departure, self.counters, self._locks)

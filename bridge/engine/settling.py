@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import assert_never
+from functools import partial
+from typing import TypeVar, assert_never
 from uuid import UUID
 
 from bridge.broker.errors import BrokerError
@@ -31,6 +32,8 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
+
+Answer = TypeVar("Answer")
 
 
 class Settling:
@@ -62,7 +65,7 @@ class Settling:
         """Complete a message; see `api.Namespace.complete`."""
         owner, holding = self._release(path, token).held
 
-        def on_sure(error: BrokerError | None) -> None:
+        def on_written(error: BrokerError | None) -> None:
             if error is not None:
                 done(MessageLockLost(texts.LOCK_LOST))
                 return
@@ -72,13 +75,13 @@ class Settling:
 
         try:
             owner.ack(holding, "engine.complete.acked")
-            holding.channel.when_sure(on_sure)
+            holding.channel.when_written(on_written)
         except BrokerError as error:
             raise MessageLockLost(texts.LOCK_LOST) from error
 
     async def _completed(self, path: EntityPath, token: UUID) -> None:
         answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
-        self.complete(path, token, answer.set_result)
+        self.complete(path, token, partial(_answer, answer))
         error = await answer
         if error is not None:
             raise error
@@ -137,10 +140,14 @@ class Settling:
 
     @staticmethod
     async def _hand_over(source: Owner, holding: Holding, moving: Awaitable[None]) -> None:
-        """Have a message moved to another queue; returns when RabbitMQ has handled its ack."""
+        """Have a message moved to another queue; returns when its ack is written."""
         source.departing(holding)
         await moving
-        await holding.channel.barrier_soon()
+        written: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+        holding.channel.when_written(partial(_answer, written))
+        error = await written
+        if error is not None:
+            raise error.again()
 
 
 def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
@@ -155,6 +162,11 @@ def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
     if isinstance(error, ServiceBusError) and not error.is_retryable:
         return error
     return MessageLockLost(f"{texts.LOCK_LOST} ({error})")
+
+
+def _answer(waiting: asyncio.Future[Answer], answer: Answer) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)
 
 
 def _is_of(owner: Owner, path: EntityPath) -> bool:

@@ -22,7 +22,7 @@ from bridge.engine.intake import Intake
 from bridge.engine.lookout import Lookout
 from bridge.engine.turn import Turn
 from bridge.machine.channels import Channels
-from bridge.machine.demand import REFILL, Close, Demand, Refill, Withdrawn
+from bridge.machine.demand import Close, Demand, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
@@ -156,8 +156,7 @@ class Source:
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
-        if self._before(holding.fetch) is REFILL and self._demand.hurries():
-            holding.channel.hurry()
+        self._before(holding.fetch)
         now_s = self._loop.time()
         self._rhythm.settled(now_s, holding.number, self._demand.asked)
         holding.channel.ack(holding.tag)

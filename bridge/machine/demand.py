@@ -69,11 +69,6 @@ Measured (one idle node): an ack brings the next message after 0.15 ms, a client
 about 0.05 ms.
 """
 
-AHEAD_LOW = 16
-"""With more than that at hand or coming, acks that would bring others can wait for each other:
-RabbitMQ, the client and the bridge share the machine, and each time RabbitMQ is woken the others
-are slower."""
-
 CONSUMERS_MAX = 15
 """In a cluster nothing is got while a queue has so many consumers. Those of a node that has died
 stay in the map, empty, until it is back; and there may be a sentinel beside either: 32 in all."""
@@ -185,7 +180,6 @@ class Demand(Generic[Message]):
         self.is_crowded = False
         self.is_standing = False
         self._standing = 0
-        self._hurried = 0
 
     def __repr__(self) -> str:
         return f"Demand(asked={self.asked}, under_way={self._under_way}, kept={self.kept})"
@@ -260,7 +254,6 @@ class Demand(Generic[Message]):
         if entry is not None and entry.room:
             entry.room -= 1
             self._under_way -= 1
-            self._hurried = max(self._hurried - 1, 0)
             if entry.state is _State.GETTING:
                 self._end(fetch)
 
@@ -312,16 +305,6 @@ class Demand(Generic[Message]):
             self._under_way += 1
             return REFILL
         return self._close(fetch, entry)
-
-    def hurries(self) -> bool:
-        """Whether acks that bring messages, this one and those before it, must not wait any more.
-
-        Taken as done when it is so: the next ones can wait until what these bring is used up, too.
-        """
-        if not self.asked and self.kept + self._hurried > AHEAD_LOW:
-            return False
-        self._hurried = self._under_way
-        return True
 
     def stayed(self, fetch: int) -> None:
         """A message that was about to be settled was not: its window is not refilled."""
@@ -510,4 +493,3 @@ class Demand(Generic[Message]):
         entry = self._fetches.pop(fetch, None)
         if entry is not None:
             self._under_way -= entry.room
-            self._hurried = min(self._hurried, self._under_way)

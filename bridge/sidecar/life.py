@@ -9,9 +9,10 @@ newer, to the next one. Where both end at once that one may get arrivals before 
 publications are made; so it waits for the end of the channel whose address is in the journal's last
 markers and snapshots. A publication that fails ends the life.
 
-A life whose publications have all been confirmed says so in the journal when it ends; of one that
-is killed the keeper says so, when RabbitMQ had time to apply them. What is not known to have landed
-its successor publishes again.
+A life whose publications have all been confirmed says so in the journal when it ends in order. What
+is not known to have landed its successor publishes again: after a kill, a quorum queue may hear of
+the channel's end before it applies all that was published there (3.10.8, under load), and drop the
+rest, which the journal has.
 
     intake -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
                             ^                 ^
@@ -225,7 +226,6 @@ class Life:
         self.flights.keep(left)
         office.begin(self.sequencer, self._life, self.flights.open)
         self._is_in_office = True
-        publishing.bequeath(*self._landing())
         await self._buckets.declare()
         self._publish_again(self.flights.release())
         self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
@@ -266,8 +266,6 @@ class Life:
     def _on_failed(self, error: BrokerError) -> None:
         if not isinstance(error, AckLost):  # then all was confirmed
             self._has_failed = True
-            if self._publishing is not None:
-                self._publishing.withdraw()
         if isinstance(error, PublishRefused) and self.is_ready:
             # The journal may have what the full queue refused: its word must not be trusted.
             entry = Publish(*marker(self._office.queue, self._life, REFUSED))

@@ -12,7 +12,6 @@ from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, PublishRefused
-from bridge.broker.keeper import Keeper
 from bridge.broker.reconnect import keep_connected
 from bridge.engine.clock import now_ms
 from bridge.model.entity import Namespace, Queue, Tier
@@ -26,9 +25,6 @@ from bridge.topology import names
 SETTLE_S = 1.0
 """Right after a kill a quorum queue may deliver new messages before those that were held; so long
 after RabbitMQ came back nothing is consumed."""
-
-KEEP_S = 2.0
-"""So long the keeper may take to hold the connection; nothing is published before, if it can."""
 
 COUNT_S = 1.0
 """So long RabbitMQ may take to count what waits in the inboxes."""
@@ -50,7 +46,6 @@ class Sidecar:
     """Runs the sequencers of a namespace in this process.
 
     Args:
-        keeper: holds the connection for a moment when this process is killed.
         on_full: called with an entity's name whenever its queue takes no more messages; again and
             again, `RESTART_MAX_S` and a life of the sequencer apart at most, while it is full.
 
@@ -61,7 +56,6 @@ class Sidecar:
     def __init__(
         self,
         endpoint: Endpoint,
-        keeper: Keeper,
         *,
         tier: Tier = Tier.STANDARD,
         clock: Callable[[], int] = now_ms,
@@ -77,7 +71,6 @@ class Sidecar:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._connection: Connection | None = None
-        self._keeper = keeper
         self._replies: Channel | None = None
         self._boot = ""
         self._failing: dict[str, tuple[float, str]] = {}
@@ -169,14 +162,6 @@ class Sidecar:
         self._stopped.set()
 
     async def _serve(self, connection: Connection) -> None:
-        # A quorum queue hears of a channel's end before it applies all that was published there
-        # (3.10.8, under load), and drops the rest, which the journal has: a successor publishes it
-        # again. So the channel outlives a kill of this process, and what is kept of it tells the
-        # successor that nothing was dropped.
-        connection.keep(self._keeper, is_direct=False)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(KEEP_S):
-                await self._keeper.holds_all.wait()
         boot = await node_boot(connection)
         if self._has_lost or self._boot not in ("", boot):
             await asyncio.sleep(SETTLE_S)

@@ -258,25 +258,6 @@ def test_the_well_known_key_stays_on_loopback(
         send(client, "orders", "no")
 
 
-def test_one_keeper_holds_all_that_a_kill_may_not_cut(start_bridge: StartBridge) -> None:
-    """A bridge has one process beside it: it has both connections' sockets, and ends with it."""
-    bridge = start_bridge()
-    task = Path(f"/proc/{bridge.pid}/task/{bridge.pid}")
-    keeper, *others = (task / "children").read_text().split()
-    held = Path(f"/proc/{keeper}/fd")
-
-    assert others == []
-    assert b"keeping.py" in Path(f"/proc/{keeper}/cmdline").read_bytes()
-    wait_until(lambda: sockets(held) == 1 + 2)  # the bridge's own, the consuming, the sequencer's
-    bridge.stop()
-    wait_until(lambda: not held.exists())
-
-
-def sockets(folder: Path) -> int:
-    """Return how many sockets a process has, by its folder of descriptors."""
-    return sum(str(each.readlink()).startswith("socket:") for each in folder.iterdir())
-
-
 def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
     """SIGTERM ends it in time, code 0, no complaints, while a receiver waits and one is locked."""
     bridge = start_bridge()

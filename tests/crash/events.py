@@ -134,11 +134,13 @@ class Killed:
 
     Attributes:
         at_ms: when it was seen to be dead.
+        is_orderly: it was told to end, and did: it leaves nothing behind but ended locks.
         begun_ms: before it was killed, where that is known.
     """
 
     at_ms: int
     is_broker: bool = False
+    is_orderly: bool = False
     begun_ms: int | None = None
 
 

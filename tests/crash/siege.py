@@ -133,10 +133,13 @@ class Siege:
                     within_s=within_s,
                 )
 
-    def note_kill(self, *, is_broker: bool = False, begun_ms: int | None = None) -> None:
+    def note_kill(
+        self, *, is_broker: bool = False, is_orderly: bool = False, begun_ms: int | None = None
+    ) -> None:
         """Note that a process has died."""
+        kill = Killed(now_ms(), is_broker=is_broker, is_orderly=is_orderly, begun_ms=begun_ms)
         for notes in (self.load, self.side):
-            notes.add(Killed(now_ms(), is_broker=is_broker, begun_ms=begun_ms))
+            notes.add(kill)
 
     def kill(self, bridge: Bridge | None = None) -> None:
         """Kill a bridge now; the first one unless told otherwise."""

@@ -134,7 +134,7 @@ def test_graceful_stop(start_bridge: StartBridge) -> None:
             begun = time.monotonic()
             assert siege.bridge.stop() == 0
             assert time.monotonic() - begun < 5
-            siege.note_kill()
+            siege.note_kill(is_orderly=True)
             siege.bridge.start()
             siege.progress()
     siege.judge()

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.keeper import Keeper
 from bridge.broker.management import Management
 from bridge.engine.api import Complete, Outgoing, Received, ReceiveMode, Receiver
 from bridge.engine.namespace import RabbitNamespace
@@ -110,10 +109,8 @@ async def open_door(
 ) -> AsyncIterator[Door]:
     """Start a bridge with these queues."""
     async with Management(endpoint, management_url) as management:
-        keeper = Keeper()
-        keeper.start()
-        namespace = RabbitNamespace(endpoint, management, keeper, name="test")
-        sidecar = Sidecar(endpoint, keeper, on_full=namespace.note_full)
+        namespace = RabbitNamespace(endpoint, management, name="test")
+        sidecar = Sidecar(endpoint, on_full=namespace.note_full)
 
         namespace.follow(sidecar.follow)
         await namespace.start()
@@ -127,7 +124,6 @@ async def open_door(
                 await sidecar.stop()
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
-            await keeper.close()
 
 
 async def until(condition: object, within_s: float = WAIT_S) -> None:

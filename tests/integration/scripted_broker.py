@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -84,7 +85,9 @@ Script = Callable[[Peer], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def scripted_broker(script: Script) -> AsyncIterator[Endpoint]:
+async def scripted_broker(
+    script: Script, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Endpoint]:
     """Run a script for each client; a script that fails makes the test fail."""
     failures: list[BaseException] = []
     tasks: set[asyncio.Task[Any]] = set()
@@ -105,7 +108,7 @@ async def scripted_broker(script: Script) -> AsyncIterator[Endpoint]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     try:
         yield Endpoint(hosts=(("127.0.0.1", port),))

@@ -17,7 +17,6 @@ from bridge.broker.errors import (
     ChannelClosed,
     PublishRefused,
 )
-from bridge.broker.keeper import Keeper
 from bridge.model.entity import Tier
 from bridge.sidecar.intake import PrefetchChanged
 from bridge.sidecar.life import Life
@@ -118,24 +117,6 @@ async def test_a_life_that_is_stopped_says_that_all_has_landed(
     assert (kinds.count("landed"), kinds[-1]) == (1, "landed")
 
 
-async def test_of_a_life_that_is_killed_the_journal_knows_before_its_successor_comes(
-    rig: Callable[..., Rig], connection: Connection
-) -> None:
-    """Its channels end only when it is written that all has landed."""
-    orders = rig()
-    killed = orders.start()
-    orders.publish(b"a")
-    await asyncio.to_thread(orders.take, 1)
-    killed.kill()
-    orders.start()
-    orders.publish(b"b")
-    await asyncio.to_thread(orders.take, 1)
-
-    kinds = [each for each in await entries(connection, orders.queue.name) if each != "snapshot"]
-    assert kinds[:4] == ["marker", "", "landed", "marker"]
-    assert kinds.count("landed") == 1
-
-
 async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
     rig: Callable[..., Rig], endpoint: Endpoint
 ) -> None:
@@ -144,9 +125,7 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
     count = 2_000
     for _ in range(count):
         orders.publish(b"a")
-    keeper = Keeper()
-    keeper.start()
-    sidecar = Sidecar(endpoint, keeper)
+    sidecar = Sidecar(endpoint)
     sidecar.add_entity(orders.queue)
     sidecar._offices[orders.queue.name.lower()].prefetch = 16
     meters = sidecar.meters[orders.queue.name]
@@ -163,4 +142,3 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
     finally:
         await sidecar.stop()
         await working
-        await keeper.close()

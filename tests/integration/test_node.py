@@ -7,21 +7,18 @@ import contextlib
 import ipaddress
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from bridge.broker import keeping
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint, parse_url
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, NodeFailed
 from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node import Node
-from bridge.broker.will import Will
 from bridge.wire.basic import Properties
 from tests.brokers.certificates import make_certificates
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox, eventually
@@ -227,10 +224,7 @@ async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
 
 
 async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> None:
-    """The server's certificate is checked; the client's is a login when there is no password.
-
-    So it is for who publishes in the place of a process that was killed.
-    """
+    """The server's certificate is checked; the client's is a login when there is no password."""
     await asyncio.to_thread(make_certificates, tmp_path)
     port = 0
     with contextlib.closing(await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)) as free:
@@ -266,15 +260,6 @@ async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> Non
         delivery = await channel.get(queue)
         assert delivery is not None
         assert len(delivery.body) == 1 << 20
-        will = Will(endpoint)
-        will.put("", queue, PLAIN, b"last words")
-        executor = keeping.begin_execution(keeping.read_lines(will.descriptor))
-        assert executor is not None
-        await asyncio.to_thread(keeping.end_execution, executor, time.monotonic() + 20)
-        will.close()
-        delivery = await channel.get(queue)
-        assert delivery is not None
-        assert delivery.body == b"last words"
         await connection.close()
     with pytest.raises(ConnectionLost, match="TLS"):
         await Connection.open(parse_url(f"amqps://127.0.0.1:{port}"), name="no CA")

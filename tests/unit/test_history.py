@@ -179,9 +179,13 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
         "after completion",
         lambda: [*BASE, delivered("a", 1, 1031, count=1)],
     ),
-    "delivered after completion, only the bridge died": (
+    "delivered after completion, the bridge ended in order": (
         "after completion",
-        lambda: [*BASE, Killed(1031), delivered("a", 1, 1040, count=1)],
+        lambda: [*BASE, Killed(1031, is_orderly=True), delivered("a", 1, 1040, count=1)],
+    ),
+    "delivered after completion, the bridge was killed, but later": (
+        "after completion",
+        lambda: [*BASE, Killed(1600), delivered("a", 1, 1640, count=1)],
     ),
     "delivered after completion, only RabbitMQ died": (
         "after completion",
@@ -220,7 +224,7 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
             *BASE,
             Returned("a", 1022),
             Killed(1025),
-            Killed(1040),
+            Killed(1600),
             delivered("a", 1, 1700, count=1),
         ],
     ),
@@ -238,7 +242,7 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
         lambda: [
             *BASE,
             Returned("a", 1022, is_changed=True),
-            Killed(1040),
+            Killed(1600),
             delivered("a", 1, 1700, count=1),
         ],
     ),
@@ -328,6 +332,16 @@ def test_a_number_of_an_earlier_history() -> None:
                 delivered("x", 1, 110, count=2),
             ],
             id="such a copy, which was delivered less often",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                delivered("x", 1, 50),
+                Settled("x", 1, 80),
+                Killed(90),
+                delivered("x", 1, 300, count=1),
+            ],
+            id="a completion of a bridge's last instant",
         ),
         pytest.param(
             [

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bridge.machine.channels import GETS_MAX, Channels
 from bridge.machine.demand import (
-    AHEAD_LOW,
     AHEAD_MAX,
     CONSUMERS_MAX,
     HELD_MIN,
@@ -359,39 +358,6 @@ def test_in_rhythm_messages_come_before_they_are_asked_for() -> None:
     assert offer is not None
     assert (offer[0], offer[1].number) == (1, 2)
     assert demand.plan() == []
-
-
-def test_acks_that_refill_wait_for_each_other_while_enough_is_at_hand_or_coming() -> None:
-    """Unless somebody waits. So RabbitMQ is woken once for many of them, not for each."""
-    demand = in_rhythm()
-    assert demand.settling(1) is REFILL
-    assert demand.hurries()
-    for number in range(AHEAD_MAX):
-        assert demand.arrived(1) is None
-        demand.keep(Fetched(2 + number, 1, None))
-    assert (demand.kept, demand.under_way) == (AHEAD_MAX, 0)
-
-    hurried_at = []
-    while demand.kept:
-        demand.ask(1, 1)
-        assert demand.offer() is not None
-        assert demand.settling(1) is REFILL
-        if demand.hurries():
-            hurried_at.append(demand.kept)
-    assert hurried_at == [AHEAD_LOW, 0]
-
-    demand.ask(1, 1)
-    assert demand.hurries()
-
-
-def test_what_hurried_acks_were_to_bring_is_not_counted_on_when_their_window_ends() -> None:
-    """RabbitMQ may end a window at any time."""
-    demand = in_rhythm()
-    assert demand.settling(1) is REFILL
-    assert demand.hurries()
-    assert not demand.hurries()
-    demand.closed(1)
-    assert demand.hurries()
 
 
 def test_when_the_rhythm_ends_the_window_that_stands_is_closed() -> None:

@@ -2,11 +2,9 @@
 
 The model keeps what RabbitMQ keeps: an inbox whose unacked messages come again in order, an active
 queue, a journal and buckets. A publication is on its way until it is confirmed; a kill of the
-bridge lets all queues of a publication have it, or none, and its keeper writes the life's landing;
-a kill of the bridge with its keeper, a closed connection or a kill of the broker may cut each queue
-at another place. After every step: no number names two messages, no message has two numbers, there
-is no gap. In the end nothing is lost, and nothing is there twice where bridges ended in order or
-were killed alone.
+bridge, a closed connection or a kill of the broker may cut each queue at another place. After every
+step: no number names two messages, no message has two numbers, there is no gap. In the end nothing
+is lost, and nothing is there twice where bridges ended in order.
 """
 
 from __future__ import annotations
@@ -227,13 +225,6 @@ class SequencerUnderKills(RuleBasedStateMachine):
         )
         self._publish(parts, None)
 
-    @rule(reached=st.integers(0, 8))
-    def kill_bridge(self, reached: int) -> None:
-        """The bridge dies; what it had written arrives, up to some point."""
-        self._cut(reached, reached)
-        self._land()
-        self._live(None)
-
     @rule()
     def stop(self) -> None:
         """The bridge ends in order, when all is confirmed, and the next one comes."""
@@ -243,7 +234,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
 
     @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
-    def kill_bridge_and_keeper(self, in_journal: int, less: int) -> None:
+    def kill_bridge(self, in_journal: int, less: int) -> None:
         """Queues drop what they had not taken when the channel ended; the journal has it."""
         self._cut(in_journal, in_journal - less)
         self._live(None)
