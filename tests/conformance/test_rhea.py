@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bridge.wire.amqp10.types import decode_checked, encode
+from bridge.wire.amqp10.types import decode, encode
 from tests.conformance.door import KEY, RULE_NAME, Door
 from tests.fixtures.node import FOLDER, RunNode
 from tests.unit.wire.amqp10.values import EXAMPLES
@@ -39,7 +39,7 @@ def test_every_type() -> None:
             assert name == "array"
             assert value.type in CANNOT_WRITE
         else:
-            assert encode(decode_checked(bytes.fromhex(theirs["hex"]))[0]) == encode(value)
+            assert encode(decode(bytes.fromhex(theirs["hex"]))[0]) == encode(value)
 
 
 def test_conversation(door: Door, run_node: RunNode) -> None:

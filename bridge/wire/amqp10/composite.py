@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 from bridge.wire.amqp10 import types
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
 from bridge.wire.amqp10.types import CONSTRUCTORS, UNREADABLE, Array, Reader, Writer
+from bridge.wire.amqp10.whole import Allowance, check, to_read
 
 U8 = Annotated[int, "ubyte"]
 U16 = Annotated[int, "ushort"]
@@ -178,11 +179,12 @@ def decode_composite(raw: bytes, at: int = 0) -> tuple[Any, int]:
     """Return the composite that begins at `at`, and the position behind it.
 
     Raises:
-        DecodeError: there is none, or one of its fields is missing or of a wrong type.
+        DecodeError: there is none, or one of its fields is missing, of a wrong type, or of more
+            elements than its bytes may stand for.
     """
     try:
         layout, at = _layout_at(raw, at)
-        return _decode_fields(layout, raw, at)
+        return _decode_fields(layout, raw, at, is_checked=False)
     except UNREADABLE as error:
         raise DecodeError(f"the composite at byte {at} cannot be read: {error}") from None
 
@@ -199,8 +201,13 @@ def _layout_at(raw: bytes, at: int) -> tuple[Layout, int]:
     return layout, after
 
 
+_DESCRIPTOR_BYTES: Final = 64
+"""A descriptor is a number or a short symbol."""
+
+
 def _layout_named(raw: bytes, at: int) -> tuple[Layout | None, int]:
-    descriptor, after = types.decode(raw, at + 1)
+    after = check(raw, at + 1, len(raw), to_read(_DESCRIPTOR_BYTES))
+    descriptor, _ = types.read_value(raw, at + 1)
     if isinstance(descriptor, types.Symbol):
         return BY_SYMBOL.get(descriptor), after
     if isinstance(descriptor, types.Ulong):
@@ -208,8 +215,8 @@ def _layout_named(raw: bytes, at: int) -> tuple[Layout | None, int]:
     return None, after
 
 
-def _decode_fields(layout: Layout, raw: bytes, at: int) -> tuple[Any, int]:
-    code = raw[at]
+def _decode_fields(layout: Layout, raw: bytes, at: int, *, is_checked: bool) -> tuple[Any, int]:
+    code, begin = raw[at], at
     if code == 0xC0:
         size = raw[at + 1]
         end, count, at = at + 2 + size, raw[at + 2], at + 3
@@ -224,13 +231,18 @@ def _decode_fields(layout: Layout, raw: bytes, at: int) -> tuple[Any, int]:
     if end > len(raw) or count > len(layout.readers) or at > end:
         raise DecodeError(f"{layout.symbol}: {count} fields up to byte {end} are cut short")
     values = []
+    allowance: Allowance | None = None
     for readers, default in layout.readers[:count]:
         code = raw[at]
+        if not is_checked and (code == 0x00 or code >= 0xC0) and not _is_empty_list(raw, at):
+            if allowance is None:
+                allowance = to_read(end - begin)
+            check(raw, at, end, allowance)
         if code == 0x40:
             values.append(default)
             at += 1
         elif readers is None:
-            value, at = decode_any(raw, at)
+            value, at = read_any(raw, at)
             values.append(value)
         else:
             read = readers.get(code)
@@ -253,10 +265,21 @@ def _misfit(layout: Layout, index: int, code: int, at: int) -> str:
     return f"{layout.symbol}: {row.name} is no {row.type} (0x{code:02x} at byte {at})"
 
 
-def decode_any(raw: bytes, at: int) -> tuple[Any, int]:
-    """Return the value at `at`: a known composite as such, anything else as `types.decode` does."""
+def _is_empty_list(raw: bytes, at: int) -> bool:
+    """Whether a described list without fields stands here, as accepted and released do."""
+    return raw[at] == 0x00 and raw[at + 1] == 0x53 and raw[at + 3] == 0x45
+
+
+def read_any(raw: bytes, at: int) -> tuple[Any, int]:
+    """Return the value at `at`, which `whole.check` has found whole, and the position behind it.
+
+    A known composite is read as such, anything else as `types.decode` does.
+    """
     if raw[at] == 0x00:
-        layout, after = _layout_named(raw, at)
+        layout = BY_CODE.get(raw[at + 2]) if raw[at + 1] == 0x53 else None
+        after = at + 3
+        if layout is None:
+            layout, after = _layout_named(raw, at)
         if layout is not None:
-            return _decode_fields(layout, raw, after)
-    return types.decode(raw, at)
+            return _decode_fields(layout, raw, after, is_checked=True)
+    return types.read_value(raw, at)

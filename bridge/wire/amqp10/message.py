@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.wire.amqp10 import types
-from bridge.wire.amqp10.composite import decode_any, encode_composite
+from bridge.wire.amqp10.composite import encode_composite, read_any
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message_properties import MessageProperties
-from bridge.wire.amqp10.types import UNREADABLE
+from bridge.wire.amqp10.whole import check, to_read, to_store
 
 BATCH_FORMAT: Final = 0x80013700
 """The message-format of Azure's batch: each Data section holds one encoded message."""
@@ -41,27 +41,26 @@ def decode_message(raw: bytes) -> Message:
         DecodeError: the bytes are no such message.
     """
     message = Message()
-    at = 0
-    try:
-        while at < len(raw):
-            if raw[at] != 0x00:
-                raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
-            descriptor, value_at = types.decode(raw, at + 1)
-            if descriptor == 0x73 or descriptor == "amqp:properties:list":
-                properties, at = decode_any(raw, at)
-                if not isinstance(properties, MessageProperties):
-                    raise DecodeError("the properties are described by no ulong and no symbol")
-                message.properties = properties
-                continue
-            value, at = types.decode(raw, value_at)
-            if descriptor in (_APPLICATION_PROPERTIES, "amqp:application-properties:map"):
-                if not isinstance(value, dict):
-                    raise DecodeError("the application properties are no map")
-                message.application_properties = value
-            elif descriptor in (_VALUE, "amqp:amqp-value:*"):
-                message.value = value
-    except UNREADABLE as error:
-        raise DecodeError(f"the message cannot be read at byte {at}: {error}") from None
+    at, size = 0, len(raw)
+    allowance = to_read(size)
+    while at < size:
+        if raw[at] != 0x00:
+            raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
+        end = check(raw, at, size, allowance)
+        descriptor, value_at = types.read_value(raw, at + 1)
+        if descriptor == 0x73 or descriptor == "amqp:properties:list":
+            properties, _ = read_any(raw, at)
+            if not isinstance(properties, MessageProperties):
+                raise DecodeError("the properties are described by no ulong and no symbol")
+            message.properties = properties
+        elif descriptor in (_APPLICATION_PROPERTIES, "amqp:application-properties:map"):
+            value, _ = types.read_value(raw, value_at)
+            if not isinstance(value, dict):
+                raise DecodeError("the application properties are no map")
+            message.application_properties = value
+        elif descriptor in (_VALUE, "amqp:amqp-value:*"):
+            message.value, _ = types.read_value(raw, value_at)
+        at = end
     return message
 
 
@@ -76,43 +75,56 @@ def encode_message(message: Message) -> bytes:
     )
 
 
+BATCH_MESSAGES_MAX: Final = 4_500
+"""Messages of one batch: each costs far more than the ten bytes that it may have."""
+
+_BODIES: Final = (0x76, 0x77, "amqp:amqp-sequence:list", "amqp:amqp-value:*")
+
+
 def batch_messages(raw: bytes) -> list[bytes]:
     """Return the encoded messages of a batch; the envelope's other sections are read past.
 
     Raises:
-        DecodeError: the bytes are no batch.
+        DecodeError: the bytes are no batch, or one of too many messages.
     """
     messages = []
     at, size = 0, len(raw)
     try:
         while at < size:
             if raw[at : at + 3] != _DATA:
-                descriptor, at = types.decode(raw, at + 1) if raw[at] == 0 else (None, at)
-                if descriptor is None:
-                    raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
-                value, at = types.decode(raw, at)
-                if descriptor == "amqp:data:binary":
-                    messages.append(_binary(value))
-                continue
-            code = raw[at + 3]
+                value_at, at = _section(raw, at, size)
+                if not value_at:
+                    continue
+            else:
+                value_at = at + 3
+            code = raw[value_at]
             if code == 0xA0:
-                start = at + 5
-                end = start + raw[at + 4]
+                start = value_at + 2
+                end = start + raw[value_at + 1]
             elif code == 0xB0:
-                start = at + 8
-                end = start + int.from_bytes(raw[at + 4 : start], "big")
+                start = value_at + 5
+                end = start + int.from_bytes(raw[value_at + 1 : start], "big")
             else:
                 raise DecodeError(f"the Data section at byte {at} holds no binary")
             if end > size or start > size:
                 raise DecodeError(f"the Data section at byte {at} is cut short")
             messages.append(raw[start:end])
             at = end
-    except UNREADABLE as error:
-        raise DecodeError(f"the batch cannot be read at byte {at}: {error}") from None
+    except IndexError:
+        raise DecodeError(f"the batch is cut short at byte {at}") from None
+    if len(messages) > BATCH_MESSAGES_MAX:
+        raise DecodeError(f"{len(messages)} messages; a batch has {BATCH_MESSAGES_MAX} at most")
     return messages
 
 
-def _binary(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise DecodeError("a Data section holds no binary")
-    return value
+def _section(raw: bytes, at: int, size: int) -> tuple[int, int]:
+    """Return where the value of a Data section begins, else 0; and where the section ends."""
+    if raw[at] != 0x00:
+        raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
+    end = check(raw, at, size, to_store(size))
+    descriptor, value_at = types.read_value(raw, at + 1)
+    if descriptor in (0x75, "amqp:data:binary"):
+        return value_at, end
+    if descriptor in _BODIES:
+        raise DecodeError(f"the body at byte {at} is no Data section, as those of a batch are")
+    return 0, end

@@ -3,7 +3,8 @@
 A value keeps its wire type in its Python class: `Uint(5)` and `Long(5)` are equal as numbers and
 different on the wire. Plain Python values stand for the obvious type: `int` long, `float` double,
 `str` string, `bytes` binary, `bool`, `None`, `UUID`, `list`, `dict` map. A reader takes the buffer
-and the position behind the constructor, and returns the value and the position behind it.
+and the position behind the constructor, and returns the value and the position behind it. Readers
+trust the bytes: `decode` has walked over them first (`whole`), and so has who calls `read_value`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bridge.wire.amqp10.scalars import (
     Decimal128,
     Float,
     Int,
+    KeyUuid,
     Long,
     Short,
     Symbol,
@@ -32,13 +34,13 @@ from bridge.wire.amqp10.scalars import (
     Ulong,
     Ushort,
 )
+from bridge.wire.amqp10.whole import DEPTH_MAX, check, to_read
 
 __all__ = [
     "CONSTRUCTORS",
     "NAMES",
     "UNREADABLE",
     "WRITERS",
-    "ZERO_WIDTH_ELEMENTS_MAX",
     "Array",
     "Byte",
     "Char",
@@ -60,8 +62,8 @@ __all__ = [
     "Ushort",
     "Writer",
     "decode",
-    "decode_checked",
     "encode",
+    "read_value",
     "write_binary",
     "write_boolean",
     "write_list",
@@ -98,9 +100,6 @@ class Array:
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Writer = Callable[[Any], bytes]
-
-ZERO_WIDTH_ELEMENTS_MAX: Final = 65_536
-"""Elements that an array of a type without bytes may have: five bytes could claim four billion."""
 
 
 def _null(raw: bytes, at: int) -> tuple[None, int]:
@@ -194,42 +193,31 @@ def _symbol(raw: bytes) -> Symbol:
 def _compound(raw: bytes, at: int, width: int) -> tuple[int, int, int]:
     """Return the number of elements, where they begin and where they end."""
     start = at + 2 * width
-    if start > len(raw):
-        raise DecodeError(f"the list, map or array at byte {at} is cut short")
-    size = int.from_bytes(raw[at : at + width], "big")
     count = int.from_bytes(raw[at + width : start], "big")
-    end = at + width + size
-    if size < width or end > len(raw):
-        raise DecodeError(f"the list, map or array at byte {at} is cut short")
-    return count, start, end
-
-
-def _items(raw: bytes, at: int, width: int) -> tuple[list[Any], int]:
-    count, at, end = _compound(raw, at, width)
-    if count > end - at:
-        raise DecodeError(f"{count} elements at byte {at} do not fit into {end - at} bytes")
-    items = []
-    for _ in range(count):
-        value, at = decode(raw, at)
-        items.append(value)
-    if at != end:
-        raise DecodeError(f"the elements end at byte {at}, not at byte {end}")
-    return items, end
+    return count, start, at + width + int.from_bytes(raw[at : at + width], "big")
 
 
 def _list(width: int) -> Reader:
-    return lambda raw, at: _items(raw, at, width)
+    def read(raw: bytes, at: int) -> tuple[list[Any], int]:
+        count, at, end = _compound(raw, at, width)
+        items = []
+        for _ in range(count):
+            value, at = read_value(raw, at)
+            items.append(value)
+        return items, end
+
+    return read
 
 
 def _map(width: int) -> Reader:
     def read(raw: bytes, at: int) -> tuple[dict[Any, Any], int]:
-        items, end = _items(raw, at, width)
-        if len(items) % 2:
-            raise DecodeError(f"the map at byte {at} has a key without a value")
-        try:
-            return dict(zip(items[::2], items[1::2], strict=True)), end
-        except TypeError:
-            raise DecodeError(f"a key of the map at byte {at} is a list, map or array") from None
+        count, at, end = _compound(raw, at, width)
+        pairs: dict[Any, Any] = {}
+        for _ in range(count // 2):
+            key, at = read_value(raw, at)
+            value, at = read_value(raw, at)
+            pairs[KeyUuid(int=key.int) if type(key) is UUID else key] = value
+        return pairs, end
 
     return read
 
@@ -238,22 +226,16 @@ def _array(width: int) -> Reader:
     def read(raw: bytes, at: int) -> tuple[Array, int]:
         count, at, end = _compound(raw, at, width)
         descriptor = None
-        if at == end and not count:
+        if at == end:
             return Array("null", ()), end
         if raw[at] == 0x00:
-            descriptor, at = decode(raw, at + 1)
-        constructor = CONSTRUCTORS.get(raw[at])
-        if constructor is None:
-            raise DecodeError(f"0x{raw[at]:02x} at byte {at} is no AMQP 1.0 constructor")
+            descriptor, at = read_value(raw, at + 1)
+        constructor = CONSTRUCTORS[raw[at]]
         at += 1
-        if count > (end - at if constructor.width else ZERO_WIDTH_ELEMENTS_MAX):
-            raise DecodeError(f"{count} elements at byte {at} do not fit into {end - at} bytes")
         items = []
         for _ in range(count):
             value, at = constructor.read(raw, at)
             items.append(value)
-        if at != end:
-            raise DecodeError(f"the elements end at byte {at}, not at byte {end}")
         return Array(constructor.type, tuple(items), descriptor), end
 
     return read
@@ -271,29 +253,43 @@ def _pack_sized(width: int, encode_text: Callable[[Any], bytes] = bytes) -> Writ
     return write
 
 
-def _pack_compound(width: int, elements: Callable[[Any], tuple[int, bytes]]) -> Writer:
-    def write(value: Any) -> bytes:
-        count, body = elements(value)
-        return (len(body) + width).to_bytes(width, "big") + count.to_bytes(width, "big") + body
-
-    return write
+def _list_elements(value: Any, depth: int) -> tuple[int, bytes]:
+    return len(value), b"".join([_encode(item, depth) for item in value])
 
 
-def _list_elements(value: Any) -> tuple[int, bytes]:
-    return len(value), b"".join(map(encode, value))
+def _map_elements(value: Any, depth: int) -> tuple[int, bytes]:
+    parts = [_encode(part, depth) for pair in value.items() for part in pair]
+    return 2 * len(value), b"".join(parts)
 
 
-def _map_elements(value: Any) -> tuple[int, bytes]:
-    return 2 * len(value), b"".join(encode(part) for pair in value.items() for part in pair)
-
-
-def _array_elements(value: Array) -> tuple[int, bytes]:
+def _array_elements(value: Array, depth: int) -> tuple[int, bytes]:
     constructor = NAMES.get(value.type)
     if constructor is None:
         raise EncodeError(f"{value.type!r} is no AMQP 1.0 type")
-    descriptor = b"" if value.descriptor is None else b"\x00" + encode(value.descriptor)
-    body = b"".join(map(constructor.write, value.items))
+    descriptor = b"" if value.descriptor is None else b"\x00" + _encode(value.descriptor, depth)
+    elements = _ELEMENTS.get(value.type)
+    if elements is None:
+        body = b"".join(map(constructor.write, value.items))
+    else:
+        _check_depth(depth)
+        body = b"".join([_sized_by_32(*elements(item, depth + 1)) for item in value.items])
     return len(value.items), descriptor + bytes((constructor.code,)) + body
+
+
+def _sized_by_32(count: int, body: bytes) -> bytes:
+    return (len(body) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+
+
+_ELEMENTS: Final[dict[str, Callable[[Any, int], tuple[int, bytes]]]] = {
+    "list": _list_elements,
+    "map": _map_elements,
+    "array": _array_elements,
+}
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= DEPTH_MAX:
+        raise EncodeError(f"the value nests deeper than {DEPTH_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,13 +364,13 @@ _TABLE: Final = (
     Constructor(0xA1, "string", -1, _sized8(_string), _pack_sized(1, _utf8)),
     Constructor(0xB3, "symbol", -1, _sized32(_symbol), _pack_sized(4, _ascii)),
     Constructor(0xA3, "symbol", -1, _sized8(_symbol), _pack_sized(1, _ascii)),
-    Constructor(0xD0, "list", -1, _list(4), _pack_compound(4, _list_elements)),
-    Constructor(0xC0, "list", -1, _list(1), _pack_compound(1, _list_elements)),
-    Constructor(0x45, "list", 0, lambda raw, at: ([], at), _nothing),
-    Constructor(0xD1, "map", -1, _map(4), _pack_compound(4, _map_elements)),
-    Constructor(0xC1, "map", -1, _map(1), _pack_compound(1, _map_elements)),
-    Constructor(0xF0, "array", -1, _array(4), _pack_compound(4, _array_elements)),
-    Constructor(0xE0, "array", -1, _array(1), _pack_compound(1, _array_elements)),
+    Constructor(0xD0, "list", -1, _list(4), _never),
+    Constructor(0xC0, "list", -1, _list(1), _never),
+    Constructor(0x45, "list", 0, lambda raw, at: ([], at), _never),
+    Constructor(0xD1, "map", -1, _map(4), _never),
+    Constructor(0xC1, "map", -1, _map(1), _never),
+    Constructor(0xF0, "array", -1, _array(4), _never),
+    Constructor(0xE0, "array", -1, _array(1), _never),
 )
 """Every constructor of AMQP 1.0. The first of a type takes all of its values: arrays use it."""
 
@@ -387,40 +383,34 @@ for _row in _TABLE:
 
 
 def _described(raw: bytes, at: int) -> tuple[Described, int]:
-    descriptor, at = decode(raw, at)
-    value, at = decode(raw, at)
+    descriptor, at = read_value(raw, at)
+    value, at = read_value(raw, at)
     return Described(descriptor, value), at
 
 
 _READERS[0x00] = _described
 
 
-def decode(raw: bytes, at: int = 0) -> tuple[Any, int]:
-    """Return the value that begins at `at`, and the position behind it.
-
-    Nothing but `DecodeError` is raised by `decode_checked`; this one, for callers that check
-    themselves, lets `IndexError`, `struct.error` and the like pass when the bytes end too early.
-    """
+def read_value(raw: bytes, at: int) -> tuple[Any, int]:
+    """Return the value at `at`, which `whole.check` has found whole, and the position behind it."""
     read = _READERS[raw[at]]
     if read is None:
         raise DecodeError(f"0x{raw[at]:02x} at byte {at} is no AMQP 1.0 constructor")
     return read(raw, at + 1)
 
 
-UNREADABLE: Final = (IndexError, struct.error, UnicodeDecodeError, RecursionError)
-"""What readers raise, beside `DecodeError`, for bytes that end too early or nest too deeply."""
+UNREADABLE: Final = (IndexError, struct.error, UnicodeDecodeError)
+"""What readers raise, beside `DecodeError`, for bytes that end too early."""
 
 
-def decode_checked(raw: bytes, at: int = 0) -> tuple[Any, int]:
+def decode(raw: bytes, at: int = 0) -> tuple[Any, int]:
     """Return the value that begins at `at`, and the position behind it.
 
     Raises:
-        DecodeError: there is no whole value.
+        DecodeError: there is no whole value, or it would take too much memory for its size.
     """
-    try:
-        return decode(raw, at)
-    except UNREADABLE as error:
-        raise DecodeError(f"the value at byte {at} cannot be read: {error}") from None
+    check(raw, at, len(raw), to_read(len(raw) - at))
+    return read_value(raw, at)
 
 
 def _prefixed(code: int, format_: str) -> Writer:
@@ -494,21 +484,9 @@ def write_list(count: int, body: bytes) -> bytes:
     return _write_compound(0xC0, count, body) if count else b"\x45"
 
 
-def _write_list(value: list[Any] | tuple[Any, ...]) -> bytes:
-    return write_list(*_list_elements(value))
-
-
 def write_map(value: dict[Any, Any]) -> bytes:
     """Write a map."""
-    return _write_compound(0xC1, *_map_elements(value))
-
-
-def _write_array(value: Array) -> bytes:
-    return _write_compound(0xE0, *_array_elements(value))
-
-
-def _write_described(value: Described) -> bytes:
-    return b"\x00" + encode(value.descriptor) + encode(value.value)
+    return _write_compound(0xC1, *_map_elements(value, 1))
 
 
 def _coded(name: str) -> Writer:
@@ -540,25 +518,36 @@ WRITERS: Final[dict[type, Writer]] = {
     bytes: write_binary,
     str: write_string,
     Symbol: write_symbol,
-    list: _write_list,
-    tuple: _write_list,
-    dict: write_map,
-    Array: _write_array,
-    Described: _write_described,
+    KeyUuid: _coded("uuid"),
 }
-"""Python class -> writer of the whole value, constructor included."""
+"""Python class -> writer of the whole value, constructor included; those that hold none."""
 
 
 def encode(value: Any) -> bytes:
     """Return the AMQP 1.0 bytes of a value.
 
     Raises:
-        EncodeError: the value has no AMQP 1.0 form, or is out of its type's range.
+        EncodeError: the value has no AMQP 1.0 form, is out of its type's range, or nests too
+            deeply.
     """
-    writer = WRITERS.get(type(value))
-    if writer is None:
-        raise EncodeError(f"{type(value).__name__} has no AMQP 1.0 form")
-    try:
-        return writer(value)
-    except (struct.error, UnicodeEncodeError, OverflowError) as error:
-        raise EncodeError(f"{value!r} is no {type(value).__name__}: {error}") from None
+    return _encode(value, 0)
+
+
+def _encode(value: Any, depth: int) -> bytes:
+    kind = type(value)
+    writer = WRITERS.get(kind)
+    if writer is not None:
+        try:
+            return writer(value)
+        except (struct.error, UnicodeEncodeError, OverflowError) as error:
+            raise EncodeError(f"{value!r} is no {kind.__name__}: {error}") from None
+    _check_depth(depth)
+    if kind is list or kind is tuple:
+        return write_list(*_list_elements(value, depth + 1))
+    if kind is dict:
+        return _write_compound(0xC1, *_map_elements(value, depth + 1))
+    if kind is Array:
+        return _write_compound(0xE0, *_array_elements(value, depth + 1))
+    if kind is Described:
+        return b"\x00" + _encode(value.descriptor, depth + 1) + _encode(value.value, depth + 1)
+    raise EncodeError(f"{kind.__name__} has no AMQP 1.0 form")

@@ -1,0 +1,271 @@
+"""Whether bytes are a whole AMQP 1.0 value that may be read: told before any value is built.
+
+One walk finds what every reader would stumble over (a size or count that lies, text that is no
+text, a constructor that is none), values nested too deeply, and more elements than the bytes stand
+for: an array of nulls claims four billion in ten bytes. Whatever recurses behind it relies on it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.wire.amqp10.errors import DecodeError
+
+DEPTH_MAX: Final = 64
+"""How deep values may nest, as in AMQP 0-9-1 tables: above any use, below any stack's end."""
+
+_SIZED8, _SIZED32, _COMPOUND8, _COMPOUND32, _ARRAY8, _ARRAY32, _DESCRIBED, _UNKNOWN = range(17, 25)
+
+
+def _kinds() -> bytes:
+    kinds = bytearray([_UNKNOWN] * 256)
+    widths = {
+        0: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
+        1: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),
+        2: (0x60, 0x61),
+        4: (0x70, 0x71, 0x72, 0x73, 0x74),
+        8: (0x80, 0x81, 0x82, 0x83, 0x84),
+        16: (0x94, 0x98),
+        _SIZED8: (0xA0, 0xA1, 0xA3),
+        _SIZED32: (0xB0, 0xB1, 0xB3),
+        _COMPOUND8: (0xC0, 0xC1),
+        _COMPOUND32: (0xD0, 0xD1),
+        _ARRAY8: (0xE0,),
+        _ARRAY32: (0xF0,),
+        _DESCRIBED: (0x00,),
+    }
+    for kind, codes in widths.items():
+        for code in codes:
+            kinds[code] = kind
+    return bytes(kinds)
+
+
+_KIND: Final = _kinds()
+"""Constructor -> its width in bytes up to 16, or how it says its own size."""
+
+_SCALAR_COST: Final = 64
+_CONSTANT_COST: Final = 32
+_POINTER_COST: Final = 8
+_COMPOUND_COST: Final = 80
+_WIDE_COST: Final = 120
+_RUN_MIN: Final = 16
+
+
+class Allowance:
+    """What the values of one frame or one message may become in memory, all of them together.
+
+    Attributes:
+        left: bytes; an estimate of what Python needs is taken off for each value.
+        is_stored: nothing is built of the values: the cost is the time that the walk takes.
+    """
+
+    def __init__(self, left: int, *, is_stored: bool = False) -> None:
+        self.left = left
+        self.is_stored = is_stored
+
+    def charge(self, cost: int) -> None:
+        """Take off a cost.
+
+        Raises:
+            DecodeError: nothing is left.
+        """
+        self.left -= cost
+        if self.left < 0:
+            raise DecodeError("there are more elements than so few bytes may stand for")
+
+
+def to_read(size_bytes: int) -> Allowance:
+    """Return what values may become that are read from so many bytes: eight times as much.
+
+    And a little that any frame may have.
+    """
+    return Allowance(16_384 + 8 * size_bytes)
+
+
+def to_store(size_bytes: int) -> Allowance:
+    """Return what a message of so many bytes may hold that is stored as it came.
+
+    A list of numbers, of two bytes each, is below it at any length.
+    """
+    return Allowance(1_048_576 + 24 * size_bytes, is_stored=True)
+
+
+def check(raw: bytes, at: int, limit: int, allowance: Allowance, depth: int = 0) -> int:
+    """Return the position behind the value that begins at `at`, and whole before `limit`.
+
+    Raises:
+        DecodeError: it is not whole, nests too deeply, or claims too many elements.
+    """
+    if at >= limit:
+        raise _cut_short(at)
+    code = raw[at]
+    kind = _KIND[code]
+    start = at + 1
+    if kind <= 16:
+        end = start + kind
+        if end > limit:
+            raise _cut_short(at)
+        if code == 0x56 or code == 0x73:
+            _check_octets(raw, code, start, end)
+        allowance.charge(_SCALAR_COST if kind or code == 0x45 else _CONSTANT_COST)
+        return end
+    if kind in (_SIZED8, _SIZED32):
+        return _check_sized(raw, code, start, limit, allowance)
+    if kind == _UNKNOWN:
+        raise DecodeError(f"0x{code:02x} at byte {at} is no AMQP 1.0 constructor")
+    if kind == _DESCRIBED:
+        _check_depth(depth, at)
+        allowance.charge(_SCALAR_COST)
+        start = check(raw, start, limit, allowance, depth + 1)
+        return check(raw, start, limit, allowance, depth + 1)
+    return _check_compound(raw, code, start, limit, allowance, depth)
+
+
+def _cut_short(at: int) -> DecodeError:
+    return DecodeError(f"the value at byte {at} is cut short")
+
+
+def _check_depth(depth: int, at: int) -> None:
+    if depth >= DEPTH_MAX:
+        raise DecodeError(f"the value at byte {at} nests deeper than {DEPTH_MAX}")
+
+
+def _check_octets(raw: bytes, code: int, start: int, end: int) -> None:
+    """Booleans that are written out, and characters, may have octets that are none."""
+    if code == 0x56:
+        if raw[start:end].translate(None, b"\x00\x01"):
+            raise DecodeError(f"an octet behind byte {start} is no boolean")
+        return
+    for at in range(start, end, 4):
+        point = int.from_bytes(raw[at : at + 4], "big")
+        if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+            raise DecodeError(f"U+{point:X} at byte {at} is no Unicode character")
+
+
+def _check_sized(raw: bytes, code: int, at: int, limit: int, allowance: Allowance) -> int:
+    """Check a binary, string or symbol behind its constructor."""
+    if code < 0xB0:
+        start = at + 1
+        if start > limit:
+            raise _cut_short(at)
+        end = start + raw[at]
+    else:
+        start = at + 4
+        if start > limit:
+            raise _cut_short(at)
+        end = start + int.from_bytes(raw[at:start], "big")
+    if end > limit:
+        raise _cut_short(at)
+    allowance.charge(_SCALAR_COST if allowance.is_stored else 96 + end - start)
+    if code & 0x0F:
+        piece = raw[start:end]
+        if not piece.isascii():
+            if code & 0x0F == 3:
+                raise DecodeError(f"the symbol at byte {at} is no ASCII")
+            try:
+                piece.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DecodeError(f"the string at byte {at} is no UTF-8: {error}") from None
+    return end
+
+
+def _check_compound(
+    raw: bytes, code: int, at: int, limit: int, allowance: Allowance, depth: int
+) -> int:
+    """Check a list, map or array behind its constructor."""
+    _check_depth(depth, at)
+    width = 4 if code & 0x10 else 1
+    start = at + 2 * width
+    if start > limit:
+        raise _cut_short(at)
+    size = int.from_bytes(raw[at : at + width], "big")
+    count = int.from_bytes(raw[at + width : start], "big")
+    end = at + width + size
+    if size < width or end > limit:
+        raise _cut_short(at)
+    allowance.charge(_COMPOUND_COST)
+    if code >= 0xE0:
+        _check_elements(raw, start, end, count, allowance, depth + 1)
+        return end
+    if count > end - start:
+        raise DecodeError(f"{count} elements at byte {start} do not fit into {end - start} bytes")
+    if code & 0x0F:
+        reached = _check_pairs(raw, start, end, count, allowance, depth + 1)
+    elif count >= _RUN_MIN and _is_run(raw, start, end, count):
+        cost = _SCALAR_COST if _KIND[raw[start]] else _CONSTANT_COST
+        allowance.charge((_POINTER_COST if allowance.is_stored else cost) * count)
+        return end
+    else:
+        reached = start
+        for _ in range(count):
+            reached = check(raw, reached, end, allowance, depth + 1)
+    if reached != end:
+        raise DecodeError(f"the elements end at byte {reached}, not at byte {end}")
+    return end
+
+
+def _check_pairs(
+    raw: bytes, at: int, end: int, count: int, allowance: Allowance, depth: int
+) -> int:
+    if count % 2:
+        raise DecodeError(f"the map at byte {at} has a key without a value")
+    for _ in range(count // 2):
+        if at < end and (raw[at] >= 0xC0 or raw[at] == 0x00 or raw[at] == 0x45):
+            raise DecodeError(f"the key at byte {at} is a list, a map, an array or described")
+        at = check(raw, at, end, allowance, depth)
+        at = check(raw, at, end, allowance, depth)
+        allowance.charge(_SCALAR_COST)
+    return at
+
+
+def _is_run(raw: bytes, start: int, end: int, count: int) -> bool:
+    """Whether these are numbers (or constants) of one kind, which need no look at each."""
+    code = raw[start]
+    width = _KIND[code]
+    return (
+        width <= 16
+        and code not in (0x56, 0x73, 0x45)
+        and count * (width + 1) == end - start
+        and raw[start : end : width + 1] == bytes((code,)) * count
+    )
+
+
+def _check_elements(
+    raw: bytes, at: int, end: int, count: int, allowance: Allowance, depth: int
+) -> None:
+    """Check the elements of an array, its one constructor first."""
+    if at == end and not count:
+        return
+    if at < end and raw[at] == 0x00:
+        at = check(raw, at + 1, end, allowance, depth)
+    if at >= end:
+        raise _cut_short(at)
+    code = raw[at]
+    kind = _KIND[code]
+    at += 1
+    if kind <= 16:
+        if kind * count != end - at:
+            raise DecodeError(f"{count} elements at byte {at} do not fit into {end - at} bytes")
+        allowance.charge(count * _element_cost(code, kind, allowance.is_stored))
+        if code == 0x56 or code == 0x73:
+            _check_octets(raw, code, at, end)
+        return
+    if kind >= _DESCRIBED:
+        raise DecodeError(f"0x{code:02x} at byte {at - 1} is no constructor of an array")
+    if count > end - at:
+        raise DecodeError(f"{count} elements at byte {at} do not fit into {end - at} bytes")
+    for _ in range(count):
+        if kind in (_SIZED8, _SIZED32):
+            at = _check_sized(raw, code, at, end, allowance)
+        else:
+            at = _check_compound(raw, code, at, end, allowance, depth)
+    if at != end:
+        raise DecodeError(f"the elements end at byte {at}, not at byte {end}")
+
+
+def _element_cost(code: int, width: int, is_stored: bool) -> int:
+    if code == 0x45:
+        return _COMPOUND_COST
+    if not width or is_stored:
+        return _POINTER_COST
+    return _WIDE_COST if width > 8 or code in (0x74, 0x84, 0x73) else 40
