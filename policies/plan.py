@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from bridge.topology.diff import Action, Change, diff, is_owned
+from bridge.model import entity as model
+from bridge.topology import definitions
+from bridge.topology.diff import Action, Change, diff, is_owned, marked
+from bridge.topology.names import resource_base
 from bridge.topology.policy import winners
-from bridge.topology.resources import Policy, Topology, Value
+from bridge.topology.resources import Binding, Exchange, Policy, Queue, Topology, Value
+from bridge.topology.rollout import INTERIM
 from policies.live import Export, topology_of
 
 _Settings = Mapping[str, Value]
@@ -67,11 +71,25 @@ class Plan:
     Attributes:
         winners: the policy of each queue afterwards.
         notes: what happens to messages that are already queued.
+        messages: how many are in a queue; those at stake are shown.
+        names: what Service Bus calls the entity of a RabbitMQ name, where that differs.
+        losses: how many properties are lost.
     """
 
     changes: tuple[Change, ...]
     winners: tuple[Winner, ...] = ()
     notes: tuple[str, ...] = ()
+    messages: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    losses: int = 0
+
+    def entity(self, name: str) -> str | None:
+        """Return what Service Bus calls the entity of a RabbitMQ name, if it spells it otherwise.
+
+        The names of definitions have the virtual host before the entity.
+        """
+        base = entity_of(name)
+        return self.names.get(base) or self.names.get(base.rpartition(":")[2])
 
     @property
     def conflicts(self) -> tuple[Change, ...]:
@@ -94,17 +112,66 @@ class Plan:
         return not self.changes and not self.overridden
 
 
-def make(wanted: Topology, export: Export, vhost: str, *, keep: bool = False) -> Plan:
+def make(
+    wanted: Topology, export: Export, vhost: str, *, keep: bool = False, prune: bool = True
+) -> Plan:
     """Return the plan that makes a vhost as wanted.
 
     Args:
-        keep: leave alone what is not wanted.
+        keep: leave alone what is not wanted, but for a ceiling, and for what a plan that was not
+            carried out to its end has left.
+        prune: without it, objects of entities that are not wanted stay: somebody else may be about
+            to make them.
     """
     live = topology_of(export, vhost)
     found = tuple(_winners(wanted, live.policies))
-    return Plan(
-        changes=diff(wanted, live, keep=keep), winners=found, notes=tuple(_notes(live, found))
+    changes = diff(wanted, live, keep=keep)
+    if keep:
+        changes += _leftovers(wanted, live)
+    if not prune:
+        changes = tuple(each for each in changes if not _is_a_strangers(each, wanted))
+    return Plan(changes=marked(changes, live), winners=found, notes=tuple(_notes(live, found)))
+
+
+def display_names(namespace: model.Namespace) -> dict[str, str]:
+    """Return the entity's path by RabbitMQ's name of it, where they differ."""
+    paths = [definitions.path_of(each) for each in definitions.entities(namespace)]
+    return {base: path for path in paths if (base := resource_base(path)) != path}
+
+
+def entity_of(name: str) -> str:
+    """Return what the names of all objects of an entity begin with, given one of them."""
+    return name.partition("/$")[0]
+
+
+def _leftovers(wanted: Topology, live: Topology) -> tuple[Change, ...]:
+    """Return the deletions of a ceiling that is no longer wanted, and of interim policies."""
+    kept = {(policy.is_operator, policy.name) for policy in wanted.policies}
+    return tuple(
+        Change(action=Action.DELETE, resource=policy, live=policy)
+        for policy in live.policies
+        if is_owned(policy)
+        and (policy.is_operator or policy.name.endswith(INTERIM))
+        and (policy.is_operator, policy.name) not in kept
     )
+
+
+def _is_a_strangers(change: Change, wanted: Topology) -> bool:
+    """Whether a change deletes something of an entity that is not wanted."""
+    if change.action is not Action.DELETE:
+        return False
+    match change.resource:
+        case Queue() as queue:
+            names = [queue.name]
+        case Exchange() as exchange:
+            names = [exchange.name]
+        case Binding() as binding:
+            names = [binding.source, binding.destination]
+        case _:
+            return False
+    known = {entity_of(queue.name) for queue in wanted.queues}
+    known |= {entity_of(exchange.name) for exchange in wanted.exchanges}
+    return any(entity_of(name) not in known for name in names)
 
 
 def _winners(wanted: Topology, live: Iterable[Policy]) -> list[Winner]:

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from bridge.topology.diff import Action, Change, Resource
+from bridge.topology.diff import Action, Change
+from bridge.topology.fate import Resource
 from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue
 from policies.plan import Plan, Winner
 
@@ -24,11 +25,15 @@ def text(plan: Plan, *, is_coloured: bool = False, shows_queues: bool = False) -
     Args:
         shows_queues: list the policy in force of every queue, not only of those where it is wrong.
     """
-    steps = [line for change in plan.changes for line in _step(change)]
+    steps = [line for change in plan.changes for line in _step(change, plan)]
     lines = [_painted(line, colour) if is_coloured else line for line, colour in steps]
     shown = plan.winners if shows_queues else plan.overridden
     if shown:
-        lines += ["", "Policies in force afterwards:", *(_winner(winner) for winner in shown)]
+        lines += [
+            "",
+            "Policies in force afterwards:",
+            *(winner_line(winner, plan) for winner in shown),
+        ]
     if plan.notes:
         lines += ["", "Messages that are queued already:", *(f"  {n}" for n in plan.notes)]
     lines += [""] if lines else []
@@ -56,13 +61,39 @@ def _reason(binding: Binding) -> str:
     return f" [{', '.join(given)}]" if given else ""
 
 
-def _step(change: Change) -> list[tuple[str, str]]:
+def spelled(name: str, plan: Plan) -> str:
+    """Return what to add to a RabbitMQ name: how Service Bus spells its entity, if otherwise."""
+    path = plan.entity(name)
+    return f" of {path}" if path else ""
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 step`, `1,204 steps`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def stakes(change: Change, plan: Plan) -> list[str]:
+    """Return a line for each queue whose messages are at stake, with how many they are."""
+    return [
+        f"{name}{spelled(name, plan)}: "
+        + (f"{plan.messages[name]:,}" if name in plan.messages else "not known how many")
+        for name in change.stakes
+    ]
+
+
+def _name(resource: Resource) -> str:
+    return resource.source if isinstance(resource, Binding) else resource.name
+
+
+def _step(change: Change, plan: Plan) -> list[tuple[str, str]]:
     mark, colour = _MARKS[change.action]
     reason = f": {change.reason}" if change.reason else ""
     warning = " (destructive)" if change.is_destructive else ""
-    lines = [(f"{mark} {title(change.resource)}{warning}{reason}", colour)]
+    what = f"{title(change.resource)}{spelled(_name(change.resource), plan)}"
+    lines = [(f"{mark} {what}{warning}{reason}", colour)]
+    lines += [(f"    messages at stake in {each}", "31") for each in stakes(change, plan)]
     if change.action is Action.UPDATE:
-        old, new = _settings(change.live), _settings(change.resource)
+        old, new = settings_of(change.live), settings_of(change.resource)
         for key in sorted(old.keys() | new.keys()):
             if old.get(key) != new.get(key):
                 lines += [(f"    - {key}: {old[key]}", "31")] if key in old else []
@@ -70,7 +101,7 @@ def _step(change: Change) -> list[tuple[str, str]]:
     return lines
 
 
-def _settings(resource: Resource | None) -> dict[str, str]:
+def settings_of(resource: Resource | None) -> dict[str, str]:
     """What may differ between two forms of a resource; keys of access rules are never shown."""
     match resource:
         case Policy():
@@ -86,13 +117,15 @@ def _settings(resource: Resource | None) -> dict[str, str]:
             return {}
 
 
-def _winner(winner: Winner) -> str:
+def winner_line(winner: Winner, plan: Plan) -> str:
+    """Return which policies are in force on a queue, and which should be."""
+    queue = winner.queue + spelled(winner.queue, plan)
     given = _names(winner.policies, winner.operators)
     if winner.is_right:
-        return f"  {winner.queue}: {given}"
+        return f"  {queue}: {given}"
     wanted = () if winner.wanted is None else (winner.wanted,)
     ceiling = () if winner.ceiling is None else (winner.ceiling,)
-    return f"  {winner.queue}: {given} instead of {_names(wanted, ceiling)}"
+    return f"  {queue}: {given} instead of {_names(wanted, ceiling)}"
 
 
 def _names(policies: Sequence[Policy], operators: Sequence[Policy]) -> str:
@@ -104,13 +137,15 @@ def _names(policies: Sequence[Policy], operators: Sequence[Policy]) -> str:
 
 
 def _summary(plan: Plan) -> str:
+    lost = f" {counted(plan.losses, 'loss', 'losses')}." if plan.losses else ""
     if plan.is_empty:
-        return "Nothing to change."
+        return "Nothing to change." + lost
     counts = Counter(change.action for change in plan.changes)
     parts = [f"{counts[action]} to {action.value}" for action in Action if counts[action]]
     parts += [f"{len(plan.destructive)} of them destructive"] if plan.destructive else []
-    parts += [f"{len(plan.overridden)} queues under other policies"] if plan.overridden else []
-    return ", ".join(parts) + "."
+    if plan.overridden:
+        parts.append(f"{counted(len(plan.overridden), 'queue')} under other policies")
+    return ", ".join(parts) + "." + lost
 
 
 def _painted(line: str, colour: str) -> str:

@@ -1,20 +1,22 @@
 """The loss report: each property of each entity, and how well a target does it.
 
 `make` grades a reading on every combination of flavour and RabbitMQ version that is asked for;
-`table` shows it to people, `to_json` to scripts, `check_strict` makes anything lost an error.
+`table` shows it to people, `to_json` to scripts. What it says is lost is what every command says.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
+from bridge.topology import compiler
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities, path_of
+from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade, Subject, decided
@@ -30,10 +32,6 @@ TARGETS = ("3.10", "4.0", "4.3")
 
 Target = tuple[Flavour, str]
 """A flavour and a version of RabbitMQ."""
-
-
-class Lost(ValueError):
-    """A strict report found something that is lost; `str()` names all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +59,40 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The grades of everything, and what the input held that could not be taken over."""
+    """The grades of everything, and what the input held that could not be taken over.
+
+    Attributes:
+        findings: of the reader; they concern every target.
+        compiled: what the compiler found lost on a target, beside the entries.
+    """
 
     namespace: str
     targets: tuple[Target, ...]
     entries: tuple[Entry, ...]
     findings: tuple[Finding, ...] = ()
+    compiled: Mapping[Target, tuple[Finding, ...]] = field(default_factory=dict)
 
     def count(self, target: Target, grade: Grade) -> int:
-        """Return how many properties have a grade on a target."""
-        return sum(entry.grades[target].grade is grade for entry in self.entries)
+        """Return how many properties and findings have a grade on a target."""
+        if grade is Grade.LOST:
+            return len(self.losses(target))
+        grades = [entry.grades[target].grade.value for entry in self.entries]
+        return [*grades, *(each.grade for each in self.findings)].count(grade.value)
+
+    def losses(self, target: Target) -> tuple[Finding, ...]:
+        """Return all that is lost on a target, whoever found it, each once."""
+        found = [
+            Finding(
+                entity=entry.entity,
+                property=entry.name,
+                grade=Grade.LOST.value,
+                message=entry.grades[target].note,
+            )
+            for entry in self.entries
+            if entry.grades[target].grade is Grade.LOST
+        ]
+        found += [each for each in self.findings if each.grade == Grade.LOST.value]
+        return tuple(dict.fromkeys((*found, *self.compiled.get(target, ()))))
 
 
 def make(
@@ -97,24 +119,29 @@ def make(
         targets=tuple(targets),
         entries=tuple(entries),
         findings=reading.findings,
+        compiled={
+            (flavour, version): _beside(entries, _compiled(namespace, flavour, known[version]))
+            for flavour, version in targets
+        },
     )
 
 
-def check_strict(report: Report) -> None:
-    """Raise when anything is lost.
+def _compiled(
+    namespace: model.Namespace, flavour: Flavour, capabilities: Capabilities
+) -> tuple[Finding, ...]:
+    made = compiler.compile if flavour is Flavour.BRIDGE else compile_plain
+    return made(namespace, capabilities).findings
 
-    Raises:
-        Lost: naming every entity and property of it.
-    """
-    found = [
-        f"{_title(entry)}: {entry.name} is lost on {_targets_of(entry, Grade.LOST)}. "
-        f"{_note(entry, Grade.LOST)}".rstrip()
-        for entry in report.entries
-        if entry.worst is Grade.LOST
-    ]
-    found += [each.message for each in report.findings if each.grade == Grade.LOST.value]
-    if found:
-        raise Lost("\n".join(found))
+
+def _beside(entries: Sequence[Entry], findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return what is lost and in no entry; a rule is an entry of its own."""
+    known = {(each.entity, each.name.partition(" ")[0]) for each in entries}
+    known |= {(entity, "Rules") for entity, name in known if name == "Rule"}
+    return tuple(
+        each
+        for each in findings
+        if each.grade == Grade.LOST.value and (each.entity, each.property) not in known
+    )
 
 
 def to_json(report: Report) -> str:
@@ -144,17 +171,22 @@ def to_json(report: Report) -> str:
             }
             for entry in report.entries
         ],
-        "findings": [
-            {
-                "entity": each.entity,
-                "property": each.property,
-                "grade": each.grade,
-                "message": each.message,
-            }
-            for each in report.findings
-        ],
+        "findings": [_finding(each) for each in report.findings],
+        "losses": {
+            _name(target): [_finding(each) for each in report.losses(target)]
+            for target in report.targets
+        },
     }
     return json.dumps(form, indent=2, ensure_ascii=False) + "\n"
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {
+        "entity": finding.entity,
+        "property": finding.property,
+        "grade": finding.grade,
+        "message": finding.message,
+    }
 
 
 def _entries(
@@ -246,16 +278,3 @@ def _kind(entity: model.Namespace | model.Entity) -> Kind | None:
 
 def _name(target: Target) -> str:
     return f"{target[0].value} {target[1]}"
-
-
-def _title(entry: Entry) -> str:
-    return f"{entry.kind} {entry.entity!r}" if entry.entity else "The namespace"
-
-
-def _targets_of(entry: Entry, grade: Grade) -> str:
-    return ", ".join(_name(target) for target, case in entry.grades.items() if case.grade is grade)
-
-
-def _note(entry: Entry, grade: Grade) -> str:
-    notes = [case.note for case in entry.grades.values() if case.grade is grade]
-    return " ".join(dict.fromkeys(filter(None, notes)))

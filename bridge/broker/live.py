@@ -57,6 +57,9 @@ class LiveBroker(Protocol):
     async def delete_binding(self, binding: Binding) -> None:
         """Delete one binding."""
 
+    async def messages(self) -> Mapping[str, int]:
+        """Return how many messages are in each queue of the virtual host, seconds ago."""
+
     async def announce(self, exchange: str) -> None:
         """Publish an empty message to an exchange where bridges listen."""
 
@@ -70,6 +73,11 @@ class HttpBroker(Management):
     async def version(self) -> str:
         """Return RabbitMQ's version."""
         return str((await self.overview())["rabbitmq_version"])
+
+    async def messages(self) -> Mapping[str, int]:
+        """Return how many messages are in each queue; one that is new has no figure yet."""
+        rows = await self.queues(columns=("name", "messages"))
+        return {row["name"]: row["messages"] for row in rows if "messages" in row}
 
     async def delete_exchange(self, name: str) -> None:
         """Delete an exchange with its bindings; one that is not there is no error."""
@@ -113,6 +121,14 @@ class ConsoleBroker:
         start = text.find("{")
         found: Mapping[str, Any] = json.loads(text[start:])
         return found
+
+    async def messages(self) -> Mapping[str, int]:
+        """Return how many messages are in each queue."""
+        text = await self._call(
+            *("--vhost", self.vhost, "list_queues", "name", "messages", "--formatter", "json")
+        )
+        rows = json.loads(text[text.find("[") :])
+        return {row["name"]: int(row["messages"]) for row in rows if row["messages"] != ""}
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
         """Declare what is in a definitions document; what is there stays.

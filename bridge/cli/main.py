@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.metadata import version
 
 from bridge.cli import policies, serve
+from bridge.cli.build import BUILD
 from bridge.cli.settings import SettingsError, add_options
 
 
@@ -17,6 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="busbridge", description="Azure Service Bus, compiled to RabbitMQ."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"busbridge {version('busbridge')} ({BUILD})"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serving = commands.add_parser("serve", help="run the bridge until it is told to stop")

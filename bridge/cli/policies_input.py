@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,85 +12,147 @@ from bridge.model import entity as model
 from bridge.model.duration import format_duration, parse_duration_ms
 from bridge.topology import compiler, definitions
 from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
+from bridge.topology.findings import LOST
 from bridge.topology.plain import compile_plain
 from bridge.topology.policy import MEBIBYTE, PRIORITY, Ceiling
 from bridge.topology.resources import Finding, Topology
-from policies import report
+from policies import losses
 from policies.grade import Flavour
-from policies.readers import FORMATS, Reading, decode, read, read_parameters
+from policies.plan_text import counted
+from policies.readers import FORMATS, Reading, decode, read_all, read_parameters
 
 STANDARD_INPUT = "-"
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
     """Add what says where the input is and how to read it."""
-    forms = ", ".join(each.title for each in FORMATS)
-    parser.add_argument("input", help=f"a file, or - for standard input: {forms}")
-    parser.add_argument(
-        "--from", dest="form", choices=[each.name for each in FORMATS], help="the input's format"
+    forms = "; ".join(each.title for each in FORMATS)
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "input",
+        nargs="+",
+        metavar="INPUT",
+        help=f"a file, or several of one namespace, or - for standard input: {forms}",
     )
-    parser.add_argument(
+    group.add_argument(
+        "--from",
+        dest="form",
+        choices=[each.name for each in FORMATS],
+        help="the input's format (default: found from its content)",
+    )
+    group.add_argument("--namespace", metavar="NAME", help="which namespace, of several")
+    group.add_argument(
         "--parameter",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of an ARM template",
+        help="a parameter of an ARM template; may be given repeatedly",
     )
-    parser.add_argument(
-        "--parameters", metavar="FILE", help="the parameter file of an ARM template"
+    group.add_argument("--parameters", metavar="FILE", help="the parameter file of an ARM template")
+    group.add_argument(
+        "--input-vhost", metavar="NAME", help="which virtual host of a definitions file"
     )
-    parser.add_argument("--input-vhost", help="which virtual host of a definitions file to read")
 
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Add what says how to compile it."""
-    parser.add_argument(
+    group = parser.add_argument_group("what is made of it")
+    group.add_argument(
         "--flavour",
         choices=[each.value for each in Flavour],
         default=Flavour.BRIDGE.value,
         help="with the bridge, or what RabbitMQ alone can do (default: bridge)",
     )
-    parser.add_argument(
-        "--priority", type=int, help=f"that of the policies (default: {PRIORITY}, or the next free)"
+    group.add_argument(
+        "--priority",
+        type=int,
+        metavar="NUMBER",
+        help=f"that of the policies (default: {PRIORITY}, or the next free)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--ceiling-ttl", metavar="DURATION", help="operator policy: no message lives longer (P14D)"
     )
-    parser.add_argument(
+    group.add_argument(
         "--ceiling-size-mb", type=int, metavar="MB", help="operator policy: no queue holds more"
     )
-    add_strict(parser)
 
 
-def add_strict(parser: argparse.ArgumentParser) -> None:
-    """Add `--strict`."""
-    parser.add_argument("--strict", action="store_true", help="anything lost is an error")
+def add_losses(parser: argparse.ArgumentParser) -> None:
+    """Add what may be lost."""
+    group = parser.add_argument_group("what may be lost")
+    group.add_argument("--strict", action="store_true", help="anything lost is an error (exit 3)")
+    group.add_argument(
+        "--accept-losses",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="these may be lost: orders:RequiresSession, with * for anything (*:RequiresSession)",
+    )
 
 
-def read_input(arguments: argparse.Namespace) -> Reading:
-    """Return what the input defines.
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add where the output goes."""
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="write it there (default: standard output)"
+    )
+
+
+def accepted(arguments: argparse.Namespace) -> list[str]:
+    """Return the names of what may be lost."""
+    return [name for given in arguments.accept_losses for name in given.split(",") if name.strip()]
+
+
+def write_output(arguments: argparse.Namespace, text: str) -> None:
+    """Write a text to where the options say, as it is: no line ends are changed."""
+    if arguments.output:
+        Path(arguments.output).write_bytes(text.encode())
+    else:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.flush()
+
+
+def texts(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the name and the text of each input.
 
     Raises:
-        ReadError: with every fault of it.
+        ReadError: one is no text.
     """
-    is_standard = arguments.input == STANDARD_INPUT
-    content = sys.stdin.buffer.read() if is_standard else Path(arguments.input).read_bytes()
-    source = "standard input" if is_standard else arguments.input
-    parameters: dict[str, object] = {}
+    if arguments.input.count(STANDARD_INPUT) > 1:
+        raise ValueError("- is given twice: there is one standard input.")
+    found = []
+    for path in arguments.input:
+        is_standard = path == STANDARD_INPUT
+        content = sys.stdin.buffer.read() if is_standard else Path(path).read_bytes()
+        source = "standard input" if is_standard else path
+        found.append((source, decode(content, source)))
+    return found
+
+
+def read_input(arguments: argparse.Namespace, given: Sequence[tuple[str, str]] = ()) -> Reading:
+    """Return what the inputs define.
+
+    Args:
+        given: their names and texts, if they have been read.
+
+    Raises:
+        ReadError: with every fault of one.
+    """
+    given = given or texts(arguments)
+    values: dict[str, object] = {}
     if arguments.parameters:
         file = arguments.parameters
-        parameters |= read_parameters(decode(Path(file).read_bytes(), file), file)
-    for given in arguments.parameter:
-        name, separator, value = given.partition("=")
+        values |= read_parameters(decode(Path(file).read_bytes(), file), file)
+    for each in arguments.parameter:
+        name, separator, value = each.partition("=")
         if not separator:
-            raise ValueError(f"--parameter {given!r} is not NAME=VALUE.")
-        parameters[name] = value
-    return read(
-        decode(content, source),
-        source,
+            raise ValueError(f"--parameter {each!r} is not NAME=VALUE.")
+        values[name] = value
+    return read_all(
+        given,
         form=arguments.form,
-        parameters=parameters,
+        parameters=values,
         vhost=arguments.input_vhost,
+        namespace=arguments.namespace,
     )
 
 
@@ -124,19 +186,36 @@ def _ceiling(arguments: argparse.Namespace) -> Ceiling:
     )
 
 
-def check_strict(arguments: argparse.Namespace, reading: Reading, version: str) -> None:
-    """Raise when something is lost and `--strict` was given.
+def lost(arguments: argparse.Namespace, reading: Reading, version: str) -> tuple[Finding, ...]:
+    """Return what is lost of the input, accepted or not.
 
     Raises:
-        Lost: naming all of it.
+        Lost: `--strict` was given, and something is not accepted.
     """
+    found = losses.of(reading, Flavour(arguments.flavour), version)
     if arguments.strict:
-        flavour = Flavour(arguments.flavour)
-        report.check_strict(report.make(reading, flavours=[flavour], versions=[version]))
+        losses.check(found, accepted(arguments))
+    return found
 
 
-def show(findings: Sequence[Finding]) -> None:
-    """Print findings to standard error."""
-    for finding in findings:
-        where = f"{finding.entity}: " if finding.entity else ""
-        print(f"{finding.grade}: {where}{finding.property}: {finding.message}", file=sys.stderr)
+def show_all(
+    reading: Reading, lost: Sequence[Finding], more: Sequence[Finding], names: Mapping[str, str]
+) -> None:
+    """Print to standard error what differs, then what is lost, each once, and how much it is."""
+    others = [each for each in (*reading.findings, *more) if each.grade != LOST]
+    show([*others, *lost], {path: base for base, path in names.items()})
+    if lost:
+        print(f"{counted(len(lost), 'loss', 'losses')}.", file=sys.stderr)
+
+
+def show(findings: Sequence[Finding], names: Mapping[str, str] | None = None) -> None:
+    """Print findings to standard error.
+
+    Args:
+        names: RabbitMQ's name of an entity by the entity's path, where they differ.
+    """
+    for finding in dict.fromkeys(findings):
+        base = (names or {}).get(finding.entity, "")
+        also = f" ({base} in RabbitMQ)" if base else ""
+        name = losses.name_of(finding)
+        print(f"{finding.grade}: {name}{also}: {finding.message}", file=sys.stderr)

@@ -9,38 +9,46 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
-from typing import TextIO
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from bridge.broker import seal
 from bridge.broker.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.live import CommandFailed, ConsoleBroker, HttpBroker, LiveBroker
-from bridge.cli.policies_input import check_strict, compiled, read_input, show
+from bridge.cli.policies_input import (
+    accepted,
+    add_output,
+    compiled,
+    lost,
+    read_input,
+    show,
+    show_all,
+    texts,
+    write_output,
+)
+from bridge.cli.policies_steps import carry_out
+from bridge.cli.terminal import can_ask, confirmed, is_coloured
 from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.diff import Action, Change, is_owned, removal
+from bridge.topology.diff import is_owned, removal
 from bridge.topology.names import EVENTS
 from bridge.topology.policy import PRIORITY, free_priority
-from bridge.topology.resources import (
-    Binding,
-    Exchange,
-    Parameter,
-    Policy,
-    Queue,
-    Topology,
-)
-from policies import live, plan
+from bridge.topology.resources import Finding, Topology
+from policies import live, losses, plan, planjson
 from policies.grade import Flavour
 from policies.plan import Plan
-from policies.plan_text import text, title
-from policies.readers import read
+from policies.plan_text import counted, text, winner_line
+from policies.readers import Reading, read
 from policies.writers import emulator
 from policies.writers.definitions import document
 
-DRIFTED, REFUSED = 4, 5
+LOST, DRIFTED, REFUSED = 3, 4, 5
 SETTLED_WITHIN_S = 30.0
 """`rabbitmqctl import_definitions` comes back before the broker is done."""
+
+AGAIN_AFTER_S = 5.0
+"""What somebody else has changed meanwhile is changed back after this time."""
 
 ACTIONS = {
     "plan": "what would change in a broker",
@@ -55,14 +63,45 @@ _CHANGING = frozenset(("apply", "remove"))
 
 def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
     """Add what says which broker, and how far to go."""
+    _add_broker(parser)
+    if action == "adopt":
+        parser.add_argument(
+            "--as",
+            dest="form",
+            choices=("definitions", "config"),
+            default="definitions",
+            help="a RabbitMQ definitions file that holds the whole namespace (default), or "
+            "Config.json, which 'busbridge serve --config' takes too",
+        )
+        add_output(parser)
+    if action in WITH_INPUT:
+        parser.add_argument(
+            "--prune", action="store_true", help="entities that the input does not name shall go"
+        )
+        parser.add_argument("--queues", action="store_true", help="show the policy of each queue")
+    if action == "plan":
+        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument(
+            "--out", metavar="FILE", help="keep the plan (with access keys) for 'apply FILE'"
+        )
+        add_output(parser)
+    if action in _CHANGING:
+        parser.add_argument(
+            "--allow", action="store_true", help="take steps with which messages can be lost"
+        )
+        parser.add_argument("--yes", "-y", action="store_true", help="ask nothing")
+
+
+def _add_broker(parser: argparse.ArgumentParser) -> None:
     environment = os.environ
-    parser.add_argument(
+    group = parser.add_argument_group("broker")
+    group.add_argument(
         "--rabbitmq-url",
         metavar="URL",
         default=environment.get("BUSBRIDGE_RABBITMQ_URL", "amqp://localhost"),
         help="amqp[s]://user:password@host[:port]/vhost; its AMQP port is not used",
     )
-    parser.add_argument(
+    group.add_argument(
         "--management-url",
         metavar="URL",
         default=environment.get("BUSBRIDGE_MANAGEMENT_URL"),
@@ -75,45 +114,22 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
         ("key", "its key, if not in the same file"),
     ):
         variable = f"BUSBRIDGE_RABBITMQ_{name.upper()}"
-        parser.add_argument(
+        group.add_argument(
             f"--rabbitmq-{name}", metavar="FILE", default=environment.get(variable), help=what
         )
-    parser.add_argument(
+    group.add_argument(
         "--rabbitmqctl",
         nargs="?",
         const="rabbitmqctl",
         metavar="PROGRAM",
         help="through rabbitmqctl on the broker's host instead of the management API",
     )
-    parser.add_argument("--vhost", help="the virtual host (default: that of the URL)")
-    if action == "adopt":
-        parser.add_argument(
-            "--as",
-            dest="form",
-            choices=("definitions", "config"),
-            default="definitions",
-            help="a RabbitMQ definitions file that holds the whole namespace (default), or "
-            "Config.json, which 'busbridge serve --config' takes too",
-        )
-    if action in WITH_INPUT:
-        parser.add_argument(
-            "--prune", action="store_true", help="entities that the input does not name shall go"
-        )
-        parser.add_argument("--queues", action="store_true", help="show the policy of each queue")
-    if action in _CHANGING:
-        parser.add_argument(
-            "--allow", action="store_true", help="take steps with which messages can be lost"
-        )
+    group.add_argument("--vhost", help="the virtual host (default: that of the URL)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the action out and return its exit code."""
     return asyncio.run(_run(arguments))
-
-
-def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream is a terminal whose user does not mind colours (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 async def _run(arguments: argparse.Namespace) -> int:
@@ -133,7 +149,7 @@ async def _run(arguments: argparse.Namespace) -> int:
     try:
         match arguments.action:
             case "adopt":
-                return await _adopt(broker, endpoint.vhost, form=arguments.form)
+                return await _adopt(broker, endpoint.vhost, arguments)
             case "remove":
                 return await _remove(broker, endpoint.vhost, arguments)
             case action:
@@ -142,22 +158,89 @@ async def _run(arguments: argparse.Namespace) -> int:
         await broker.close()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """What an input wants of a broker, and how the broker is.
+
+    Attributes:
+        findings: of the definitions that are there, and of the compiler.
+        keep: see `plan.make`.
+        prune: see `plan.make`.
+    """
+
+    made: Plan
+    wanted: Topology
+    there: Topology
+    findings: tuple[Finding, ...]
+    keep: bool
+    prune: bool
+
+
 async def _compare(
     broker: LiveBroker, vhost: str, arguments: argparse.Namespace, action: str
 ) -> int:
+    given = texts(arguments)
+    if planjson.is_saved(given[0][1]):
+        if action != "apply" or len(given) > 1:
+            raise ValueError(f"{given[0][0]} is a saved plan: only 'apply' takes it, and alone.")
+        return await _apply_saved(
+            broker, vhost, arguments, planjson.loaded(given[0][1], given[0][0])
+        )
     version = await broker.version()
-    target = Capabilities.of(version)
-    reading = read_input(arguments)
-    check_strict(arguments, reading, version)
+    reading = read_input(arguments, given)
+    missing = lost(arguments, reading, version)
+    _check_whole(arguments, reading)
+
+    async def compare() -> _Comparison:
+        return await _compared(broker, vhost, arguments, reading, version)
+
+    found = await compare()
+    show_all(reading, missing, found.findings, found.made.names)
+    made = replace(found.made, losses=len(missing))
+    if made.destructive:
+        made = replace(made, messages=await broker.messages())
+    _print(made, missing, arguments)
+    if action == "check":
+        return 0 if made.is_empty else DRIFTED
+    if action == "plan":
+        _save(arguments, found, vhost, missing)
+        return 0
+    if code := _objection(arguments, made, missing):
+        return code
+    return await _apply(broker, found, vhost, compare)
+
+
+def _check_whole(arguments: argparse.Namespace, reading: Reading) -> None:
+    """An entity that could not be read is none that shall go.
+
+    Raises:
+        ValueError: the input is partial, and `--prune` was given.
+    """
+    if arguments.prune and reading.is_partial:
+        named = "\n".join(f"  {each.message}" for each in reading.left_out)
+        raise ValueError(
+            "--prune takes away what the input does not name, and this input could not be read "
+            f"whole:\n{named}\nMend it, or go without --prune."
+        )
+
+
+async def _compared(
+    broker: LiveBroker,
+    vhost: str,
+    arguments: argparse.Namespace,
+    reading: Reading,
+    version: str,
+) -> _Comparison:
     export = await broker.definitions()
     _check_vhost(export, vhost)
     there = live.topology_of(export, vhost)
     namespace, is_plain = reading.namespace, Flavour(arguments.flavour) is Flavour.PLAIN
-    findings = [*reading.findings]
+    findings: list[Finding] = []
     if not arguments.prune and not is_plain:
         known, unknown = live.namespace_of(there, vhost)
         namespace = live.merged(known, namespace)
         findings += unknown
+    target = Capabilities.of(version)
     wanted = compiled(namespace, arguments, target, vhost)
     priority = arguments.priority
     if priority is None:
@@ -165,41 +248,166 @@ async def _compare(
         priority = free_priority(names, [p for p in there.policies if not is_owned(p)])
     if priority != PRIORITY:
         wanted = compiled(namespace, arguments, target, vhost, priority=priority)
-    show([*findings, *wanted.findings])
     keep = is_plain and not arguments.prune
-    made = plan.make(wanted, export, vhost, keep=keep)
-    sys.stdout.write(text(made, is_coloured=is_coloured(sys.stdout), shows_queues=arguments.queues))
-    if action == "check":
-        return 0 if made.is_empty else DRIFTED
-    if action == "plan":
-        return 0
-    return await _apply(broker, made, wanted, there, vhost, keep=keep, allow=arguments.allow)
+    made = plan.make(wanted, export, vhost, keep=keep, prune=arguments.prune)
+    names_ = {} if is_plain else plan.display_names(namespace)
+    return _Comparison(
+        made=replace(made, names=names_),
+        wanted=wanted,
+        there=there,
+        findings=(*findings, *wanted.findings),
+        keep=keep,
+        prune=arguments.prune,
+    )
+
+
+def _print(made: Plan, missing: Sequence[Finding], arguments: argparse.Namespace) -> None:
+    if getattr(arguments, "json", False):
+        write_output(arguments, planjson.to_json(made, missing))
+        return
+    output = getattr(arguments, "output", None)
+    shown = text(
+        made,
+        is_coloured=not output and is_coloured(sys.stdout),
+        shows_queues=arguments.queues,
+    )
+    if output:
+        write_output(arguments, shown)
+    else:
+        sys.stdout.write(shown)
+        sys.stdout.flush()
+
+
+def _save(
+    arguments: argparse.Namespace, found: _Comparison, vhost: str, missing: Sequence[Finding]
+) -> None:
+    """Keep a plan for later; nobody else may read the access keys in it."""
+    if arguments.out is None:
+        return
+    kept = planjson.SavedPlan(
+        vhost=vhost,
+        before=planjson.fingerprint(found.there),
+        wanted=found.wanted,
+        keep=found.keep,
+        prune=found.prune,
+        names=found.made.names,
+        losses=tuple(missing),
+    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(arguments.out, flags, 0o600), "w", encoding="utf-8") as file:
+        Path(arguments.out).chmod(0o600)
+        file.write(planjson.saved(kept))
+
+
+async def _apply_saved(
+    broker: LiveBroker, vhost: str, arguments: argparse.Namespace, kept: planjson.SavedPlan
+) -> int:
+    if kept.vhost != vhost:
+        raise ValueError(
+            f"The plan is for the virtual host {kept.vhost!r}, not {vhost!r}: say --vhost."
+        )
+
+    async def compare() -> _Comparison:
+        export = await broker.definitions()
+        _check_vhost(export, vhost)
+        made = plan.make(kept.wanted, export, vhost, keep=kept.keep, prune=kept.prune)
+        return _Comparison(
+            made=replace(made, names=kept.names, losses=len(kept.losses)),
+            wanted=kept.wanted,
+            there=live.topology_of(export, vhost),
+            findings=(),
+            keep=kept.keep,
+            prune=kept.prune,
+        )
+
+    found = await compare()
+    if planjson.fingerprint(found.there) != kept.before:
+        return _refused(
+            "Nothing was changed: the broker has changed since the plan was made. Plan anew."
+        )
+    made = found.made
+    if made.destructive:
+        made = replace(made, messages=await broker.messages())
+    _print(made, kept.losses, arguments)
+    show(kept.losses)
+    if code := _objection(arguments, made, kept.losses):
+        return code
+    return await _apply(broker, found, vhost, compare)
+
+
+def _objection(arguments: argparse.Namespace, made: Plan, missing: Sequence[Finding]) -> int:
+    """Return the exit code with which a plan is not carried out; 0 when it is."""
+    left = losses.unaccepted(missing, accepted(arguments))
+    asks = can_ask() and not arguments.yes
+    if left and not asks:
+        names = ",".join(losses.name_of(each) for each in left)
+        print(*losses.lines(left), sep="\n", file=sys.stderr)
+        print(
+            f"Nothing was changed: {counted(len(left), 'loss is', 'losses are')} not accepted. "
+            f"If you can do without: --accept-losses '{names}'",
+            file=sys.stderr,
+        )
+        return LOST
+    if made.conflicts:
+        return _refused("Nothing was changed: RabbitMQ cannot change these in place.")
+    if made.overridden:
+        return _refused(_overridden(made))
+    if made.destructive and not arguments.allow:
+        return _refused("Nothing was changed: say --allow to take the destructive steps.")
+    if left:
+        print(*losses.lines(left), sep="\n", file=sys.stderr)
+        if not confirmed(f"{counted(len(left), 'loss', 'losses')}. Go on all the same?"):
+            print("Nothing was changed.", file=sys.stderr)
+            return LOST
+    if made.changes and asks and not confirmed(f"Take {counted(len(made.changes), 'step')}?"):
+        return _refused("Nothing was changed.")
+    return 0
+
+
+def _overridden(made: Plan) -> str:
+    """Say which policies of somebody else's stay in force, and what to do."""
+    shown = [winner_line(winner, made) for winner in made.overridden[:10]]
+    foreign = [p for winner in made.overridden for p in winner.policies if not is_owned(p)]
+    lines = ["Nothing was changed: other policies would stay in force on queues of ours:", *shown]
+    if len(made.overridden) > len(shown):
+        lines.append(f"  and {counted(len(made.overridden) - len(shown), 'queue')} more")
+    if foreign:
+        highest = max(policy.priority for policy in foreign)
+        lines.append(f"Say --priority {highest + 1}, or give them patterns that leave ours out.")
+    else:
+        lines.append(
+            "No policy can lift an operator policy: give it a pattern that leaves ours out."
+        )
+    return "\n".join(lines)
 
 
 async def _apply(
     broker: LiveBroker,
-    made: Plan,
-    wanted: Topology,
-    there: Topology,
+    found: _Comparison,
     vhost: str,
-    *,
-    keep: bool,
-    allow: bool,
+    compare: Callable[[], Awaitable[_Comparison]],
 ) -> int:
-    if made.conflicts:
-        return _refused("Nothing was changed: RabbitMQ cannot change these in place.")
-    if made.destructive and not allow:
-        return _refused("Nothing was changed: say --allow to take the destructive steps.")
-    await _carry_out(broker, made.changes, there, vhost)
-    end = time.monotonic() + SETTLED_WITHIN_S
-    while (left := plan.make(wanted, await broker.definitions(), vhost, keep=keep)).changes:
-        if time.monotonic() > end:
-            raise CommandFailed(text=f"still to change:\n{text(left)}")
+    """Make the changes, and again what somebody else has undone meanwhile, but nothing worse."""
+    changes = found.made.changes
+    known = {stake for change in found.made.destructive for stake in change.stakes}
+    await carry_out(broker, changes, found.there, vhost)
+    begin = again = time.monotonic()
+    while (left := await compare()).made.changes:
+        now = time.monotonic()
+        new = {stake for change in left.made.destructive for stake in change.stakes} - known
+        if now > begin + SETTLED_WITHIN_S or new or left.made.conflicts:
+            raise CommandFailed(
+                text="The broker was changed by somebody else meanwhile. Apply again. Still to "
+                f"change:\n{text(left.made)}"
+            )
+        if now > again + AGAIN_AFTER_S:
+            await carry_out(broker, left.made.changes, left.there, vhost)
+            again = time.monotonic()
         await asyncio.sleep(0.2)
-    if made.changes and any(exchange.name == EVENTS for exchange in wanted.exchanges):
+    if changes and any(exchange.name == EVENTS for exchange in found.wanted.exchanges):
         with contextlib.suppress(BrokerError):  # a bridge that hears nothing looks every 15 s
             await broker.announce(EVENTS)
-    print(f"Applied: {len(made.changes)} steps.")
+    print(f"Applied: {counted(len(changes), 'step')}.")
     return 0
 
 
@@ -207,28 +415,35 @@ async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace)
     export = await broker.definitions()
     _check_vhost(export, vhost)
     there = live.topology_of(export, vhost)
-    made = Plan(changes=removal(there))
+    namespace, _ = live.namespace_of(there, vhost)
+    made = Plan(changes=removal(there), names=plan.display_names(namespace) if namespace else {})
+    if made.destructive:
+        made = replace(made, messages=await broker.messages())
     sys.stdout.write(text(made, is_coloured=is_coloured(sys.stdout)))
+    sys.stdout.flush()
     if made.destructive and not arguments.allow:
         return _refused("Nothing was removed: say --allow to delete queues with their messages.")
-    await _carry_out(broker, made.changes, there, vhost)
-    print(f"Removed: {len(made.changes)} objects.")
+    asks = can_ask() and not arguments.yes
+    if made.changes and asks and not confirmed(f"Remove {counted(len(made.changes), 'object')}?"):
+        return _refused("Nothing was removed.")
+    await carry_out(broker, made.changes, there, vhost)
+    print(f"Removed: {counted(len(made.changes), 'object')}.")
     return 0
 
 
-async def _adopt(broker: LiveBroker, vhost: str, *, form: str) -> int:
+async def _adopt(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
     """Print nothing but the namespace, as a file that every other action takes."""
     version, export = await broker.version(), await broker.definitions()
     _check_vhost(export, vhost)
     reading = read(json.dumps(export), "the broker", form="definitions", vhost=vhost)
     show(reading.findings)
-    if form == "config":
+    if arguments.form == "config":
         config, lost = emulator.write(reading.namespace)
         show(lost)
-        print(config, end="")
+        write_output(arguments, config)
         return 0
     found = document(Topology(parameters=definitions.parameters(reading.namespace, vhost)), vhost)
-    print(json.dumps({"rabbitmq_version": version, **found}, indent=2))
+    write_output(arguments, json.dumps({"rabbitmq_version": version, **found}, indent=2) + "\n")
     return 0
 
 
@@ -239,81 +454,6 @@ def _check_vhost(export: live.Export, vhost: str) -> None:
             text=f"This RabbitMQ has no virtual host {vhost!r}. Make it with 'rabbitmqctl "
             "add_vhost', and give its users their rights with 'rabbitmqctl set_permissions'."
         )
-
-
-async def _carry_out(
-    broker: LiveBroker, changes: tuple[Change, ...], there: Topology, vhost: str
-) -> None:
-    """Make the changes; what was declared or deleted outlasts a kill of RabbitMQ then.
-
-    And it does before the definitions are written, which come behind all that is declared: who
-    reads them may use it.
-    """
-    kinds = [type(change.resource) for change in changes]
-    split = kinds.index(Parameter) if Parameter in kinds else len(kinds)
-    for part in (changes[:split], changes[split:]):
-        await _make_all(broker, part, vhost)
-        made = [change.resource for change in part]
-        if any(isinstance(each, Exchange | Queue | Binding) for each in made):
-            await _seal(broker, vhost)
-            await asyncio.sleep(seal.wait_s(made, there))
-
-
-async def _seal(broker: LiveBroker, vhost: str) -> None:
-    """Make the changes that have those before them last."""
-    queue = seal.queue(os.urandom(8))
-    both = Topology(queues=(queue,), exchanges=(seal.EXCHANGE,))
-    await broker.import_definitions(document(both, vhost))
-    await broker.delete_queue(queue.name)
-    await broker.delete_exchange(seal.EXCHANGE.name)
-
-
-async def _make_all(broker: LiveBroker, changes: tuple[Change, ...], vhost: str) -> None:
-    """Make the changes one after another; new resources in a row go in one import."""
-    together: list[Exchange | Queue | Binding] = []
-    for change in changes:
-        resource = change.resource
-        if change.action is Action.CREATE and isinstance(resource, Exchange | Queue | Binding):
-            together.append(resource)
-            continue
-        await _import(broker, together, vhost)
-        together = []
-        try:
-            await _make(broker, change)
-        except BrokerError as error:
-            raise CommandFailed(text=f"{title(resource)}: {error}") from error
-    await _import(broker, together, vhost)
-
-
-async def _import(
-    broker: LiveBroker, resources: list[Exchange | Queue | Binding], vhost: str
-) -> None:
-    if resources:
-        new = Topology(
-            exchanges=tuple(each for each in resources if isinstance(each, Exchange)),
-            queues=tuple(each for each in resources if isinstance(each, Queue)),
-            bindings=tuple(each for each in resources if isinstance(each, Binding)),
-        )
-        await broker.import_definitions(document(new, vhost))
-
-
-async def _make(broker: LiveBroker, change: Change) -> None:
-    is_deleted = change.action is Action.DELETE
-    match change.resource:
-        case Policy() as policy if is_deleted:
-            await broker.delete_policy(policy.name, operator=policy.is_operator)
-        case Policy() as policy:
-            await broker.put_policy(policy)
-        case Parameter() as parameter if is_deleted:
-            await broker.delete_global_parameter(parameter.name)
-        case Parameter() as parameter:
-            await broker.put_global_parameter(parameter.name, parameter.value)
-        case Binding() as binding:
-            await broker.delete_binding(binding)
-        case Exchange() as exchange:
-            await broker.delete_exchange(exchange.name)
-        case Queue() as queue:
-            await broker.delete_queue(queue.name)
 
 
 def _refused(reason: str) -> int:

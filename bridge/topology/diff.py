@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
 from bridge.topology import definitions, policy
+from bridge.topology.fate import (
+    Peril,
+    Resource,
+    carried_out,
+    key_of,
+    perils,
+    touches,
+)
 from bridge.topology.parts import SCHEMA_ARGUMENT
 from bridge.topology.resources import (
     Binding,
@@ -25,8 +33,6 @@ from bridge.topology.resources import (
     Value,
 )
 from bridge.topology.rollout import Step, rollout
-
-Resource = Exchange | Queue | Binding | Policy | Parameter
 
 
 class Action(Enum):
@@ -46,6 +52,7 @@ class Change:
         resource: as it shall be, or what is deleted.
         live: as it is; `None` when it is not there.
         reason: why it cannot be done (`CONFLICT`), or what it takes with it (destructive steps).
+        stakes: the queues whose messages can become fewer by it.
         is_destructive: messages can be lost by it.
     """
 
@@ -53,6 +60,7 @@ class Change:
     resource: Resource
     live: Resource | None = None
     reason: str = ""
+    stakes: tuple[str, ...] = ()
     is_destructive: bool = False
 
 
@@ -87,10 +95,52 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
     return tuple(changes)
 
 
+def marked(changes: Sequence[Change], live: Topology) -> tuple[Change, ...]:
+    """Return the changes with each one marked by which messages can be lost, and why.
+
+    Whoever made the queue, and whatever ruled it before.
+    """
+    steps = [each for each in changes if each.action is not Action.CONFLICT]
+    gone = [each.resource for each in steps if each.action is Action.DELETE]
+    put = [each.resource for each in steps if each.action is not Action.DELETE]
+    after = carried_out(live, gone, [each for each in put if key_of(each) not in _keys(gone)])
+    found: dict[int, list[Peril]] = {}
+    for peril in perils(live, after):
+        found.setdefault(_cause(changes, peril), []).append(peril)
+    return tuple(
+        replace(
+            change,
+            is_destructive=True,
+            stakes=tuple(dict.fromkeys(peril.queue for peril in found[number])),
+            reason="; ".join(dict.fromkeys(peril.reason for peril in found[number])),
+        )
+        if number in found
+        else change
+        for number, change in enumerate(changes)
+    )
+
+
+def _keys(resources: Iterable[Resource]) -> set[tuple[object, ...]]:
+    return {key_of(each) for each in resources}
+
+
+def _cause(changes: Sequence[Change], peril: Peril) -> int:
+    """Return the number of the change that endangers a queue: what takes it last, or lets it go."""
+    able = [
+        number
+        for number, change in enumerate(changes)
+        for each in (change.resource, change.live)
+        if each is not None and touches(each, peril.queue, peril.exchanges)
+    ]
+    lasting = [number for number in able if changes[number].action is not Action.DELETE]
+    return (lasting or able or [len(changes) - 1])[-1]
+
+
 def removal(live: Topology) -> tuple[Change, ...]:
     """Return the changes that take away all that is ours, messages included."""
     nothing = Topology()
-    return (*_stale(nothing, live, lambda name: False), *_policies(nothing, live, keep=False))
+    changes = _stale(nothing, live, lambda name: False)
+    return marked([*changes, *_policies(nothing, live, keep=False)], live)
 
 
 def is_owned(resource: Resource) -> bool:
@@ -202,17 +252,8 @@ def _policy_change(step: Step) -> Change:
     if step.new is None:
         assert step.old is not None
         return Change(action=Action.DELETE, resource=step.old, live=step.old)
-    expires = step.new.definition.get("expires")
-    starts = expires is not None and (
-        step.old is None or step.old.definition.get("expires") != expires
-    )
-    return Change(
-        action=Action.CREATE if step.old is None else Action.UPDATE,
-        resource=step.new,
-        live=step.old,
-        is_destructive=starts and step.old is not None,
-        reason="expires deletes queues together with their messages" if starts else "",
-    )
+    action = Action.CREATE if step.old is None else Action.UPDATE
+    return Change(action=action, resource=step.new, live=step.old)
 
 
 def _is_running(name: str, wanted: Container[str]) -> bool:
@@ -255,6 +296,7 @@ def _stale(wanted: Topology, live: Topology, is_kept: Callable[[str], bool]) -> 
             action=Action.DELETE,
             resource=queue,
             live=queue,
+            stakes=(queue.name,),
             is_destructive=True,
             reason="its messages go with it",
         )

@@ -6,5 +6,6 @@
 from policies.readers.armtemplate import read_parameters
 from policies.readers.detect import FORMATS, decode, read
 from policies.readers.reading import Reading
+from policies.readers.several import read_all
 
-__all__ = ["FORMATS", "Reading", "decode", "read", "read_parameters"]
+__all__ = ["FORMATS", "Reading", "decode", "read", "read_all", "read_parameters"]

@@ -13,6 +13,7 @@ from policies.errors import Fault, Place, ReadError
 from policies.readers import azureresource, jsontext
 from policies.readers.arm.template import Resource, Template
 from policies.readers.arm.unresolved import unresolved
+from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
@@ -64,9 +65,13 @@ def read_parameters(text: str, source: str) -> dict[str, object]:
 
 
 def read_document(
-    document: Node, source: str, *, parameters: Mapping[str, object] | None = None
+    document: Node,
+    source: str,
+    *,
+    parameters: Mapping[str, object] | None = None,
+    namespace: str | None = None,
 ) -> Reading:
-    """Return the namespace of a parsed template."""
+    """Return the namespace of a parsed template; `namespace` says which, of several."""
     notes = Notes(source)
 
     def note(place: Place, prop: str, message: str) -> None:
@@ -88,24 +93,11 @@ def read_document(
             )
     draft = NamespaceDraft(notes)
     found = sorted(template.resources(), key=lambda each: _ORDER.get(each.kind, 99))
-    _check_one_namespace(notes, found)
-    for resource in found:
+    for resource in of_one_namespace(
+        notes, found, lambda each: each.names[0], lambda each: each.place, namespace
+    ):
         _add(draft, resource)
     return draft.finish()
-
-
-def _check_one_namespace(notes: Notes, resources: list[Resource]) -> None:
-    first: dict[str, Resource] = {}
-    for resource in resources:
-        first.setdefault(resource.names[0].lower(), resource)
-    if len(first) > 1:
-        notes.fault(
-            [*first.values()][1].place,
-            f"The template has {len(first)} namespaces: "
-            + ", ".join(repr(each.names[0]) for each in first.values())
-            + ".",
-            "Read one at a time: a RabbitMQ vhost is one namespace.",
-        )
 
 
 def _add(draft: NamespaceDraft, resource: Resource) -> None:

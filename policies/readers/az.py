@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from policies.readers import azureresource, jsontext
+from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
@@ -35,8 +36,8 @@ def read(text: str, source: str) -> Reading:
     return read_document(jsontext.parse(text, source), source)
 
 
-def read_document(document: Node, source: str) -> Reading:
-    """Return the namespace of a parsed document."""
+def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
+    """Return the namespace of a parsed document; `namespace` says which, of several."""
     notes = Notes(source)
     draft = NamespaceDraft(notes)
     found: list[tuple[str, list[str], Node]] = []
@@ -52,7 +53,9 @@ def read_document(document: Node, source: str) -> Reading:
         segments = match[1].strip("/").split("/")
         kind = "/".join(segments[::2]).lower()
         found.append((kind, [azureresource.entity_name(each) for each in segments[1::2]], node))
-    _check_one_namespace(notes, found)
+    found = of_one_namespace(
+        notes, found, lambda each: each[1][0], lambda each: each[2].place, namespace
+    )
     for kind, names, node in sorted(found, key=lambda each: each[0].count("/")):
         _add(draft, kind, names, node)
     draft.note_missing_rules("Append the output of 'az servicebus topic subscription rule list'.")
@@ -67,16 +70,6 @@ def _objects(document: Node) -> Iterator[Node]:
         yield from _objects(document["value"])
     elif document.members:
         yield document
-
-
-def _check_one_namespace(notes: Notes, found: list[tuple[str, list[str], Node]]) -> None:
-    names = {names[0].lower(): names[0] for _, names, _ in found}
-    if len(names) > 1:
-        notes.fault(
-            found[0][2].place,
-            f"The input has entities of {len(names)} namespaces: {', '.join(names.values())}.",
-            "Read one at a time: a RabbitMQ vhost is one namespace.",
-        )
 
 
 def _add(draft: NamespaceDraft, kind: str, names: list[str], node: Node) -> None:

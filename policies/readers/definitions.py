@@ -48,7 +48,7 @@ def read_document(document: Node, source: str, *, vhost: str | None = None) -> R
         notes.fault(
             document["global_parameters"].place,
             "The file has namespaces in several vhosts: " + ", ".join(map(repr, vhosts)) + ".",
-            "Say which one with --vhost.",
+            "Say which one with --input-vhost NAME.",
         )
         notes.check()
     if vhosts:
@@ -110,7 +110,7 @@ def _broker(notes: Notes, document: Node, vhost: str | None) -> Broker:
         notes.fault(
             document["queues"].place,
             "The file has several vhosts: " + ", ".join(map(repr, sorted(vhosts))) + ".",
-            "Say which one with --vhost.",
+            "Say which one with --input-vhost NAME.",
         )
         notes.check()
     chosen = vhost or next(iter(vhosts), "/")

@@ -52,7 +52,7 @@ _JSON_TESTS: dict[str, Callable[[Node], bool]] = {
 _HINTS = (
     (
         re.compile(r"^\s*(?:@\w|param\s+\w|var\s+\w|resource\s+\w+\s+'|module\s+\w+\s+')", re.M),
-        "It looks like Bicep: run 'bicep build' and read the JSON.",
+        "It looks like Bicep: run 'az bicep build --stdout --file FILE' and read the JSON.",
     ),
     (
         re.compile(r"^\s*(?:resource|module|provider|variable|locals|data|terraform)\b.*\{", re.M),
@@ -97,6 +97,7 @@ def read(
     form: str | None = None,
     parameters: Mapping[str, object] | None = None,
     vhost: str | None = None,
+    namespace: str | None = None,
 ) -> Reading:
     """Return the namespace that a text describes.
 
@@ -106,9 +107,10 @@ def read(
         form: the name of its format; found from the content when it is not given.
         parameters: values of an ARM template's parameters.
         vhost: which vhost of a definitions file.
+        namespace: which namespace, when the input has several.
 
     Raises:
-        UnknownFormat: it is in no known format.
+        UnknownFormat: it is in no known format, or not in the one that `form` names.
         ReadError: it has faults; all of them are named.
     """
     known = [each.name for each in FORMATS]
@@ -118,7 +120,7 @@ def read(
         return _read_xml(text, source, form)
     if form is None and _kind(text) != "json":
         raise _unknown(source, "This is in no known format.", _hint(text))
-    return _read_json(text, source, form, parameters, vhost)
+    return _read_json(text, source, form, parameters, vhost, namespace)
 
 
 def _kind(text: str) -> str:
@@ -148,22 +150,32 @@ def _read_json(
     form: str | None,
     parameters: Mapping[str, object] | None,
     vhost: str | None,
+    namespace: str | None,
 ) -> Reading:
     document = jsontext.parse(text, source)
-    if form is None:
-        form = next((name for name, is_this in _JSON_TESTS.items() if is_this(document)), None)
-    match form:
+    found = next((name for name, is_this in _JSON_TESTS.items() if is_this(document)), None)
+    if form not in (None, found) and (found or form != "az"):  # `az` lists nothing as `[]`
+        raise _other(source, form, found, text)
+    match form or found:
         case "emulator":
-            return emulator.read_document(document, source)
+            return emulator.read_document(document, source, namespace=namespace)
         case "arm":
-            return armtemplate.read_document(document, source, parameters=parameters)
+            return armtemplate.read_document(
+                document, source, parameters=parameters, namespace=namespace
+            )
         case "terraform":
-            return terraform.read_document(document, source)
+            return terraform.read_document(document, source, namespace=namespace)
         case "definitions":
             return definitions.read_document(document, source, vhost=vhost)
         case "az":
-            return az.read_document(document, source)
+            return az.read_document(document, source, namespace=namespace)
     raise _unknown(source, "This is JSON of an unknown kind.", _hint(text))
+
+
+def _other(source: str, form: str | None, found: str | None, text: str) -> UnknownFormat:
+    titles = {each.name: each.title for each in FORMATS}
+    remedy = f"It is {titles[found]}: say --from {found}, or nothing." if found else _hint(text)
+    return _unknown(source, f"This is not {titles[str(form)]}.", remedy)
 
 
 def _hint(text: str) -> str:

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 
 from bridge.model.entity import MINUTE_MS, SECOND_MS, CorrelationFilter
 from policies.readers import filters, jsontext
+from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
 from policies.readers.properties import names_of
@@ -45,16 +46,17 @@ def read(text: str, source: str) -> Reading:
     return read_document(jsontext.parse(text, source), source)
 
 
-def read_document(document: Node, source: str) -> Reading:
-    """Return the namespace of a parsed `Config.json`."""
-    reader = _Reader(Notes(source))
+def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
+    """Return the namespace of a parsed `Config.json`; `namespace` says which, of several."""
+    reader = _Reader(Notes(source), namespace)
     reader.document(document)
     return reader.draft.finish()
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, wanted: str | None) -> None:
         self._notes = notes
+        self._wanted = wanted
         self.draft = NamespaceDraft(notes)
 
     def document(self, document: Node) -> None:
@@ -66,13 +68,17 @@ class _Reader:
             return
         self._only(config, ("Namespaces", "Logging"))
         namespaces = self._list(config, "Namespaces")
-        if len(namespaces) != 1:
+        if not namespaces:
             self._notes.fault(
-                config["Namespaces"].place,
-                f"Namespaces has {len(namespaces)} entries.",
-                "It has exactly one.",
+                config["Namespaces"].place, "Namespaces has 0 entries.", "It has one at least."
             )
-        for namespace in namespaces[:1]:
+        for namespace in of_one_namespace(
+            self._notes,
+            namespaces,
+            lambda each: each["Name"].text,
+            lambda each: each.place,
+            self._wanted,
+        )[:1]:
             self._namespace(namespace)
 
     def _namespace(self, node: Node) -> None:

@@ -6,8 +6,12 @@ will make: then the configuration in it says which topic or subscription is mean
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from bridge.model.entity import Filter
 from policies.readers import access, filters, jsontext
+from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
 from policies.readers.properties import PROPERTIES
@@ -79,10 +83,37 @@ def read(text: str, source: str) -> Reading:
     return read_document(jsontext.parse(text, source), source)
 
 
-def read_document(document: Node, source: str) -> Reading:
-    """Return the namespace of a parsed plan or state."""
-    reader = _Reader(Plan.of(document), Notes(source))
-    return reader.read()
+def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
+    """Return the namespace of a parsed plan or state; `namespace` says which, of several."""
+    plan, notes = Plan.of(document), Notes(source)
+    chosen = of_one_namespace(
+        notes,
+        plan.resources,
+        lambda each: _namespace_of(plan, each),
+        lambda each: each.values.place,
+        namespace,
+    )
+    return _Reader(replace(plan, resources=tuple(chosen)), notes).read()
+
+
+_IN_NAMESPACE = re.compile(r"/namespaces/([^/]+)", re.IGNORECASE)
+
+
+def _namespace_of(plan: Plan, resource: Resource) -> str:
+    """Return the name of the namespace to which a resource belongs; "" when it is not known."""
+    if not resource.kind.startswith(_PREFIX):
+        return ""
+    if resource.kind == _PREFIX + "namespace":
+        return resource.values["name"].text
+    if name := resource.values["namespace_name"].text:
+        return name
+    for owner in ("namespace", "topic", "queue", "subscription"):
+        if match := _IN_NAMESPACE.search(resource.values[f"{owner}_id"].text):
+            return match[1]
+        referred = plan.referred(resource, f"{owner}_id", _PREFIX + owner)
+        if referred is not None:
+            return _namespace_of(plan, referred)
+    return ""
 
 
 class _Reader:
@@ -94,14 +125,6 @@ class _Reader:
 
     def read(self) -> Reading:
         namespaces = self._plan.of_type(_PREFIX + "namespace")
-        if len(namespaces) > 1:
-            self._notes.fault(
-                namespaces[1].values.place,
-                f"The input has {len(namespaces)} namespaces: "
-                + ", ".join(each.address for each in namespaces)
-                + ".",
-                "Read one at a time: a RabbitMQ vhost is one namespace.",
-            )
         for namespace in namespaces:
             self._namespace(namespace)
         for queue in self._plan.of_type(_PREFIX + "queue"):

@@ -344,7 +344,7 @@ def test_a_linked_template_is_a_finding() -> None:
 
 def test_two_namespaces_are_refused() -> None:
     """A vhost is one namespace."""
-    with pytest.raises(ReadError, match="The template has 2 namespaces: 'a', 'b'"):
+    with pytest.raises(ReadError, match="The input has 2 namespaces: 'a', 'b'"):
         armtemplate.read(template([queue("a/q"), queue("b/q")]), "t.json")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.errors import ReadError, UnknownFormat
 from policies.readers import FORMATS, decode, read
+from tests.unit.policies.inputs import INPUTS, Input
 
 
 @pytest.mark.parametrize(
@@ -37,8 +41,20 @@ def test_a_format_can_be_given_by_name() -> None:
     """An unknown name is refused with the known ones."""
     with pytest.raises(UnknownFormat, match="There is no format 'yaml'"):
         read("{}", "input", form="yaml")
-    with pytest.raises(ReadError, match="UserConfig is null"):
+    with pytest.raises(ReadError, match="This is not the Service Bus emulator's Config"):
         read("{}", "input", form="emulator")
+
+
+@pytest.mark.parametrize("given", INPUTS, ids=lambda each: each.name)
+def test_a_format_that_does_not_fit_the_file_is_an_error(given: Input) -> None:
+    """Not an empty namespace, with which everything would be pruned."""
+    text = Path(given.path).read_text()
+    fitting = []
+    for form in FORMATS:
+        with suppress(ReadError):
+            read(text, given.name, form=form.name)
+            fitting.append(form.name)
+    assert len(fitting) <= 1
 
 
 def test_a_file_that_is_no_text_is_refused_with_its_line() -> None:

@@ -117,7 +117,7 @@ def test_a_bad_property_names_entity_place_and_remedy(key: str, value: Any, mess
     [
         ("[]", "line 1, $: The document is an array. It must be an object."),
         ('{"UserConfig": {"Namespaces": []}}', "line 1, $.UserConfig.Namespaces: Namespaces has 0 "
-         "entries. It has exactly one."),
+         "entries. It has one at least."),
         ('{"UserConfig": {"Namespaces": [{"Queues": {}}]}}',
          "line 1, $.UserConfig.Namespaces[0]: The namespace has no Name. Give it one.\n"
          "Config.json: line 1, $.UserConfig.Namespaces[0].Queues: Queues is an object. It must be "

@@ -54,8 +54,8 @@ def test_durations_of_old_and_new_az_are_read(text: str, duration_ms: int) -> No
     [
         ([{"id": f"{ID}/queues/q"}, {"name": "x"}], "$[1]: This is no entity of Service Bus: it "
          "has no id of one. Remove it, or list entities with 'az servicebus queue list -o json'."),
-        ([{"id": f"{ID}/queues/q"}, {"id": f"{ID}2/queues/q"}], "The input has entities of 2 "
-         "namespaces: ns, ns2. Read one at a time"),
+        ([{"id": f"{ID}/queues/q"}, {"id": f"{ID}2/queues/q"}], "The input has 2 namespaces: "
+         "'ns', 'ns2'. Say which one with --namespace NAME"),
         ({"id": f"{ID}/queues/q", "maxDeliveryCount": 0}, "$.maxDeliveryCount: Queue 'q': "
          "MaxDeliveryCount is 0; Service Bus takes 1 to 2000."),
     ],
@@ -197,8 +197,7 @@ def state(resources: list[dict[str, Any]]) -> str:
         ([resource("queue", {"name": "q", "lock_duration": "PT9M"})], "Queue 'q': LockDuration is "
          "PT9M; Service Bus takes PT5S to PT5M."),
         ([resource("namespace", {"name": "a"}), resource("namespace", {"name": "b"})],
-         "The input has 2 namespaces: azurerm_servicebus_namespace.a, "
-         "azurerm_servicebus_namespace.b. Read one at a time"),
+         "The input has 2 namespaces: 'a', 'b'. Say which one with --namespace NAME"),
         ([resource("queue", {"name": "q"}),
           resource("queue_authorization_rule", {"name": "r", "queue_name": "q"})],
          "Entity 'q', authorization rule 'r': its rights are []; it is a list of Send, Listen, "

@@ -149,13 +149,3 @@ def test_buckets_of_an_entity_go_with_it_and_never_before() -> None:
     assert diff(ORDERS, live) == ()
     gone = [change.resource for change in diff(compiled(model.Namespace()), live)]
     assert bucket in gone
-
-
-def test_a_new_expires_on_a_live_queue_is_destructive() -> None:
-    """RabbitMQ's `expires` deletes a queue with its messages."""
-    old = Policy(name="busbridge.orders", pattern="^orders$", definition={})
-    new = replace(old, definition={"expires": 300_000})
-    (change,) = diff(Topology(policies=(new,)), Topology(policies=(old,)))
-    assert change.is_destructive
-    (change,) = diff(Topology(policies=(new,)), Topology())
-    assert not change.is_destructive

@@ -1,0 +1,209 @@
+"""What becomes of the messages of a queue: which changes can end with fewer of them than before.
+
+A queue's settings are its arguments and the policies in force, whoever made them. RabbitMQ takes
+the smallest of several numbers, and of everything else the argument before the policy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.topology import names
+from bridge.topology.parts import DEATH_HEADER
+from bridge.topology.policy import matches, winners
+from bridge.topology.resources import (
+    Binding,
+    Exchange,
+    Parameter,
+    Policy,
+    Queue,
+    Topology,
+    Value,
+)
+
+Resource = Exchange | Queue | Binding | Policy | Parameter
+Settings = Mapping[str, Value]
+
+_REASONS = {"expired": "expire", "delivery_limit": "fail too often", "rejected": "are rejected"}
+_REFUSING = frozenset({"reject-publish", "reject-publish-dlx"})
+
+
+@dataclass(frozen=True, slots=True)
+class Peril:
+    """A queue whose messages a change endangers, how, and where its dead letters go."""
+
+    queue: str
+    reason: str
+    exchanges: frozenset[str]
+
+
+def key_of(resource: Resource) -> tuple[object, ...]:
+    """Return what tells a resource from every other of a virtual host."""
+    match resource:
+        case Binding() as binding:
+            arguments = json.dumps(binding.arguments, sort_keys=True)
+            ends = binding.source, binding.destination, binding.to_exchange
+            return ("binding", *ends, binding.routing_key, arguments)
+        case Policy() as policy:
+            return "policy", policy.is_operator, policy.name
+        case _:
+            return type(resource).__name__, resource.name
+
+
+def carried_out(live: Topology, gone: Iterable[Resource], put: Iterable[Resource]) -> Topology:
+    """Return what is there when some resources are gone and others are put in their place."""
+    there: dict[tuple[object, ...], Resource] = {
+        key_of(each): each
+        for part in (live.exchanges, live.queues, live.bindings, live.policies, live.parameters)
+        for each in part
+    }
+    for each in gone:
+        there.pop(key_of(each), None)
+    there.update({key_of(each): each for each in put})
+    found = list(there.values())
+    return Topology(
+        exchanges=tuple(each for each in found if isinstance(each, Exchange)),
+        queues=tuple(each for each in found if isinstance(each, Queue)),
+        bindings=tuple(each for each in found if isinstance(each, Binding)),
+        policies=tuple(each for each in found if isinstance(each, Policy)),
+        parameters=tuple(each for each in found if isinstance(each, Parameter)),
+    )
+
+
+def perils(before: Topology, after: Topology) -> tuple[Peril, ...]:
+    """Return every queue of both whose messages can become fewer, and why; a queue may come twice.
+
+    Where two policies of one priority match, RabbitMQ takes either: then each is tried.
+    """
+    old, new = _Vhost(before), _Vhost(after)
+    left = {queue.name for queue in after.queues}
+    found: list[Peril] = []
+    for queue in (each for each in before.queues if each.name in left):
+        both = [(was, will) for was in old.settings(queue) for will in new.settings(queue)]
+        ends = {str(each.get("dead-letter-exchange", "")) for pair in both for each in pair}
+        reasons = [
+            reason for was, will in both for reason in _reasons(queue, (was, old), (will, new))
+        ]
+        found += [Peril(queue.name, reason, frozenset(ends)) for reason in dict.fromkeys(reasons)]
+    return tuple(found)
+
+
+def touches(resource: Resource, queue: str, exchanges: Container[str]) -> bool:
+    """Whether a change of a resource can change what becomes of a queue's messages.
+
+    Args:
+        exchanges: where the queue's dead letters go.
+    """
+    match resource:
+        case Policy() as policy:
+            return matches(policy, queue)
+        case Binding() as binding:
+            return binding.source in exchanges
+        case Exchange() as exchange:
+            return exchange.name in exchanges
+        case _:
+            return False
+
+
+class _Vhost:
+    """A topology, with what is looked up often."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._users = [each for each in topology.policies if not each.is_operator]
+        self._operators = [each for each in topology.policies if each.is_operator]
+        self._exchanges = {each.name: each for each in topology.exchanges}
+        self._queues = {each.name for each in topology.queues}
+        self._bindings: dict[str, list[Binding]] = {}
+        ends = self._queues | self._exchanges.keys()
+        for binding in (each for each in topology.bindings if each.destination in ends):
+            self._bindings.setdefault(binding.source, []).append(binding)
+
+    def settings(self, queue: Queue) -> list[dict[str, Value]]:
+        """What may be in force on a queue; one as a rule."""
+        users: Sequence[Policy | None] = winners(queue, self._users) or (None,)
+        operators: Sequence[Policy | None] = winners(queue, self._operators) or (None,)
+        own = {key[2:]: v for key, v in queue.arguments.items() if key.startswith("x-")}
+        return [
+            _merged([own, *(each.definition for each in (user, operator) if each is not None)])
+            for user in users
+            for operator in operators
+        ]
+
+    def keeps(self, settings: Settings, reason: str) -> bool:
+        """Whether dead letters of a reason come to a queue that keeps them."""
+        exchange, key = (
+            settings.get("dead-letter-exchange"),
+            settings.get("dead-letter-routing-key"),
+        )
+        if exchange is None:
+            return False
+        if exchange == "":
+            return key is None or (key != names.SINK and key in self._queues)
+        return self._routes(str(exchange), reason)
+
+    def _routes(self, exchange: str, reason: str) -> bool:
+        """Bindings to other exchanges, and keys that the message brings, count as kept."""
+        made = self._exchanges.get(exchange)
+        if made is None:
+            return False
+        bindings = self._bindings.get(exchange, [])
+        by_reason = [b for b in bindings if b.arguments.get(DEATH_HEADER) == reason]
+        if made.type == "headers" and by_reason:
+            bindings = by_reason
+        elif made.type == "headers":
+            bindings = [b for b in bindings if DEATH_HEADER not in b.arguments]
+        if any(binding.destination != names.SINK for binding in bindings):
+            return True
+        alternate = made.arguments.get("alternate-exchange")
+        return not bindings and alternate is not None and self._routes(str(alternate), reason)
+
+
+def _merged(parts: Sequence[Settings]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for key, value in (item for part in parts for item in part.items()):
+        old = found.get(key)
+        if isinstance(value, int) and value < 0:
+            continue  # no limit
+        if key not in found or (isinstance(old, int) and isinstance(value, int) and value < old):
+            found[key] = value
+    return found
+
+
+def _reasons(
+    queue: Queue, before: tuple[Settings, _Vhost], after: tuple[Settings, _Vhost]
+) -> list[str]:
+    (was, old), (will, new) = before, after
+    found = []
+    if _is_tighter("expires", was, will):
+        found.append("expires deletes a queue that is unused for so long, with its messages")
+    if queue.arguments.get("x-queue-type") == "stream":
+        if _is_tighter("max-length-bytes", was, will) or was.get("max-age") != will.get("max-age"):
+            found.append("what is beyond max-length-bytes or max-age is forgotten")
+        return found
+    for key, reason in (("message-ttl", "expired"), ("delivery-limit", "delivery_limit")):
+        if _is_tighter(key, was, will) and not new.keeps(will, reason):
+            found.append(f"{key}: messages that {_REASONS[reason]} are dropped")
+    if _drops_head(was, will) and not new.keeps(will, "maxlen"):
+        found.append("max-length and drop-head: its oldest messages are dropped")
+    found += [
+        f"dead letters: messages that {words} are dropped from now on"
+        for reason, words in _REASONS.items()
+        if old.keeps(was, reason) and not new.keeps(will, reason)
+    ]
+    return found
+
+
+def _drops_head(was: Settings, will: Settings) -> bool:
+    """Whether a full queue begins to drop its head, or begins to be full earlier."""
+    limits = [key for key in ("max-length", "max-length-bytes") if key in will]
+    if not limits or will.get("overflow", "drop-head") in _REFUSING:
+        return False
+    began = was.get("overflow", "drop-head") in _REFUSING
+    return began or any(_is_tighter(key, was, will) for key in limits)
+
+
+def _is_tighter(key: str, was: Settings, will: Settings) -> bool:
+    limit, before = will.get(key), was.get(key)
+    return isinstance(limit, int) and not (isinstance(before, int) and before <= limit)
