@@ -2,8 +2,10 @@
 
 **Theory.** A snapshot in the journal holds all that a sequencer knew; the entries behind it hold
 all that came after. So the tail from the newest complete snapshot on suffices, and `span` entries
-more: they may belong to arrivals that were not acked when the snapshot was written, and that come
-again.
+more: its writer's own, that may belong to arrivals that were not acked when the snapshot was
+written, and that come again. What lives before its writer numbered, and what may come again, stands
+in the snapshot. So a life begins with a snapshot of its own, and what a successor reads does not
+grow with the number of lives.
 
 Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
 drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
@@ -25,14 +27,40 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from bridge.machine.known import Known, decode_activated, decode_cancelled, decode_known
 from bridge.machine.pending import Pending, identity_hash
-from bridge.machine.sequencer import Known, Memory, Publication, blank
+from bridge.machine.sequencer import Memory, Publication, blank
 from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties, Table
 from bridge.wire.journal import BucketState
 from bridge.wire.stamp import NO_IDENTITY, read_waiting
+
+
+def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
+    """Return how many entries before these are needed; less than zero: so many of these are not.
+
+    `None` when there is no whole snapshot among them.
+
+    Raises:
+        MalformedEntry: a snapshot cannot be read; `NewerJournal` when a newer bridge wrote it.
+    """
+    parts = journal.SnapshotParts()
+    missing = None
+    first = 0
+    for index, (basic, body) in enumerate(entries):
+        if (basic.headers or {}).get(headers.ENTRY) != _SNAPSHOT:
+            continue
+        snapshot = parts.add(body)
+        if parts.is_begun:
+            first = index
+        if snapshot is not None:
+            missing = snapshot.span - first
+    return missing
+
+
+_SNAPSHOT = ("S", journal.SNAPSHOT.encode())
 
 
 class Replay:
@@ -69,17 +97,17 @@ class Replay:
         self._unproven: list[tuple[bytes | int, Known]] = []
         self._parts = journal.SnapshotParts()
         self._gone: set[int] = set()
-        self._needed: int | None = None
-
-    def is_sufficient(self) -> bool:
-        """Whether what was read goes back far enough, though not to the journal's beginning."""
-        return self._needed is not None and self._needed <= 0
+        # What the writer of the newest snapshot inherited.
+        self._known: dict[bytes, Known] = {}
+        self._activated: dict[int, Known] = {}
+        self._carried_out: set[bytes] = set()
 
     def feed(self, basic: Properties, body: bytes) -> None:
         """Take one entry.
 
         Raises:
-            ValueError: the entry is of a kind that the bridge writes, and cannot be read.
+            NewerJournal: a newer bridge wrote the entry, and it must not be passed over.
+            MalformedEntry: the entry is of a kind that the bridge writes, and cannot be read.
         """
         table = basic.headers or {}
         kind = table.get(headers.ENTRY, ("V", None))[1]
@@ -100,12 +128,18 @@ class Replay:
             if snapshot is not None:
                 self.addresses = {basic.reply_to} if basic.reply_to is not None else set()
                 self._restore(snapshot)
+        else:
+            assert isinstance(kind, bytes), kind
+            journal.check_unknown(kind.decode(errors="replace"), body)
         self.entries += 1
 
     def result(self) -> Memory:
-        """Return what was learnt."""
-        self._memory.entries = self.entries
-        return self._memory
+        """Return what was learnt; what entries say is newer than what a snapshot inherited."""
+        memory = self._memory
+        memory.known = self._known | memory.known
+        memory.activated = self._activated | memory.activated
+        memory.cancelled |= self._carried_out
+        return memory
 
     def go_on(self, life: bytes, unconfirmed: Iterable[Publication]) -> None:
         """Let the last writer go on, whose process lives and knows what was confirmed to it.
@@ -146,13 +180,12 @@ class Replay:
         self._unproven.clear()
 
     def _distrust(self) -> None:
-        memory = self._memory
-        memory.known = {
-            key: known._replace(is_trusted=False) for key, known in memory.known.items()
-        }
-        memory.activated = {
-            key: known._replace(is_trusted=False) for key, known in memory.activated.items()
-        }
+        for known in (self._known, self._memory.known):
+            known.update([(key, each._replace(is_trusted=False)) for key, each in known.items()])
+        for activated in (self._activated, self._memory.activated):
+            activated.update(
+                [(number, each._replace(is_trusted=False)) for number, each in activated.items()]
+            )
         self._unproven.clear()
 
     def _restore(self, snapshot: journal.Snapshot) -> None:
@@ -169,7 +202,10 @@ class Replay:
         for level, slot, is_safe in snapshot.buckets:
             young_in = None if is_safe else snapshot.fingerprint
             memory.wheel.add(Place(level, slot), young_in=young_in)
-        self._needed = snapshot.span - (self.entries - self._parts.count + 1)
+        is_believed = snapshot.fingerprint == self._fingerprint
+        self._known = decode_known(snapshot.known, is_believed=is_believed)
+        self._activated = decode_activated(snapshot.activated, is_believed=is_believed)
+        self._carried_out = decode_cancelled(snapshot.cancelled)
 
     def _numbered(self, table: Table) -> None:
         number = table.get(headers.SEQUENCE_NUMBER, ("V", None))[1]

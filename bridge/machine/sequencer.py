@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 
 from bridge.machine.arrival import Baton, Cancel, Command, Lapsed, Malformed, ReplyTo, Send
+from bridge.machine.known import Known, encode_activated, encode_cancelled, encode_known
 from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.wheel import Place, Wheel, place
 from bridge.model import number as numbering
@@ -69,20 +70,6 @@ class Outcome(NamedTuple):
     answer: Answer | None = None
 
 
-class Known(NamedTuple):
-    """A message that the journal holds already.
-
-    Attributes:
-        number: its number.
-        enqueued_ms: its enqueued time; `None` while it waits for its time.
-        is_trusted: it has reached the queue where the journal says it is.
-    """
-
-    number: int
-    enqueued_ms: int | None
-    is_trusted: bool
-
-
 @dataclass(slots=True)
 class Memory:
     """What a sequencer knows: what a snapshot holds, and what the journal's tail adds to it.
@@ -93,10 +80,9 @@ class Memory:
         pending: what is scheduled.
         wheel: the buckets.
         average_bytes: of a scheduled message.
-        known: identity -> a message of the tail.
+        known: identity -> a message of an earlier life's, whose arrival may come again.
         activated: number as scheduled -> the same message with its new number.
-        cancelled: identities of cancels that were carried out.
-        entries: how many entries the tail has in which `known` may be.
+        cancelled: identities of cancels that earlier lives carried out.
     """
 
     counters: list[int]
@@ -107,7 +93,11 @@ class Memory:
     known: dict[bytes, Known] = field(default_factory=dict)
     activated: dict[int, Known] = field(default_factory=dict)
     cancelled: set[bytes] = field(default_factory=set)
-    entries: int = 0
+
+    @property
+    def has_inherited(self) -> bool:
+        """Whether something of earlier lives may come again."""
+        return bool(self.known or self.activated or self.cancelled)
 
 
 def blank(*, is_partitioned: bool) -> Memory:
@@ -224,19 +214,23 @@ class Sequencer:
             life: this life.
             fingerprint: the boot of the broker.
             span: how many of this life's entries may belong to arrivals that are not acked yet.
+                What earlier lives numbered, and what may come again, is in the snapshot itself.
         """
         memory = self.memory
         whole = journal.Snapshot(
             life=life,
             fingerprint=fingerprint,
             enqueued_ms=memory.enqueued_ms,
-            span=span + memory.entries,
+            span=span,
             average_bytes=memory.average_bytes,
             counters=list(memory.counters),
             buckets=[
                 (*where, bucket.young_in is None) for where, bucket in memory.wheel.buckets.items()
             ],
             pending=memory.pending.encode(),
+            known=encode_known(memory.known),
+            activated=encode_activated(memory.activated),
+            cancelled=encode_cancelled(memory.cancelled),
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
@@ -244,14 +238,13 @@ class Sequencer:
         """Learn from the journal's tail which arrivals may come again, and keep all else."""
         memory = self.memory
         memory.known, memory.activated = tail.known, tail.activated
-        memory.cancelled, memory.entries = tail.cancelled, tail.entries
+        memory.cancelled = tail.cancelled
 
     def forget_tail(self) -> None:
         """Forget what only matters while arrivals of an earlier life may come again."""
         self.memory.known = {}
         self.memory.activated = {}
         self.memory.cancelled = set()
-        self.memory.entries = 0
 
     def _send(self, command: Send, now_ms: int) -> Outcome:
         publications: list[Publication] = []

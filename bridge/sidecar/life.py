@@ -42,14 +42,19 @@ from bridge.machine.wheel import Place
 from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.flights import Flights
-from bridge.sidecar.intake import Intake, PrefetchChanged
+from bridge.sidecar.intake import PREFETCH_MAX, Intake, PrefetchChanged
 from bridge.sidecar.office import Flight, Office
-from bridge.sidecar.snapshots import Snapshots
+from bridge.sidecar.snapshots import MARGIN_S, Snapshots
 from bridge.sidecar.succession import read_tail, succeed
 from bridge.topology import names
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item
 from bridge.wire.journal import REFUSED
+
+FORGET_EVERY_S = 0.5
+
+ELECTED_S = 1.0
+"""So soon arrivals tell a consumer that it is the active one; RabbitMQ does not tell it."""
 
 RETURNING_S = 3.0
 """So long arrivals of an earlier life may still come again: RabbitMQ gives them back at once."""
@@ -98,6 +103,8 @@ class Life:
         self._consuming: Channel | None = None
         self._snapshots: Snapshots | None = None
         self._making: asyncio.Task[None] | None = None
+        self._carried_out = 0
+        self._returned_s: float | None = None
         self._is_pump_due = False
         self._is_retiring = False
         self._is_in_office = False
@@ -107,8 +114,17 @@ class Life:
         state = "in office" if self.is_ready else "ended" if self._ended.done() else "waiting"
         return f"<Life of {self.name!r} [{state}, {len(self._intake)} arrived]>"
 
+    def _note_leaderless(self) -> None:
+        if self._office.leaderless_ms is None:
+            self._office.leaderless_ms = self._clock()
+
+    def _note_other(self) -> None:
+        if not self._elected.is_set() and not self._ended.done():
+            self._office.leaderless_ms = None
+
     async def run(self) -> None:
         """Live until `stop`; raises what ended it otherwise."""
+        self._note_leaderless()
         main = asyncio.create_task(self._main(), name=f"sequencer {self.name}")
         try:
             await asyncio.wait((main, self._ended), return_when=asyncio.FIRST_COMPLETED)
@@ -117,6 +133,8 @@ class Life:
             await self._ended
         finally:
             self.is_ready = self.meters.is_active = False
+            if self._elected.is_set():
+                self._note_leaderless()
             for task in (main, self._making):
                 if task is not None:
                     task.cancel()
@@ -197,10 +215,16 @@ class Life:
         await consuming.qos(self._intake.prefetch)
         inbox = names.inbox(self.name)
         await consuming.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
+        # RabbitMQ has elected us at once, or somebody else is the sequencer.
+        self._loop.call_later(ELECTED_S, self._note_other)
         await self._elected.wait()
+        elected_s = self._loop.time()
+        self._note_leaderless()
         await self._take_office(publishing)
         if self._ended.done():
             return
+        self._office.leaderless_ms = None
+        self.meters.takeover_s = self._loop.time() - elected_s
         self.meters.lives += 1
         self.is_ready = self.meters.is_active = True
         self._buckets.fire()
@@ -228,6 +252,8 @@ class Life:
         self._is_in_office = True
         await self._buckets.declare()
         self._publish_again(self.flights.release())
+        # The snapshot says of what was published again that it is where it belongs.
+        await self.flights.land()
         self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
         await self.flights.land()
@@ -281,6 +307,7 @@ class Life:
             if self._buckets.has_due:
                 self._buckets.fire()
             self._carry_out_all()
+            self._mind_returned()
             self._baton.pass_on(self.flights)
             self._mind_snapshot()
             self._mind_prefetch()
@@ -314,6 +341,7 @@ class Life:
             self._making = self._loop.create_task(self._make(missing))
             return False
         self._baton.arrivals += 1
+        self._carried_out += 1
         self.meters.arrivals += 1
         native = command.items[0] if type(command) is Send and command.identity is None else None
         if native is not None and self._has_returned(native):
@@ -360,15 +388,29 @@ class Life:
         if self._snapshots.is_due:
             self._write_snapshot(self._snapshots)
 
+    def _mind_returned(self) -> None:
+        """Note when all has come that was unacked when this life began.
+
+        RabbitMQ gives that back before anything newer, and it is no more than may be sent ahead.
+        """
+        has_all = self._baton.has_own_come or self._carried_out >= PREFETCH_MAX
+        if has_all and self._returned_s is None:
+            self._returned_s = self._loop.time()
+
     def _forget_tail(self) -> None:
-        """Forget what an earlier life may have left in the inbox, when all of that has come."""
+        """Forget what an earlier life may have left in the inbox, when all of that has come.
+
+        And when their acks have surely arrived.
+        """
         if not self.is_ready:
             return
-        if self._baton.has_own_come:
-            self.sequencer.forget_tail()
-            self._office.returning.clear()
-        else:
-            self._loop.call_later(RETURNING_S, self._forget_tail)
+        returned_s = self._returned_s
+        if returned_s is None or self._loop.time() - returned_s < MARGIN_S:
+            self._loop.call_later(FORGET_EVERY_S, self._forget_tail)
+            return
+        self.sequencer.forget_tail()
+        self._office.returning.clear()
+        self._pump()  # a snapshot without all that is due
 
     def _mind_prefetch(self) -> None:
         """Retire when too much or too little is sent ahead: first what was published must land."""

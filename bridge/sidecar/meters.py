@@ -37,6 +37,8 @@ class Meters:
         activated: scheduled messages that became active.
         pending: scheduled messages.
         buckets: live bucket queues.
+        takeover_entries: entries of the journal that were needed when it became the owner last.
+        takeover_s: how long that took, from the first arrival until it carried out arrivals.
         lives: how often this process became the owner.
         lateness_ms: how late scheduled messages were published.
     """
@@ -50,6 +52,8 @@ class Meters:
     activated: int = 0
     pending: int = 0
     buckets: int = 0
+    takeover_entries: int = 0
+    takeover_s: float = 0.0
     lives: int = 0
     lateness_ms: Histogram = field(default_factory=Histogram)
 

@@ -49,6 +49,8 @@ class Office:
             arrivals are not acked yet and come once more.
         prefetch: how many arrivals the next life may have unacked.
         meters: the entity's counters.
+        leaderless_ms: since when, as far as is known here, nobody has numbered (UTC ms); `None`
+            while somebody does, here or in another process.
     """
 
     queue: Queue
@@ -60,6 +62,7 @@ class Office:
     returning: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)
     prefetch: int = PREFETCH_MAX
     meters: Meters = field(default_factory=Meters)
+    leaderless_ms: int | None = None
 
     def begin(self, sequencer: Sequencer, life: bytes, flights: dict[int, Flight]) -> None:
         """Remember who is in office now, and the flights that are added and removed there."""

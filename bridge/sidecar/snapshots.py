@@ -30,11 +30,14 @@ class Snapshots:
         self._entries = sequencer.entries
         self._bytes = sequencer.bytes
         self._size = 0
+        self._has_inherited = False
         self._ages: deque[tuple[float, int]] = deque()
 
     @property
     def is_due(self) -> bool:
-        """Whether the journal has grown enough."""
+        """Whether the journal has grown enough, or the last holds what nobody needs any more."""
+        if self._has_inherited and not self._sequencer.memory.has_inherited:
+            return True
         entries = self._sequencer.entries - self._entries
         grown = self._sequencer.bytes - self._bytes
         if entries < ENTRIES and grown < BYTES:
@@ -52,6 +55,7 @@ class Snapshots:
         parts = sequencer.snapshot(self._life, self._boot, span)
         self._entries, self._bytes = sequencer.entries, sequencer.bytes
         self._size = sum(len(part.body) for part in parts)
+        self._has_inherited = sequencer.memory.has_inherited
         return parts
 
     def _entries_before_margin(self) -> int:

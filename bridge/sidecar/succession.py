@@ -8,16 +8,31 @@ and the journal only tells whether anybody else was the sequencer in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bridge.broker.address import await_ends
 from bridge.broker.connection import Connection
 from bridge.broker.handover import Publish
-from bridge.machine.replay import Replay
+from bridge.broker.journal_reader import Entry, JournalReader
+from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer, is_snapshot, marker
 from bridge.sidecar.flights import Flights
 from bridge.sidecar.office import Flight, Office
-from bridge.sidecar.tail import Tail, steps
 from bridge.topology import names
+from bridge.wire import headers, journal
+from bridge.wire.basic import Properties
+
+STEPS = (64, 4_096)
+"""So many more entries are read, one after another, while no snapshot was found; then as many as
+were read already."""
+
+_STAMPED = (
+    headers.SEQUENCE_NUMBER,
+    headers.ENQUEUED_TIME,
+    headers.IDENTITY,
+    headers.SCHEDULED_NUMBER,
+    headers.WAITING,
+)
 
 
 async def read_tail(
@@ -36,39 +51,93 @@ async def read_tail(
         flights: through which the life publishes.
         life: its identity.
         boot: which boot of RabbitMQ runs now.
+
+    Raises:
+        NewerJournal: a newer bridge wrote the journal.
     """
     queue = office.queue
-    tail = Tail(connection, names.journal(queue.name))
+    reader = JournalReader(connection, names.journal(queue.name))
     entry = Publish(*marker(queue, life, boot))
     office.attempts.add(life)
+
+    def replayed(entries: Sequence[Entry]) -> Replay:
+        replay = Replay(
+            is_partitioned=queue.enable_partitioning, readers=office.attempts, fingerprint=boot
+        )
+        for each in entries:
+            replay.feed(each.properties, each.body)
+        return replay
+
+    tail = Tail(reader, replayed)
     over: set[str] = set()
     while True:
-        await tail.mark(lambda: flights.move(entry, site="sequencer.journal"), life)
-        replay = await _read(
-            tail,
-            lambda: Replay(
-                is_partitioned=queue.enable_partitioning,
-                readers=office.attempts,
-                fingerprint=boot,
-            ),
+        end = await reader.find_own(
+            lambda: flights.move(entry, site="sequencer.journal"), partial(_is_marker, life)
         )
+        replay = await tail.read_to(end)
         # What was published between this life's marker and the end of another's channel is behind
         # what was read.
         others = replay.addresses - over
         if not others:
+            office.meters.takeover_entries = replay.entries
             return replay
         await await_ends(connection, others)
         over |= others
 
 
-async def _read(tail: Tail, begin: Callable[[], Replay]) -> Replay:
-    for step in steps():
-        replay = begin()
-        start = tail.end - step
-        first = await tail.read(start, replay.feed)
-        if start <= 0 or first > start or replay.is_sufficient():
-            return replay
-    raise AssertionError("the steps never end")
+def _is_marker(life: bytes, entry: Entry) -> bool:
+    kind = (entry.properties.headers or {}).get(headers.ENTRY, ("V", None))[1]
+    return kind == journal.MARKER.encode() and journal.Marker.decode(entry.body).life == life
+
+
+class Tail:
+    """The end of a journal, as far back as a replay needs it; each entry is read once."""
+
+    def __init__(
+        self, reader: JournalReader, replayed: Callable[[Sequence[Entry]], Replay]
+    ) -> None:
+        self._reader = reader
+        self._replayed = replayed
+        self._entries: list[Entry] = []
+        self._end = -1
+
+    async def read_to(self, end: int) -> Replay:
+        """Return the replay of what is needed, up to the entry at `end`."""
+        if self._entries:
+            self._entries += await self._read(self._end + 1, end)
+            start = self._entries[0].offset
+        else:
+            start = end + 1
+        self._end = end
+        steps = iter(STEPS)
+        while True:
+            missing = missing_before((each.properties, each.body) for each in self._entries)
+            if start <= 0 or (missing is not None and missing <= 0):
+                break
+            # Without a snapshot in what was read nobody knows how far back it is.
+            step = max(missing or next(steps, len(self._entries)), 1)
+            older = await self._read(start - step, start - 1)
+            # An offset may be missing; and RabbitMQ may have dropped what is so old.
+            is_begin = not older and await self._reader.first() >= start
+            start = 0 if is_begin else max(start - step, 0)
+            self._entries[:0] = older
+        if missing is not None and missing < 0:
+            del self._entries[:-missing]
+        return self._replayed(self._entries)
+
+    async def _read(self, start: int, end: int) -> list[Entry]:
+        entries: list[Entry] = []
+        await self._reader.read(start, end, lambda entry: entries.append(_lightened(entry)))
+        return entries
+
+
+def _lightened(entry: Entry) -> Entry:
+    """Return what a replay needs of an entry: of a message its stamp, not its body."""
+    table = entry.properties.headers or {}
+    if headers.ENTRY in table:
+        return entry
+    stamped = {name: table[name] for name in _STAMPED if name in table}
+    return Entry(entry.offset, Properties(headers=stamped), b"")
 
 
 def succeed(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]]:

@@ -3,17 +3,45 @@
 What an entry is stands in its header `x-busbridge-entry`. A message has none: one that waits for
 its time has `x-busbridge-waiting`, any other its sequence number. Everything here is for the
 sequencer that recovers from the journal.
+
+A body is a list of sections (`wire.sections`), version 2:
+
+    cancel     NUMBERS
+    marker     WRITER
+    landed     WRITER
+    bucket     BUCKETS, with one
+    snapshot   PART; the parts of one, put together, are sections again, without a version:
+               WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED
+
+    WRITER     life 16 bytes | fingerprint of the broker's boot, UTF-8
+    NUMBERS    sequence number i64, repeated
+    BUCKETS    level u8 | slot i64 | state u8 (`BucketState`), repeated
+    PART       serial u64 | index u32 | count u32 | bytes
+    SPAN       u64: how many entries before the snapshot's first may belong to unacked arrivals
+    CLOCK      last enqueued time i64, ms | average bytes of a scheduled message u64
+    COUNTERS   last number i64, for each partition
+    PENDING    the index of what is scheduled (`machine.pending`)
+    KNOWN, ACTIVATED, CANCELLED
+               what earlier lives numbered and may come again (`machine.known`)
+
+A bridge that meets an entry, a version or a section that it does not know refuses the journal
+(`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
+are added so. The same holds for an entry of an unknown kind: all its sections must be optional.
+
+Version 1 is read, never written: one layout a kind, no sections; a snapshot's span counts the
+entries of all lives whose arrivals may come again: it has no KNOWN, ACTIVATED and CANCELLED.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from bridge.wire import headers
+from bridge.wire import headers, sections
 from bridge.wire.basic import Properties
+from bridge.wire.sections import MalformedEntry, NewerJournal
 
 CANCEL = "cancel"
 MARKER = "marker"
@@ -21,8 +49,6 @@ BUCKET = "bucket"
 SNAPSHOT = "snapshot"
 LANDED = "landed"
 """All that a life of the sequencer published has reached its queues; the body is its marker's."""
-
-VERSION = 1
 
 PART_BYTES_MAX = 1 << 20
 """A snapshot is cut into entries of this size: far below RabbitMQ 4's largest message (16 MiB)."""
@@ -33,14 +59,35 @@ REFUSED = "refused"
 """Instead of a fingerprint: a queue refused what this journal may have. What comes before is not to
 be trusted."""
 
-_MARKER = struct.Struct(f">B{LIFE_BYTES}s")
-_BUCKET = struct.Struct(">BBqB")
-_PART = struct.Struct(">BQHH")
-_HEAD = struct.Struct(f">{LIFE_BYTES}sHqQQHHQ")
+
+class Kind(IntEnum):
+    """What a section holds."""
+
+    WRITER = 1
+    NUMBERS = 2
+    BUCKETS = 3
+    PART = 4
+    SPAN = 5
+    CLOCK = 6
+    COUNTERS = 7
+    PENDING = 8
+    KNOWN = 9
+    ACTIVATED = 10
+    CANCELLED = 11
 
 
-class MalformedEntry(ValueError):
-    """These bytes are no journal entry that this version reads."""
+_IN_SNAPSHOT = tuple(kind for kind in Kind if kind not in (Kind.NUMBERS, Kind.PART))
+
+_BUCKET = struct.Struct(">BqB")
+_PART = struct.Struct(">QII")
+_CLOCK = struct.Struct(">qQ")
+_SPAN = struct.Struct(">Q")
+
+_V1 = 1
+_V1_MARKER = struct.Struct(f">B{LIFE_BYTES}s")
+_V1_BUCKET = struct.Struct(">BBqB")
+_V1_PART = struct.Struct(">BQHH")
+_V1_HEAD = struct.Struct(f">{LIFE_BYTES}sHqQQHHQ")
 
 
 def entry_properties(kind: str, identity: bytes | None = None) -> bytes:
@@ -69,31 +116,41 @@ class Marker:
 
     def encode(self) -> bytes:
         """Return the entry's body."""
-        return _MARKER.pack(VERSION, self.life) + self.fingerprint.encode()
+        return sections.encode([(Kind.WRITER, self.encode_writer())])
+
+    def encode_writer(self) -> bytes:
+        """Return the section that names a writer."""
+        return self.life + self.fingerprint.encode()
 
     @classmethod
     def decode(cls, body: bytes) -> Marker:
-        """Read what `encode` wrote."""
+        """Read what `encode` wrote, or version 1."""
+        if body[:1] == bytes((_V1,)):
+            return cls.decode_writer(body[1:])
+        return cls.decode_writer(_only(body, Kind.WRITER))
+
+    @classmethod
+    def decode_writer(cls, raw: bytes) -> Marker:
+        """Read the section that names a writer."""
+        if len(raw) < LIFE_BYTES:
+            raise MalformedEntry(f"a life of {len(raw)} bytes")
         try:
-            version, life = _MARKER.unpack_from(body)
-            if version != VERSION:
-                raise MalformedEntry(f"a marker of version {version}")
-            return cls(life, body[_MARKER.size :].decode())
-        except (struct.error, UnicodeDecodeError) as error:
+            return cls(raw[:LIFE_BYTES], raw[LIFE_BYTES:].decode())
+        except UnicodeDecodeError as error:
             raise MalformedEntry(str(error)) from error
 
 
 def encode_cancel(numbers: Sequence[int]) -> bytes:
     """Return the body of an entry that cancels scheduled messages."""
-    return struct.pack(f">{len(numbers)}q", *numbers)
+    return sections.encode([(Kind.NUMBERS, struct.pack(f">{len(numbers)}q", *numbers))])
 
 
 def decode_cancel(body: bytes) -> tuple[int, ...]:
-    """Return the numbers that were cancelled."""
-    try:
-        return struct.unpack(f">{len(body) // 8}q", body)
-    except struct.error as error:
-        raise MalformedEntry(str(error)) from error
+    """Return the numbers that were cancelled; of version 1 the body is nothing but numbers."""
+    # No number begins with a byte like the version: it would be above 10^17.
+    is_bare = len(body) % 8 == 0 and body[:1] != bytes((sections.VERSION,))
+    raw = body if is_bare else _only(body, Kind.NUMBERS)
+    return _numbers(raw)
 
 
 class BucketState(IntEnum):
@@ -107,18 +164,28 @@ class BucketState(IntEnum):
 
 def encode_bucket(level: int, slot: int, state: BucketState) -> bytes:
     """Return the body of an entry about a bucket."""
-    return _BUCKET.pack(VERSION, level, slot, state)
+    return sections.encode([(Kind.BUCKETS, _BUCKET.pack(level, slot, state))])
 
 
 def decode_bucket(body: bytes) -> tuple[int, int, BucketState]:
     """Return level, slot, and what is said about the bucket."""
+    raw = body[1:] if body[:1] == bytes((_V1,)) else _only(body, Kind.BUCKETS)
+    buckets = _buckets(raw)
+    if len(buckets) != 1:
+        raise MalformedEntry(f"{len(buckets)} buckets in an entry about one")
+    return buckets[0]
+
+
+def check_unknown(kind: str, body: bytes) -> None:
+    """Accept an entry of a kind that this version does not know, when all of it is optional.
+
+    Raises:
+        NewerJournal: it is not.
+    """
     try:
-        version, level, slot, state = _BUCKET.unpack(body)
-        if version != VERSION:
-            raise MalformedEntry(f"a bucket of version {version}")
-        return level, slot, BucketState(state)
-    except (struct.error, ValueError) as error:
-        raise MalformedEntry(str(error)) from error
+        sections.decode(body, ())
+    except MalformedEntry as error:
+        raise NewerJournal(f"an entry of kind {kind!r}") from error
 
 
 @dataclass(slots=True)
@@ -134,6 +201,9 @@ class Snapshot:
         counters: the last number of each partition (one for an unpartitioned entity).
         buckets: (level, slot, whether it is safe) of every bucket.
         pending: encoded index of what is scheduled (`machine.pending`).
+        known: encoded, what earlier lives numbered and may come again (`machine.known`).
+        activated: encoded, what earlier lives activated and may come out of a bucket again.
+        cancelled: encoded, identities of cancels that earlier lives carried out.
     """
 
     life: bytes
@@ -144,42 +214,78 @@ class Snapshot:
     counters: list[int] = field(default_factory=list)
     buckets: list[tuple[int, int, bool]] = field(default_factory=list)
     pending: bytes = b""
+    known: bytes = b""
+    activated: bytes = b""
+    cancelled: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
-        fingerprint = self.fingerprint.encode()
-        whole = b"".join(
+        buckets = [
+            _BUCKET.pack(level, slot, BucketState.SAFE if is_safe else BucketState.YOUNG)
+            for level, slot, is_safe in self.buckets
+        ]
+        whole = sections.encode_bare(
             (
-                _HEAD.pack(
-                    self.life,
-                    len(fingerprint),
-                    self.enqueued_ms,
-                    self.span,
-                    self.average_bytes,
-                    len(self.counters),
-                    len(self.buckets),
-                    len(self.pending),
-                ),
-                fingerprint,
-                struct.pack(f">{len(self.counters)}q", *self.counters),
-                *(struct.pack(">Bq?", *each) for each in self.buckets),
-                self.pending,
+                (Kind.WRITER, Marker(self.life, self.fingerprint).encode_writer()),
+                (Kind.SPAN, _SPAN.pack(self.span)),
+                (Kind.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
+                (Kind.COUNTERS, struct.pack(f">{len(self.counters)}q", *self.counters)),
+                (Kind.BUCKETS, b"".join(buckets)),
+                (Kind.PENDING, self.pending),
+                (Kind.KNOWN, self.known),
+                (Kind.ACTIVATED, self.activated),
+                (Kind.CANCELLED, self.cancelled),
             )
         )
         starts = range(0, len(whole), PART_BYTES_MAX)
         return [
-            _PART.pack(VERSION, serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX]
+            sections.encode(
+                [
+                    (
+                        Kind.PART,
+                        _PART.pack(serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX],
+                    )
+                ]
+            )
             for index, at in enumerate(starts)
         ]
 
     @classmethod
     def decode(cls, whole: bytes) -> Snapshot:
         """Read what `encode` wrote, its parts joined by `SnapshotParts`."""
+        found = sections.decode_bare(whole, frozenset(int(kind) for kind in _IN_SNAPSHOT))
+        if missing := [kind.name for kind in _IN_SNAPSHOT if kind not in found]:
+            raise MalformedEntry(f"a snapshot without {', '.join(missing)}")
+        writer = Marker.decode_writer(found[Kind.WRITER])
         try:
-            life, size, enqueued_ms, span, average, counters, buckets, pending = _HEAD.unpack_from(
-                whole
-            )
-            at = _HEAD.size
+            enqueued_ms, average_bytes = _CLOCK.unpack(found[Kind.CLOCK])
+            (span,) = _SPAN.unpack(found[Kind.SPAN])
+        except struct.error as error:
+            raise MalformedEntry(str(error)) from error
+        return cls(
+            life=writer.life,
+            fingerprint=writer.fingerprint,
+            enqueued_ms=enqueued_ms,
+            span=span,
+            average_bytes=average_bytes,
+            counters=list(_numbers(found[Kind.COUNTERS])),
+            buckets=[
+                (level, slot, state is BucketState.SAFE)
+                for level, slot, state in _buckets(found[Kind.BUCKETS])
+            ],
+            pending=found[Kind.PENDING],
+            known=found[Kind.KNOWN],
+            activated=found[Kind.ACTIVATED],
+            cancelled=found[Kind.CANCELLED],
+        )
+
+    @classmethod
+    def decode_v1(cls, whole: bytes) -> Snapshot:
+        """Read a snapshot of version 1."""
+        try:
+            head = _V1_HEAD.unpack_from(whole)
+            life, size, enqueued_ms, span, average, counters, buckets, pending = head
+            at = _V1_HEAD.size
             fingerprint = whole[at : at + size].decode()
             at += size
             numbers = list(struct.unpack_from(f">{counters}q", whole, at))
@@ -191,14 +297,14 @@ class Snapshot:
         if len(whole) != at + pending:
             raise MalformedEntry(f"a snapshot of {len(whole)} bytes, {at + pending} expected")
         return cls(
-            life,
-            fingerprint,
-            enqueued_ms,
-            span,
-            average,
-            numbers,
-            [(level, slot, is_safe) for level, slot, is_safe in places],
-            whole[at:],
+            life=life,
+            fingerprint=fingerprint,
+            enqueued_ms=enqueued_ms,
+            span=span,
+            average_bytes=average,
+            counters=numbers,
+            buckets=[(level, slot, is_safe) for level, slot, is_safe in places],
+            pending=whole[at:],
         )
 
 
@@ -206,29 +312,58 @@ class SnapshotParts:
     """Puts the parts of snapshots together as they are read.
 
     Attributes:
-        count: how many parts the last one has.
+        is_begun: the part that was taken last is a first one.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.is_begun = False
         self._serial = -1
         self._parts: list[bytes] = []
 
     def add(self, body: bytes) -> Snapshot | None:
         """Take one part; returns the snapshot when it is the last of a complete one."""
+        is_v1 = body[:1] == bytes((_V1,))
         try:
-            version, serial, index, count = _PART.unpack_from(body)
+            if is_v1:
+                _, serial, index, count = _V1_PART.unpack_from(body)
+                part = body[_V1_PART.size :]
+            else:
+                raw = _only(body, Kind.PART)
+                serial, index, count = _PART.unpack_from(raw)
+                part = raw[_PART.size :]
         except struct.error as error:
             raise MalformedEntry(str(error)) from error
-        if version != VERSION:
-            raise MalformedEntry(f"a snapshot of version {version}")
+        self.is_begun = index == 0
         if index == 0:
             self._serial, self._parts = serial, []
         if serial != self._serial or index != len(self._parts):
             self._serial, self._parts = -1, []
             return None
-        self._parts.append(body[_PART.size :])
-        self.count = count
+        self._parts.append(part)
         if index + 1 < count:
             return None
-        return Snapshot.decode(b"".join(self._parts))
+        whole = b"".join(self._parts)
+        return Snapshot.decode_v1(whole) if is_v1 else Snapshot.decode(whole)
+
+
+def _only(body: bytes, kind: Kind) -> bytes:
+    """Return the one section that an entry must have."""
+    found = sections.decode(body, (int(kind),))
+    if kind not in found:
+        raise MalformedEntry(f"an entry without {kind.name}")
+    return found[kind]
+
+
+def _numbers(raw: bytes) -> tuple[int, ...]:
+    try:
+        return struct.unpack(f">{len(raw) // 8}q", raw)
+    except struct.error as error:
+        raise MalformedEntry(str(error)) from error
+
+
+def _buckets(raw: bytes) -> list[tuple[int, int, BucketState]]:
+    try:
+        read: Iterable[tuple[int, int, int]] = _BUCKET.iter_unpack(raw)
+        return [(level, slot, BucketState(state)) for level, slot, state in read]
+    except (struct.error, ValueError) as error:
+        raise MalformedEntry(str(error)) from error

@@ -22,7 +22,6 @@ ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("sending.py", "send"): "likewise",
     ("life.py", "_on_failed"): "tells the next life what a full queue refused, and ends",
-    ("tail.py", "on_delivery"): "reads the journal, a stream: its acks settle nothing",
 }
 """Functions that need no point of their own."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.machine.arrival import Send
-from bridge.machine.replay import Replay
+from bridge.machine.arrival import Cancel, Send
+from bridge.machine.known import Known
+from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, landed, marker
 from bridge.machine.wheel import Place
 from bridge.model.entity import Queue, Tier
@@ -38,6 +39,11 @@ def replayed(
     for entry in [*entries, marker(QUEUE, NEXT_LIFE, fingerprint)]:
         replay.feed(Properties.decode(entry.properties), entry.body)
     return replay
+
+
+def missing(entries: list[Publication]) -> int | None:
+    """Return how many entries before these are needed."""
+    return missing_before((Properties.decode(each.properties), each.body) for each in entries)
 
 
 SENDER = bytes([7] * 16)
@@ -214,8 +220,11 @@ def test_a_life_whose_process_goes_on_vouches_for_what_was_confirmed_to_it() -> 
 
 
 def test_a_landing_counts_as_an_entry() -> None:
-    """It stands in the journal, and a successor must look past it."""
-    assert replayed([BEGUN, OVER]).entries == 3
+    """It stands in the journal, and a snapshot's span is counted over it."""
+    snapshot = a_sequencer().snapshot(LIFE, "boot", 2)
+
+    assert missing([OVER, *snapshot]) == 1
+    assert missing([BEGUN, OVER, *snapshot]) == 0
 
 
 def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
@@ -244,7 +253,7 @@ def test_entries_before_a_snapshot_belong_to_its_life() -> None:
     replay = replayed([sent, *snapshot, OVER])
 
     assert [known.is_trusted for known in replay.result().known.values()] == [True]
-    assert replay.is_sufficient()
+    assert missing([sent, *snapshot, OVER]) == 0
     assert replay.lives == [LIFE]
 
 
@@ -267,8 +276,9 @@ def test_a_range_without_a_whole_snapshot_or_too_short_for_its_span_is_not_suffi
     parts = sequencer.snapshot(LIFE, "boot", 1)
     assert len(parts) > 1
 
-    assert not replayed(parts[1:]).is_sufficient()
-    assert not replayed(parts).is_sufficient()
+    assert missing(parts[1:]) is None
+    assert missing(parts) == 1
+    assert missing([BEGUN, parts[0], BEGUN, *parts[1:]]) == 0
 
 
 def test_a_snapshot_holds_what_waits_and_the_buckets() -> None:
@@ -281,3 +291,76 @@ def test_a_snapshot_holds_what_waits_and_the_buckets() -> None:
 
     assert list(memory.pending) == [(1, 500_000)]
     assert [Place(1, 3)] == list(memory.wheel.buckets)
+
+
+def test_what_a_life_reads_does_not_grow_with_the_number_of_lives_before_it() -> None:
+    """Each begins with a snapshot of its own, which holds what its predecessors numbered."""
+    entries: list[Publication] = []
+    read = []
+    for number in range(1, 21):
+        life = bytes([number] * 16)
+        replay = as_needed([*entries, marker(QUEUE, life, "boot")], life)
+        read.append(replay.entries)
+        sequencer = a_sequencer(replay.result())
+        entries += [marker(QUEUE, life, "boot"), *sequencer.snapshot(life, "boot", 0)]
+        for index in range(5):
+            entries.append(a_send(sequencer, identity=bytes([number, index] * 8)))
+
+    assert read[1:] == 19 * [7]
+    known = as_needed([*entries, marker(QUEUE, NEXT_LIFE, "boot")], NEXT_LIFE).result().known
+    assert [each.number for each in known.values()] == list(range(1, 101))
+
+
+def as_needed(entries: list[Publication], life: bytes) -> Replay:
+    """Return what a life learns that reads no more of a journal than it needs."""
+    count = 1
+    while True:
+        replay = Replay(is_partitioned=False, readers={life}, fingerprint="boot")
+        for entry in entries[-count:]:
+            replay.feed(Properties.decode(entry.properties), entry.body)
+        wanted = missing(entries[-count:])
+        if count >= len(entries) or wanted == 0:
+            return replay
+        count += wanted or 1
+
+
+def test_what_a_writer_inherited_is_believed_as_it_was_by_it() -> None:
+    """But in another boot of the broker nothing is, and not what a queue may have refused."""
+    landed_one, unproven = sends(2)
+    first = replayed([BEGUN, landed_one, OVER, unproven])
+    snapshot = a_sequencer(first.result()).snapshot(NEXT_LIFE, "boot", 0)
+    refused = marker(QUEUE, NEXT_LIFE, REFUSED)
+
+    assert trusted(snapshot) == [True, False]
+    assert trusted(snapshot, fingerprint="later boot") == [False, False]
+    assert trusted([*snapshot, refused]) == [False, False]
+
+
+def test_what_was_inherited_outlives_only_what_forgets_it() -> None:
+    """A snapshot that is written when all has come again holds none of it any more."""
+    sequencer = a_sequencer(replayed([BEGUN, *sends(2)]).result())
+    before = sequencer.snapshot(LIFE, "boot", 0)
+    sequencer.forget_tail()
+    after = sequencer.snapshot(LIFE, "boot", 1)
+
+    assert len(replayed(before).result().known) == 2
+    assert replayed([*before, *after]).result().known == {}
+
+
+def test_activations_and_cancels_are_inherited_too() -> None:
+    """A copy that comes out of a bucket again keeps its number, and a cancel is not refused."""
+    sequencer = a_sequencer()
+    schedule = a_send(sequencer, due_ms=500)
+    activation = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
+    assert activation is not None
+    later = a_send(sequencer, due_ms=900, identity=bytes([8] * 16))
+    cancel = Cancel(bytes([9] * 16), (stamp.unwait(later.properties).number,))
+    (cancelled,) = sequencer.apply(cancel, 0).publications
+    first = replayed([BEGUN, schedule, activation, later, cancelled])
+    snapshot = a_sequencer(first.result()).snapshot(NEXT_LIFE, "boot", 0)
+
+    memory = replayed(snapshot).result()
+
+    assert memory.activated == {1: Known(2, 500, is_trusted=False)}
+    assert memory.cancelled == {bytes([9] * 16)}
+    assert memory.known[bytes([7] * 16) + bytes(4)] == Known(1, None, is_trusted=False)

@@ -23,11 +23,11 @@ from hypothesis.stateful import (
 )
 
 from bridge.machine.arrival import Cancel, Send, read
-from bridge.machine.replay import Replay
+from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Publication, Sequencer, is_snapshot, landed, marker
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
-from bridge.wire import envelope, headers, stamp
+from bridge.wire import envelope, headers, journal, stamp
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.journal import BucketState
@@ -37,6 +37,7 @@ JOURNAL = names.journal("orders")
 BUCKETS = names.bucket_prefix("orders")
 BARE = Properties(delivery_mode=2).encode()
 WIDE_MS = 1_000_000_000
+PART_BYTES = 60
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Rabbit:
     """The queues, as RabbitMQ keeps them."""
 
     inbox: list[tuple[bytes, bytes]] = field(default_factory=list)
+    acking: list[int] = field(default_factory=list)
     acked: set[int] = field(default_factory=set)
     active: list[bytes] = field(default_factory=list)
     journal: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -72,7 +74,7 @@ class Rabbit:
 
 
 def read_back(rabbit: Rabbit, life: bytes, step: int) -> Replay:
-    """Read the journal's tail as a life does."""
+    """Read the journal's tail as a life does: no more than is needed."""
     while True:
         replay = Replay(
             is_partitioned=False,
@@ -82,9 +84,13 @@ def read_back(rabbit: Rabbit, life: bytes, step: int) -> Replay:
         start = len(rabbit.journal) - step
         for properties, body in rabbit.journal[max(start, 0) :]:
             replay.feed(Properties.decode(properties), body)
-        if start <= 0 or replay.is_sufficient():
+        missing = missing_before(
+            (Properties.decode(properties), body)
+            for properties, body in rabbit.journal[max(start, 0) :]
+        )
+        if missing == 0 or (start <= 0 and (missing is None or missing > 0)):
             return replay
-        step *= 2
+        step = min(step, len(rabbit.journal)) + (step if missing is None else missing)
 
 
 class SequencerUnderKills(RuleBasedStateMachine):
@@ -92,6 +98,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # Snapshots have several parts, so that a kill can leave some of them.
+        self._part_bytes, journal.PART_BYTES_MAX = journal.PART_BYTES_MAX, PART_BYTES
         self.rabbit = Rabbit()
         self.now_ms = 1_000_000
         self.flights: list[Flight] = []
@@ -103,9 +111,16 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.sequencer: Sequencer | None = None
         self.life = b""
         self.can_repeat = False
+        self.entries_read = 0
         self._live(None)
 
-    def _live(self, survivor: Sequencer | None) -> None:
+    def _live(self, survivor: Sequencer | None, cut: tuple[int, int] | None = None) -> None:
+        """Begin a life; with a cut it is killed while it comes into office.
+
+        Args:
+            survivor: the sequencer of a process that lives on.
+            cut: how many of its first publications reach the journal, and their queue.
+        """
         self.lives += 1
         last, self.life = self.life, self.lives.to_bytes(16, "big")
         life = self.life
@@ -113,6 +128,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         mark = marker(QUEUE, life, fingerprint)
         self.rabbit.journal.append((mark.properties, mark.body))
         replay = read_back(self.rabbit, life, 4)
+        self.entries_read = replay.entries
         left = self.flights if survivor is not None else []
         again = [each for each in left if not is_snapshot(each.publications[0])]
         if survivor is None:
@@ -121,16 +137,32 @@ class SequencerUnderKills(RuleBasedStateMachine):
             replay.go_on(last, [each for flight in again for each in flight.publications])
             learnt, memory = replay.result(), survivor.memory
             memory.known, memory.activated = learnt.known, learnt.activated
-            memory.cancelled, memory.entries = learnt.cancelled, learnt.entries
+            memory.cancelled = learnt.cancelled
         assert self.sequencer is not None
-        for flight in again:
-            self.sequencer.entries += len(flight.publications)
-            for each in flight.publications:
-                self.rabbit.take(each, is_journal=True, is_queue=True)
-        self.flights = []
         self.fired = set()
         self.next = 0
+        self.ack_entries: dict[int, int] = {}
+        self.inbox_end = len(self.rabbit.inbox)
+        self.due_at_begin = {
+            place
+            for place, raw in self.rabbit.bucket.items()
+            if stamp.unwait(raw).due_ms <= self.now_ms
+        }
         self.first_entry: list[int] = []
+        steps = [each for flight in again for each in flight.publications]
+        self.sequencer.entries += len(steps)
+        if cut is not None and min(cut) < len(steps):
+            # Killed before all that is published again is confirmed: there is no snapshot.
+            for index, each in enumerate(steps):
+                self.rabbit.take(each, is_journal=index < cut[0], is_queue=index < cut[1])
+            return
+        for each in steps:
+            self.rabbit.take(each, is_journal=True, is_queue=True)
+        self.flights = []
+        parts = self.sequencer.snapshot(life, fingerprint, 0)
+        reached = len(parts) if cut is None else cut[0] - len(steps)
+        for each in parts[:reached]:
+            self.rabbit.take(each, is_journal=True, is_queue=True)
 
     @initialize(can_repeat=st.booleans())
     def choose(self, can_repeat: bool) -> None:
@@ -173,6 +205,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         for where in wheel.missing(self.sequencer.dues_ms(command, self.now_ms), self.now_ms):
             self._publish([self.sequencer.note_bucket(where, BucketState.SAFE)], None)
             wheel.add(where)
+        self.ack_entries[self.next] = self.sequencer.entries
         outcome = self.sequencer.apply(command, self.now_ms)
         self._publish(list(outcome.publications), self.next)
         self.next += 1
@@ -185,7 +218,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
             self.first_entry.append(self.sequencer.entries - len(publications))
             self.flights.append(Flight(publications, arrival, waiting))
         elif arrival is not None:
-            self.rabbit.acked.add(arrival)
+            self.rabbit.acking.append(arrival)
         elif waiting is not None:
             del self.rabbit.bucket[waiting]
 
@@ -197,10 +230,30 @@ class SequencerUnderKills(RuleBasedStateMachine):
             for each in flight.publications:
                 self.rabbit.take(each, is_journal=True, is_queue=True)
             if flight.arrival is not None:
-                self.rabbit.acked.add(flight.arrival)
+                self.rabbit.acking.append(flight.arrival)
             if flight.waiting is not None:
                 del self.rabbit.bucket[flight.waiting]
         del self.flights[:count], self.first_entry[:count]
+
+    @precondition(lambda self: self.rabbit.acking)
+    @rule(count=st.integers(1, 8))
+    def take_acks(self, count: int) -> None:
+        """RabbitMQ takes the oldest acks that are on their way."""
+        self.rabbit.acked.update(self.rabbit.acking[:count])
+        del self.rabbit.acking[:count]
+
+    @precondition(lambda self: self.next >= self.inbox_end and self.due_at_begin <= self.fired)
+    @rule()
+    def forget(self) -> None:
+        """All that was unacked when this life began has come, and its acks were taken since."""
+        assert self.sequencer is not None
+        inherited = [each for each in range(self.inbox_end) if each in self.ack_entries]
+        if all(each in self.rabbit.acked or self._is_on_its_way(each) for each in inherited):
+            self.sequencer.forget_tail()
+
+    def _is_on_its_way(self, arrival: int) -> bool:
+        """Whether entries of this life belong to an arrival: a snapshot's span covers them."""
+        return any(flight.arrival == arrival for flight in self.flights)
 
     @rule(step=st.integers(1, 3000))
     def pass_time(self, step: int) -> None:
@@ -219,16 +272,41 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def snapshot(self) -> None:
         """The sequencer writes down what it knows."""
         assert self.sequencer is not None
-        oldest = self.first_entry[0] if self.first_entry else self.sequencer.entries
+        unacked = [self.ack_entries[each] for each in self.rabbit.acking]
+        oldest = min([*self.first_entry, *unacked, self.sequencer.entries])
         parts = self.sequencer.snapshot(
             self.life, str(self.rabbit.fingerprint), self.sequencer.entries - oldest
         )
         self._publish(parts, None)
 
+    @precondition(lambda self: self.can_repeat)
+    @rule(cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=4))
+    def kill_while_they_come_into_office(self, cuts: list[tuple[int, int]]) -> None:
+        """One life after another is killed, each after some of its first publications."""
+        self._cut(cuts[0][0], cuts[0][0] - cuts[0][1])
+        for in_journal, less in cuts:
+            self._live(None, (in_journal, in_journal - less))
+        self._live(None)
+
+    @precondition(lambda self: self.can_repeat)
+    @rule(
+        cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=4),
+        has_died=st.booleans(),
+    )
+    def fail_while_it_comes_into_office(self, cuts: list[tuple[int, int]], has_died: bool) -> None:
+        """RabbitMQ fails again and again under a process that lives, and dies at last or not."""
+        self._cut(cuts[0][0], cuts[0][0] - cuts[0][1])
+        for in_journal, less in cuts:
+            self.rabbit.fingerprint += 1
+            self._live(self.sequencer, (in_journal, in_journal - less))
+        self.rabbit.fingerprint += 1
+        self._live(None if has_died else self.sequencer)
+
     @rule()
     def stop(self) -> None:
         """The bridge ends in order, when all is confirmed, and the next one comes."""
         self.confirm(len(self.flights))
+        self.take_acks(len(self.rabbit.acking))
         self._land()
         self._live(None)
 
@@ -264,6 +342,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
 
     def _cut(self, in_journal: int, in_queue: int) -> None:
         """Let so many of the publications on their way reach the journal, and their queue."""
+        self.rabbit.acking.clear()
         flat = [each for flight in self.flights for each in flight.publications]
         for index, each in enumerate(flat):
             self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
@@ -296,6 +375,12 @@ class SequencerUnderKills(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end everything that was accepted is active, or cancelled."""
+        try:
+            self._finish()
+        finally:
+            journal.PART_BYTES_MAX = self._part_bytes
+
+    def _finish(self) -> None:
         assert self.sequencer is not None
         for _ in range(3):
             while self.next < len(self.rabbit.inbox):

@@ -1,15 +1,15 @@
-"""Reading the tail of a journal."""
+"""Reading the journal of an entity, a stream, over a channel."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerSilent
-from bridge.wire import headers, journal
 from bridge.wire.basic import Properties, Table
 
 OFFSET = "x-stream-offset"
@@ -19,83 +19,105 @@ SILENCE_S = 10.0
 """So long nothing comes from a stream before it is given up: after a restart a stream was seen that
 never confirmed and never delivered, with no error."""
 
-STEPS = (64, 512, 4_096)
-"""How far back the first ranges go; each one after these is twice as long as the one before."""
-
 _PREFETCH = 2_000
 _ACK_EVERY = 256
 
-Feed = Callable[[Properties, bytes], None]
-"""Takes one entry of the journal."""
 
-
-def steps() -> Iterator[int]:
-    """Yield the lengths of the ranges that are tried, one after another."""
-    yield from STEPS
-    longest = STEPS[-1]
-    while True:
-        longest *= 2
-        yield longest
-
-
-class Tail:
-    """Reads one journal from its end backwards, in growing ranges that are each read forwards.
+class Entry(NamedTuple):
+    """One entry of a journal.
 
     Attributes:
-        end: the offset of this life's marker, the last entry to be read.
+        offset: where it stands; offsets rise, and some are missing.
+        properties: the entry's.
+        body: likewise.
     """
 
+    offset: int
+    properties: Properties
+    body: bytes
+
+
+Take = Callable[[Entry], bool]
+"""Takes one entry; says whether it was the last that is wanted."""
+
+
+class JournalReader:
+    """Reads one journal."""
+
     def __init__(self, connection: Connection, stream: str) -> None:
-        self.end = -1
         self._connection = connection
         self._stream = stream
 
-    async def mark(self, announce: Callable[[], Awaitable[None]], life: bytes) -> None:
-        """Publish the marker of this life and find out where it stands.
+    async def find_own(
+        self, publish: Callable[[], Awaitable[None]], is_own: Callable[[Entry], bool]
+    ) -> int:
+        """Publish an entry, and return the offset at which it stands.
 
         Args:
-            announce: publishes it, and returns when it is confirmed.
-            life: the identity that the marker holds.
+            publish: publishes it, and returns when it is confirmed.
+            is_own: whether an entry is it.
+
+        Raises:
+            BrokerError: the channel ended, or the stream says nothing.
         """
-
-        def is_ours(properties: Properties, body: bytes) -> bool:
-            kind = (properties.headers or {}).get(headers.ENTRY, ("V", None))[1]
-            return kind == journal.MARKER.encode() and journal.Marker.decode(body).life == life
-
         found: list[int] = []
 
-        def take(offset: int, properties: Properties, body: bytes) -> bool:
-            if is_ours(properties, body):
-                found.append(offset)
+        def take(entry: Entry) -> bool:
+            if is_own(entry):
+                found.append(entry.offset)
             return bool(found)
 
-        await self._consume(("S", b"next"), take, announce)
-        self.end = found[0]
+        await self._consume(("S", b"next"), _PREFETCH, take, publish)
+        return found[0]
 
-    async def read(self, start: int, feed: Feed) -> int:
-        """Feed the entries from `start` to the end; returns the offset of the first one."""
-        first = -1
+    async def first(self) -> int:
+        """Return the offset of the oldest entry that RabbitMQ has; there must be one.
 
-        def take(offset: int, properties: Properties, body: bytes) -> bool:
-            nonlocal first
-            if start <= offset <= self.end:
-                first = offset if first < 0 else first
-                feed(properties, body)
-            return offset >= self.end
+        Raises:
+            BrokerError: the channel ended, or the stream says nothing.
+        """
+        found: list[int] = []
 
-        await self._consume(("l", max(start, 0)), take, None)
-        return first
+        def take(entry: Entry) -> bool:
+            found.append(entry.offset)
+            return True
+
+        await self._consume(("S", b"first"), 1, take, None)
+        return found[0]
+
+    async def read(self, start: int, end: int, take: Callable[[Entry], None]) -> None:
+        """Hand over the entries from `start` to `end`, both included, as far as they are there.
+
+        Args:
+            start: an offset.
+            end: an offset that the journal has reached.
+            take: called with each entry, oldest first.
+
+        Raises:
+            BrokerError: the channel ended, or the stream says nothing.
+        """
+
+        def pass_on(entry: Entry) -> bool:
+            if start <= entry.offset <= end:
+                take(entry)
+            return entry.offset >= end
+
+        if start <= end:
+            prefetch = min(end - start + 1, _PREFETCH)
+            await self._consume(("l", max(start, 0)), prefetch, pass_on, None)
 
     async def _consume(
         self,
         offset: tuple[str, object],
-        take: Callable[[int, Properties, bytes], bool],
+        prefetch: int,
+        take: Take,
         announce: Callable[[], Awaitable[None]] | None,
     ) -> None:
         """Read from an offset on until `take` says that it was enough."""
         channel = await self._connection.channel()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         count = 0
+        ack_every = min(_ACK_EVERY, prefetch)
 
         def on_delivery(delivery: Delivery) -> None:
             nonlocal count
@@ -106,15 +128,15 @@ class Tail:
                 properties = Properties.decode(delivery.properties)
                 stands = (properties.headers or {}).get(OFFSET, ("V", None))[1]
                 assert isinstance(stands, int), "a stream says where each message stands"
-                if take(stands, properties, delivery.body):
+                if take(Entry(stands, properties, delivery.body)):
                     done.set_result(None)
-                elif count % _ACK_EVERY == 0:
+                elif count % ack_every == 0:
                     channel.ack(delivery.tag, multiple=True)
             except Exception as error:
                 done.set_exception(error)
 
         try:
-            await channel.qos(_PREFETCH)
+            await channel.qos(prefetch)
             arguments: Table = {OFFSET: offset}
             await channel.consume(self._stream, on_delivery, arguments=arguments)
             if announce is not None:

@@ -1,0 +1,107 @@
+"""What earlier lives of a sequencer numbered and what may come again: kept, and as bytes.
+
+A snapshot carries it, so that whoever reads the snapshot need not read what they wrote. Messages of
+one envelope stand together: they have one identity but for its last four bytes, which count, and
+mostly numbers that follow each other.
+
+    known       identity of the first, 20 bytes | its number i64 | enqueued time i64 | count u32 |
+                trusted u8, repeated
+    activated   number as scheduled i64 | number i64 | enqueued time i64 | trusted u8, repeated
+    cancelled   identity of the cancel's envelope, 16 bytes, repeated
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from bridge.wire.envelope import IDENTITY_BYTES
+from bridge.wire.sections import MalformedEntry
+
+_WAITS = -(2**63)
+"""Instead of an enqueued time: the message waits for its time."""
+
+_KNOWN = struct.Struct(">16sIqqIB")
+_ACTIVATED = struct.Struct(">qqqB")
+
+
+class Known(NamedTuple):
+    """A message that the journal holds already.
+
+    Attributes:
+        number: its number.
+        enqueued_ms: its enqueued time; `None` while it waits for its time.
+        is_trusted: it has reached the queue where the journal says it is.
+    """
+
+    number: int
+    enqueued_ms: int | None
+    is_trusted: bool
+
+
+def encode_known(known: dict[bytes, Known]) -> bytes:
+    """Return identities and what they belong to as bytes."""
+    runs: list[tuple[bytes, int, int, int, int, bool]] = []
+    last: tuple[bytes, int, int, int, int, bool] | None = None
+    for identity, (number, enqueued_ms, is_trusted) in known.items():
+        envelope, index = identity[:IDENTITY_BYTES], int.from_bytes(identity[IDENTITY_BYTES:])
+        at_ms = _WAITS if enqueued_ms is None else enqueued_ms
+        if last is not None:
+            begun, first, lowest, begun_ms, count, was_trusted = last
+            continues = (envelope, index, number, at_ms, is_trusted)
+            if continues == (begun, first + count, lowest + count, begun_ms, was_trusted):
+                last = (begun, first, lowest, begun_ms, count + 1, was_trusted)
+                continue
+            runs.append(last)
+        last = (envelope, index, number, at_ms, 1, is_trusted)
+    if last is not None:
+        runs.append(last)
+    return b"".join([_KNOWN.pack(*run) for run in runs])
+
+
+def decode_known(raw: bytes, *, is_believed: bool) -> dict[bytes, Known]:
+    """Read what `encode_known` wrote; without belief nothing of it is trusted."""
+    known: dict[bytes, Known] = {}
+    for envelope, first, number, at_ms, count, is_trusted in _unpacked(_KNOWN, raw):
+        enqueued_ms = None if at_ms == _WAITS else at_ms
+        for offset in range(count):
+            identity = envelope + (first + offset).to_bytes(4, "big")
+            each = Known(number + offset, enqueued_ms, bool(is_trusted) and is_believed)
+            known[identity] = each
+    return known
+
+
+def encode_activated(activated: dict[int, Known]) -> bytes:
+    """Return what was activated as bytes."""
+    parts = []
+    for waited_as, (number, enqueued_ms, is_trusted) in activated.items():
+        assert enqueued_ms is not None, "what is active has its time"
+        parts.append(_ACTIVATED.pack(waited_as, number, enqueued_ms, is_trusted))
+    return b"".join(parts)
+
+
+def decode_activated(raw: bytes, *, is_believed: bool) -> dict[int, Known]:
+    """Read what `encode_activated` wrote; without belief nothing of it is trusted."""
+    return {
+        waited_as: Known(number, enqueued_ms, bool(is_trusted) and is_believed)
+        for waited_as, number, enqueued_ms, is_trusted in _unpacked(_ACTIVATED, raw)
+    }
+
+
+def encode_cancelled(cancelled: set[bytes]) -> bytes:
+    """Return the identities of cancels as bytes."""
+    return b"".join(cancelled)
+
+
+def decode_cancelled(raw: bytes) -> set[bytes]:
+    """Read what `encode_cancelled` wrote."""
+    if len(raw) % IDENTITY_BYTES:
+        raise MalformedEntry(f"{len(raw)} bytes of identities")
+    return {raw[at : at + IDENTITY_BYTES] for at in range(0, len(raw), IDENTITY_BYTES)}
+
+
+def _unpacked(form: struct.Struct, raw: bytes) -> list[tuple[Any, ...]]:
+    try:
+        return list(form.iter_unpack(raw))
+    except struct.error as error:
+        raise MalformedEntry(str(error)) from error

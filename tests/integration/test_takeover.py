@@ -1,0 +1,40 @@
+"""What whoever comes into office reads of the journal does not grow with those before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bridge.broker.connection import Connection
+from bridge.model.entity import Tier
+from bridge.sidecar.life import Life
+from bridge.sidecar.office import Office
+from tests.fixtures.sidecar import Rig
+
+MESSAGES = 3_000
+
+
+async def test_each_of_ten_restarts_reads_no_more_than_the_one_before(
+    rig: Callable[..., Rig], connection: Connection
+) -> None:
+    """One reads what the first wrote since its last snapshot; the others a few entries."""
+    orders = rig()
+    for number in range(MESSAGES // 100):
+        orders.send(*(b"%d" % number for _ in range(100)))
+    read: list[int] = []
+    numbers: list[int] = []
+    for index in range(10):
+        office = Office(orders.queue, Tier.STANDARD)
+        life = Life(office, connection, await connection.channel(), boot="boot")
+        living = asyncio.create_task(life.run())
+        orders.publish(b"last")
+        seen = await asyncio.to_thread(orders.take, 1 if index else MESSAGES + 1)
+        numbers += [each.number for each in seen]
+        read.append(life.meters.takeover_entries)
+        await life.stop()
+        await living
+
+    assert numbers == list(range(1, MESSAGES + 11))
+    assert read[1] > 500
+    # A marker or two, a snapshot, one message and the end of the life before; and the own marker.
+    assert max(read[2:]) < 10, read
