@@ -26,12 +26,17 @@ _PREFIX = "busbridge_"
 
 _LABELS = ("entity",)
 
+LEADERLESS_MAX = 10
+"""So many entities without a leader have a sample of their own."""
+
 _ENTITY_GAUGES = {
     "is_active": ("sequencer_active", "Whether this process numbers."),
     "backlog": ("inbox_backlog", "Arrivals that wait for their number."),
     "in_flight": ("sequencer_in_flight", "Publications that RabbitMQ has not confirmed yet."),
     "pending": ("scheduled_messages", "Messages that wait for their scheduled time."),
     "buckets": ("bucket_queues", "Queues of the timing wheel."),
+    "takeover_entries": ("takeover_entries", "Journal entries needed by the last takeover here."),
+    "takeover_s": ("takeover_seconds", "How long the last takeover here took."),
 }
 
 _ENTITY_TOTALS = {
@@ -50,6 +55,7 @@ async def families(
     return (
         *_of_clients(namespace, gateway),
         *_of_entities(sidecar.meters),
+        *of_leaderless(sidecar.leaderless),
         *_of_loop(stalls),
     )
 
@@ -93,6 +99,22 @@ def _of_entities(entities: Mapping[str, Meters]) -> Iterator[Metric]:
     for entity, meters in entities.items():
         _add(lateness, (entity,), meters.lateness_ms)
     yield lateness
+
+
+def of_leaderless(leaderless: Mapping[str, int]) -> Iterator[Metric]:
+    """Yield how many entities have no leader, and since when the longest have none."""
+    yield _gauge(
+        "entities_without_leader", "Entities for which nobody gives numbers.", len(leaderless)
+    )
+    family = GaugeMetricFamily(
+        _PREFIX + "entity_without_leader_since_seconds",
+        f"Since when nobody gives numbers (Unix time); of the {LEADERLESS_MAX} longest.",
+        labels=_LABELS,
+    )
+    for entity, since_ms in list(leaderless.items())[:LEADERLESS_MAX]:
+        family.add_metric((entity,), since_ms / 1000)
+    if leaderless:
+        yield family
 
 
 def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Histogram) -> None:

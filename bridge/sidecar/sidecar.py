@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 
 from bridge.broker.boot import node_boot
 from bridge.broker.channel import Channel
@@ -35,6 +36,12 @@ RESTART_MAX_S = 5.0
 
 FAILURES_MAX = 3
 """So many lives of a sequencer in a row may fail at once before that is told as a fault."""
+
+LEADERLESS_MS = 2_000
+"""So long a takeover may last before the bridge says that it is not ready."""
+
+LEADERLESS_NAMED = 5
+"""So many entities are named at most; there may be thousands."""
 
 TOLD_S = 30.0
 """A fault is over when nothing has failed for so long."""
@@ -89,6 +96,42 @@ class Sidecar:
         if not self.is_connected:
             return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
         now_s = asyncio.get_running_loop().time()
+        waiting = self._leaderless_reason()
+        return [
+            *([waiting] if waiting else []),
+            *self._failure_reasons(now_s),
+        ]
+
+    @property
+    def leaderless(self) -> dict[str, int]:
+        """The entities that nobody numbers, as far as is known here, and since when (UTC ms).
+
+        The longest first. An entity that another process looks after is not among them.
+        """
+        since = [
+            (office.leaderless_ms, office.queue.name)
+            for office in self._offices.values()
+            if office.leaderless_ms is not None
+        ]
+        return {name: at_ms for at_ms, name in sorted(since)}
+
+    def _leaderless_reason(self) -> str | None:
+        now_ms = self._clock()
+        late = {
+            name: since_ms
+            for name, since_ms in self.leaderless.items()
+            if now_ms - since_ms > LEADERLESS_MS
+        }
+        if not late:
+            return None
+        named = ", ".join(
+            f"{name!r} (since {datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ})"
+            for name, since_ms in list(late.items())[:LEADERLESS_NAMED]
+        )
+        rest = f" and {len(late) - LEADERLESS_NAMED} more" if len(late) > LEADERLESS_NAMED else ""
+        return f"Nobody numbers what is sent to {named}{rest}; it waits."
+
+    def _failure_reasons(self, now_s: float) -> list[str]:
         return [
             f"The sequencer of {name!r} fails again and again; what is sent waits for its number: "
             f"{error}."
@@ -206,6 +249,8 @@ class Sidecar:
                 await life.run()
                 return
             except PublishRefused:
+                # A full queue is no fault: its senders are told.
+                office.leaderless_ms = None
                 self._on_full(life.name)
                 raise
             except PrefetchChanged as change:
