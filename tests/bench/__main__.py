@@ -13,6 +13,7 @@ BENCHMARKS = {
     "hop": "inbox to active queue, beside RabbitMQ's shovel",
     "sdk": "the real SDK through the bridge, beside an in-memory server",
     "schedule": "scheduled messages, beside kombu's TTL ladder",
+    "takeover": "how long nobody numbers when a bridge ends, on a long journal",
     "policies": "how few policies, and what a change costs the broker",
 }
 
