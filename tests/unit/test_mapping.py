@@ -419,11 +419,12 @@ def test_a_negative_time_to_live_is_none() -> None:
 
 
 @pytest.mark.parametrize("group_id", [b"\x54\x05", encode_binary(b"\xff"), b"\xa3\x01\xff"])
-def test_a_group_id_that_is_no_string_is_read_or_none(group_id: bytes) -> None:
-    """A session id is a string; anything else ends nobody's connection."""
+def test_a_group_id_that_is_no_string_is_refused(group_id: bytes) -> None:
+    """A session id is a string; anything else is refused as a message, and ends no connection."""
     raw = section(part.PROPERTIES, encode_list([NULL] * 10 + [group_id])) + data(b"x")
 
-    record_from_message(raw, new_message_id="m")
+    with pytest.raises(MappingError):
+        record_from_message(raw, new_message_id="m")
 
 
 @pytest.mark.parametrize("code", [part.MESSAGE_ANNOTATIONS, part.APPLICATION_PROPERTIES])

@@ -55,6 +55,22 @@ def skip_value(raw: bytes, at: int, depth: int = 0) -> int:
     return end
 
 
+def textual(raw: bytes, start: int, end: int) -> bytes | None:
+    """Return what a string, symbol or binary says, however long it says that it is; else `None`.
+
+    Names are compared by this: SDKs take the short and the long form, and often all three types,
+    for the same.
+    """
+    code = raw[start]
+    if code in (0xA0, 0xA1, 0xA3):
+        return raw[start + 2 : end]
+    return raw[start + 5 : end] if code in (0xB0, 0xB1, 0xB3) else None
+
+
+ITEMS_MAX = 2_048
+"""Items of a list or map that is taken apart; more, when each has 16 bytes on average."""
+
+
 def _number(format_: str) -> Callable[[bytes], object]:
     unpack = struct.Struct(format_).unpack
     return lambda raw: unpack(raw)[0]
@@ -283,9 +299,17 @@ def compound_items(raw: bytes, start: int) -> list[tuple[int, int]]:
         raise MappingError(f"0x{code:02x} at byte {start} is neither a list nor a map")
     if code in (0xC1, 0xD1) and count % 2:
         raise MappingError(f"the map at byte {start} has a key without a value")
+    if count > ITEMS_MAX + (limit - start) // 16:
+        raise MappingError(f"{count} items at byte {start} are too many for their bytes")
     items = []
     for _ in range(count):
-        end = skip_value(raw, at)
+        code = raw[at] if at < limit else 0
+        if 0xA0 <= code < 0xB0 and at + 1 < limit:  # most are short text: no call for these
+            end = at + 2 + raw[at + 1]
+        elif code == 0x40:
+            end = at + 1
+        else:
+            end = skip_value(raw, at)
         if end > limit:
             raise MappingError(f"an item at byte {at} reaches beyond its list or map")
         items.append((at, end))

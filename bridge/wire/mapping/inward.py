@@ -16,6 +16,7 @@ from bridge.wire.mapping.fields import (
     encode_string,
     field_of,
     map_items,
+    textual,
 )
 from bridge.wire.record import Record
 
@@ -69,6 +70,29 @@ HEADER_PROPERTIES = {
     "reply-to-group-id": headers.REPLY_TO_SESSION_ID,
 }
 """Property of AMQP 1.0 -> header, where 0-9-1 has no property for it."""
+
+_FLAGS, _UINTS, _INTEGERS = b"\x41\x42\x56", b"\x70\x52\x43", b"\x70\x52\x43\x54\x71\x55\x81"
+_IDS = b"\xa1\xb1\xa0\xb0\x80\x53\x44\x98"
+_TEXTS, _SYMBOLS, _BINARIES = b"\xa1\xb1", b"\xa3\xb3\xa1\xb1", b"\xa0\xb0"
+_PROPERTY_CODES = (
+    _IDS,
+    _BINARIES,
+    _TEXTS,
+    _TEXTS,
+    _TEXTS,
+    _IDS,
+    _SYMBOLS,
+    _SYMBOLS,
+    b"\x83",
+    b"\x83",
+    _TEXTS,
+    _UINTS,
+    _TEXTS,
+)
+"""The constructors that each property may have beside null; a symbol may come as a string."""
+
+_HEADER_CODES = (_FLAGS, b"\x50", _INTEGERS, _FLAGS, _UINTS)
+_ULONGS = b"\x80\x53\x44"
 
 _KEYS = frozenset({"message-id", "group-id", "reply-to-group-id"})
 
@@ -138,6 +162,8 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
     _read_application_properties(found, properties.headers, exact)
     for code in (part.DELIVERY_ANNOTATIONS, part.FOOTER):
         if code in found.at:
+            for key, _ in map_items(found.raw, found.at[code][1]):
+                _annotation_key(found.raw, *key)
             exact[code] = found.section(code)
     if exact:
         properties.headers[headers.SECTIONS] = (
@@ -166,7 +192,9 @@ def _read_properties(
         return seen
     raw = found.raw
     is_exact = True
-    for name, (start, end) in zip(PROPERTY_NAMES, compound_items(raw, where[1]), strict=False):
+    items = compound_items(raw, where[1])
+    _check_fields(raw, items, _PROPERTY_CODES)
+    for name, (start, end) in zip(PROPERTY_NAMES, items, strict=False):
         code = raw[start]
         if code == 0x40:
             continue
@@ -206,6 +234,16 @@ def _read_properties(
     return seen
 
 
+def _check_fields(raw: bytes, items: list[tuple[int, int]], allowed: tuple[bytes, ...]) -> None:
+    """Check the fields of a section: an SDK that finds another type there may read no further."""
+    if len(items) > len(allowed):
+        raise MappingError(f"{len(items)} fields where {len(allowed)} are the most")
+    for (start, _), codes in zip(items, allowed, strict=False):
+        code = raw[start]
+        if code != 0x40 and code not in codes:
+            raise MappingError(f"0x{code:02x} at byte {start} is not of the field's type")
+
+
 def _check_length(name: str, field: FieldValue | None) -> None:
     text = _text_of(field) if field is not None and field[0] == "S" else None
     if text is not None and (length := len(text)) > KEY_CHARACTERS_MAX:
@@ -216,9 +254,11 @@ def _check_length(name: str, field: FieldValue | None) -> None:
 
 def _with_message_id(found: part.Sections, message_id: str) -> bytes:
     """The properties section as it came, but for its first field."""
-    raw, (start, value_at, _) = found.raw, found.at[part.PROPERTIES]
+    raw, value_at = found.raw, found.at[part.PROPERTIES][1]
     items = [raw[begin:end] for begin, end in compound_items(raw, value_at)]
-    return raw[start:value_at] + encode_list([encode_string(message_id.encode()), *items[1:]])
+    return part.descriptor(part.PROPERTIES) + encode_list(
+        [encode_string(message_id.encode()), *items[1:]]
+    )
 
 
 def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> None:
@@ -227,6 +267,7 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
     ttl_ms: int | None = None
     if where is not None:
         items = compound_items(found.raw, where[1])
+        _check_fields(found.raw, items, _HEADER_CODES)
         if len(items) > 1:
             priority = field_of(found.raw, *items[1])[0]
             if priority is not None and priority[1] not in (None, 4):
@@ -249,11 +290,12 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
     scheduled_ms = None
     is_exact = True
     for (key_start, key_end), (start, end) in map_items(raw, where[1]):
-        key = raw[key_start + 2 : key_end] if raw[key_start] == 0xA3 else b""
+        key = _annotation_key(raw, key_start, key_end)
         name = _KNOWN_ANNOTATIONS.get(key)
-        if name == headers.SCHEDULED_ENQUEUE_TIME and raw[start] == 0x83:
-            scheduled_ms = int.from_bytes(raw[start + 1 : end], "big", signed=True)
-            table[name] = ("l", scheduled_ms)
+        if name == headers.SCHEDULED_ENQUEUE_TIME:
+            scheduled_ms = _time_ms(raw, start, end)
+            if scheduled_ms is not None:
+                table[name] = ("l", scheduled_ms)
         elif name is not None:
             field, field_is_exact = field_of(raw, start, end)
             if end - start > KEY_CHARACTERS_MAX:
@@ -266,6 +308,26 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
     if not is_exact:
         exact[part.MESSAGE_ANNOTATIONS] = found.section(part.MESSAGE_ANNOTATIONS)
     return scheduled_ms
+
+
+def _annotation_key(raw: bytes, start: int, end: int) -> bytes:
+    """Return an annotation's name, "" for a number (they are reserved)."""
+    key = textual(raw, start, end)
+    if key is not None:
+        return key
+    if raw[start] not in _ULONGS:
+        raise MappingError(f"the key at byte {start} is neither a symbol nor a ulong")
+    return b""
+
+
+def _time_ms(raw: bytes, start: int, end: int) -> int | None:
+    """Return the time of an annotation, `None` for null; SDKs send one that came as a number."""
+    if raw[start] == 0x83:
+        return int.from_bytes(raw[start + 1 : end], "big", signed=True)
+    field = field_of(raw, start, end)[0]
+    if field is None or not isinstance(field[1], int | None) or isinstance(field[1], bool):
+        raise MappingError(f"0x{raw[start]:02x} at byte {start} is no time")
+    return field[1]
 
 
 def _read_application_properties(
@@ -299,14 +361,9 @@ def _read_application_properties(
 
 def _read_body(found: part.Sections, table: Table) -> bytes:
     """One Data section is the body itself; anything else travels as encoded sections."""
-    raw = found.raw
     if len(found.body) == 1 and found.body[0][0] == part.DATA:
         _, _, start, end = found.body[0]
-        if raw[start] == 0xA0:
-            return raw[start + 2 : end]
-        if raw[start] == 0xB0:
-            return raw[start + 5 : end]
-        raise MappingError(f"the Data section at byte {start} holds no binary")
+        return found.raw[start + (2 if found.raw[start] == 0xA0 else 5) : end]
     table[headers.BODY] = ("S", b"sections")
     return found.body_sections()
 

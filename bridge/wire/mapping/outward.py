@@ -24,6 +24,7 @@ from bridge.wire.mapping.fields import (
     encode_uint,
     field_of,
     map_items,
+    textual,
     utf8,
 )
 from bridge.wire.mapping.inward import SERVICE_ANNOTATIONS, UINT_MAX, is_reserved
@@ -39,9 +40,6 @@ _LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
 _LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
 _MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
 _SCHEDULED = encode_symbol(b"x-opt-scheduled-enqueue-time")
-_KEY_HEAD_BYTES = {0xA3: 2, 0xB3: 5, 0xA1: 2, 0xB1: 5}
-"""Bytes before the text of a key, by its constructor (symbols and strings)."""
-
 _pack_long = struct.Struct(">q").pack
 
 _STRING_ANNOTATIONS = (
@@ -49,6 +47,13 @@ _STRING_ANNOTATIONS = (
     (headers.VIA_PARTITION_KEY, encode_symbol(b"x-opt-via-partition-key")),
     (headers.DEAD_LETTER_SOURCE, encode_symbol(b"x-opt-deadletter-source")),
 )
+
+_OURS = SERVICE_ANNOTATIONS | {
+    b"x-opt-scheduled-enqueue-time",
+    b"x-opt-partition-key",
+    b"x-opt-via-partition-key",
+}
+"""Annotations that are written from headers, or by the service alone."""
 
 MESSAGE_STATE_ACTIVE, MESSAGE_STATE_DEFERRED, MESSAGE_STATE_SCHEDULED = 0, 1, 2
 """Values of the annotation x-opt-message-state."""
@@ -138,10 +143,10 @@ def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) 
     if exact is None or part.DELIVERY_ANNOTATIONS not in exact.at:
         return b"" if lock_token is None else _TOKEN_ALONE + lock_token.bytes
     pairs = [] if lock_token is None else [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
-    for (start, key_end), span in _pairs(exact, part.DELIVERY_ANNOTATIONS):
-        name = exact.raw[start + _KEY_HEAD_BYTES.get(exact.raw[start], 0) : key_end]
-        if name not in SERVICE_ANNOTATIONS:
-            pairs.append((exact.raw[start:key_end], exact.raw[span[0] : span[1]]))
+    for key, span in _pairs(exact, part.DELIVERY_ANNOTATIONS):
+        name = textual(exact.raw, *key)
+        if name is not None and name not in SERVICE_ANNOTATIONS:
+            pairs.append((exact.raw[key[0] : key[1]], exact.raw[span[0] : span[1]]))
     return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs)) if pairs else b""
 
 
@@ -167,11 +172,11 @@ def _annotations(
     for name, key in _STRING_ANNOTATIONS:
         if (field := table.get(name)) is not None:
             pairs.append((key, encode_field(field)))
-    known = {key for _, key in _STRING_ANNOTATIONS} | {_SCHEDULED}
     if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
         for key_span, span in _pairs(exact, part.MESSAGE_ANNOTATIONS):
-            key = exact.raw[key_span[0] : key_span[1]]
-            if key[2:] not in SERVICE_ANNOTATIONS and key not in known:
+            said = textual(exact.raw, *key_span)
+            if said is not None and said not in _OURS:
+                key = exact.raw[key_span[0] : key_span[1]]
                 pairs.append((key, exact.raw[span[0] : span[1]]))
     return _described(part.MESSAGE_ANNOTATIONS, encode_map(pairs))
 
@@ -268,6 +273,8 @@ def _application_properties(
             pairs.append((encode_string(APP_ID_PROPERTY.encode()), _string(properties.app_id)))
     if dead_letter is not None:
         names = (headers.DEAD_LETTER_REASON, headers.DEAD_LETTER_ERROR_DESCRIPTION)
+        replaced = {name.encode() for name in names}
+        pairs = [pair for pair in pairs if textual(pair[0], 0, len(pair[0])) not in replaced]
         for name, text in zip(names, dead_letter, strict=True):
             pairs.append((encode_string(name.encode()), _string(text)))
     if not pairs:
@@ -299,7 +306,7 @@ def merge_properties(record: Record, changes: Table) -> Record:
     exact = _exact_sections(table)
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
         pairs = {
-            exact.raw[key[0] : key[1]]: exact.raw[value[0] : value[1]]
+            encode_string(textual(exact.raw, *key) or b""): exact.raw[value[0] : value[1]]
             for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
         }
         needs_exact = True

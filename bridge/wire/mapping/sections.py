@@ -1,16 +1,48 @@
-"""Where the sections of an AMQP 1.0 message begin and end (AMQP 1.0, 3.2), nothing decoded."""
+"""Where the sections of an AMQP 1.0 message begin and end (AMQP 1.0, 3.2), nothing decoded.
+
+Each is found whole first, all that it holds included: what one client could store and no client
+could read would stop a queue's receivers for good.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bridge.wire.mapping.fields import MappingError, skip_value
+from bridge.wire.amqp10.errors import DecodeError
+from bridge.wire.amqp10.whole import Allowance, check, to_store
+from bridge.wire.mapping.fields import MappingError, skip_value, textual
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
 PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74
 DATA, AMQP_SEQUENCE, AMQP_VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
 
 _BODY = (DATA, AMQP_SEQUENCE, AMQP_VALUE)
+
+_LISTS, _MAPS = b"\x45\xc0\xd0", b"\xc1\xd1"
+_FORMS = {
+    HEADER: _LISTS,
+    DELIVERY_ANNOTATIONS: _MAPS,
+    MESSAGE_ANNOTATIONS: _MAPS,
+    PROPERTIES: _LISTS,
+    APPLICATION_PROPERTIES: _MAPS,
+    AMQP_SEQUENCE: _LISTS,
+    FOOTER: _MAPS,
+}
+"""Section -> the constructors that its value may have; an amqp-value is any."""
+
+_NAMES = {_LISTS: "list", _MAPS: "map"}
+
+_SYMBOLS = {
+    b"amqp:header:list": HEADER,
+    b"amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    b"amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    b"amqp:properties:list": PROPERTIES,
+    b"amqp:application-properties:map": APPLICATION_PROPERTIES,
+    b"amqp:data:binary": DATA,
+    b"amqp:amqp-sequence:list": AMQP_SEQUENCE,
+    b"amqp:amqp-value:*": AMQP_VALUE,
+    b"amqp:footer:map": FOOTER,
+}
 
 
 @dataclass(slots=True)
@@ -27,13 +59,23 @@ class Sections:
     body: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def section(self, code: int) -> bytes:
-        """Return a section as it came, its descriptor included; empty if it is not there."""
+        """Return a section, its value as it came; empty if it is not there.
+
+        Its descriptor is the short one: the Python SDK reads no other.
+        """
         found = self.at.get(code)
-        return self.raw[found[0] : found[2]] if found else b""
+        return descriptor(code) + self.raw[found[1] : found[2]] if found else b""
 
     def body_sections(self) -> bytes:
-        """Return all body sections as they came."""
-        return self.raw[self.body[0][1] : self.body[-1][3]] if self.body else b""
+        """Return all body sections, each with its short descriptor."""
+        return b"".join(
+            [descriptor(code) + self.raw[value_at:end] for code, _, value_at, end in self.body]
+        )
+
+
+def descriptor(code: int) -> bytes:
+    """Return what stands in front of a section's value."""
+    return bytes((0x00, 0x53, code))
 
 
 def split_sections(raw: bytes) -> Sections:
@@ -44,9 +86,10 @@ def split_sections(raw: bytes) -> Sections:
     """
     found = Sections(raw)
     at, last = 0, HEADER
+    allowance = to_store(len(raw))
     while at < len(raw):
         value_at, code = _descriptor(raw, at)
-        end = skip_value(raw, value_at)
+        end = _end(raw, code, value_at, allowance)
         if code == DELIVERY_ANNOTATIONS and end == len(raw):
             last = code  # the Python SDK writes them last
         if code < last or (code in _BODY and found.body and found.body[-1][0] != code):
@@ -63,12 +106,33 @@ def split_sections(raw: bytes) -> Sections:
     return found
 
 
+def _end(raw: bytes, code: int, value_at: int, allowance: Allowance) -> int:
+    """Return where a section ends, which is whole and of its form."""
+    if value_at >= len(raw):
+        raise MappingError(f"the section at byte {value_at} has no value")
+    constructor = raw[value_at]
+    if code == DATA:
+        if constructor not in b"\xa0\xb0":
+            raise MappingError(f"the Data section at byte {value_at} holds no binary")
+        return skip_value(raw, value_at)
+    if code != AMQP_VALUE and constructor not in _FORMS[code]:
+        raise MappingError(f"0x{constructor:02x} at byte {value_at} is no {_NAMES[_FORMS[code]]}")
+    try:
+        return check(raw, value_at, len(raw), allowance)
+    except DecodeError as error:
+        raise MappingError(str(error)) from None
+
+
 def _descriptor(raw: bytes, at: int) -> tuple[int, int]:
     """Return where the section's value begins, and the section's code."""
-    if raw[at : at + 2] == b"\x00\x53" and at + 2 < len(raw):
+    head = raw[at : at + 2]
+    if head == b"\x00\x53" and at + 2 < len(raw):
         value_at, code = at + 3, raw[at + 2]
-    elif raw[at : at + 2] == b"\x00\x80" and at + 10 <= len(raw):
+    elif head == b"\x00\x80" and at + 10 <= len(raw):
         value_at, code = at + 10, int.from_bytes(raw[at + 2 : at + 10], "big")
+    elif head in (b"\x00\xa3", b"\x00\xb3"):
+        value_at = skip_value(raw, at + 1)
+        code = _SYMBOLS.get(textual(raw, at + 1, value_at) or b"", 0)
     else:
         raise MappingError(f"no section begins at byte {at}")
     if not HEADER <= code <= FOOTER:
