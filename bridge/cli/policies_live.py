@@ -367,17 +367,15 @@ def _objection(arguments: argparse.Namespace, made: Plan, missing: Sequence[Find
 def _overridden(made: Plan) -> str:
     """Say which policies of somebody else's stay in force, and what to do."""
     shown = [winner_line(winner, made) for winner in made.overridden[:10]]
-    foreign = [p for winner in made.overridden for p in winner.policies if not is_owned(p)]
+    above = [w for w in made.overridden if w.wanted is not None]
+    foreign = [p for winner in above for p in winner.policies if not is_owned(p)]
     lines = ["Nothing was changed: other policies would stay in force on queues of ours:", *shown]
     if len(made.overridden) > len(shown):
         lines.append(f"  and {counted(len(made.overridden) - len(shown), 'queue')} more")
     if foreign:
         highest = max(policy.priority for policy in foreign)
-        lines.append(f"Say --priority {highest + 1}, or give them patterns that leave ours out.")
-    else:
-        lines.append(
-            "No policy can lift an operator policy: give it a pattern that leaves ours out."
-        )
+        lines.append(f"With --priority {highest + 1} ours are above them.")
+    lines.append("Or give them patterns that leave ours out, such as '^[^$]*$' for a catch-all.")
     return "\n".join(lines)
 
 

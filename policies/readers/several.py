@@ -87,13 +87,17 @@ def joined(readings: Sequence[tuple[str, Reading]]) -> Reading:
                 faults.append((source, Fault(place=Place(), message=message, remedy=_REMEDY)))
     if faults:
         raise ReadError(faults[0][0], [fault for _, fault in faults])
-    namespace = definitions.assemble(first, (entity for _, entity in found.values()))
+    rules = _rules(readings, made_up)
+    namespace = definitions.assemble(
+        first, (_with_rules(entity, rules) for _, entity in found.values())
+    )
     known = {path for path, (source, _) in found.items() if path not in made_up[source]}
     findings = tuple(
         each
         for _, reading in readings
         for each in reading.findings
         if not (each.property in _STAND_INS and each.entity.lower() in known)
+        and not (each.property == "Rules" and each.entity.lower() in rules)
     )
     return Reading(
         namespace=namespace,
@@ -127,6 +131,25 @@ def _base(readings: Sequence[tuple[str, Reading]]) -> model.Namespace:
         queues=(),
         topics=(),
     )
+
+
+def _rules(
+    readings: Sequence[tuple[str, Reading]], made_up: Mapping[str, frozenset[str]]
+) -> dict[str, tuple[model.Rule, ...]]:
+    """The rules of subscriptions that are defined in one input, and get their rules in another."""
+    return {
+        subscription.path.lower(): subscription.rules
+        for source, reading in readings
+        for topic in reading.namespace.topics
+        for subscription in topic.subscriptions
+        if subscription.path.lower() in made_up[source]
+    }
+
+
+def _with_rules(entity: model.Entity, rules: Mapping[str, tuple[model.Rule, ...]]) -> model.Entity:
+    if isinstance(entity, model.Subscription) and entity.path.lower() in rules:
+        return replace(entity, rules=rules[entity.path.lower()])
+    return entity
 
 
 def _made_up(reading: Reading) -> frozenset[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.cli import terminal
 from bridge.cli.main import main
 from policies.writers import WRITERS
 
@@ -105,3 +106,62 @@ def test_the_order_of_keys_and_of_hashes_changes_no_byte(tmp_path: Path) -> None
         for seed, source in (("0", CONFIG), ("42", str(other)))
     }
     assert len(outputs) == 1
+
+
+@pytest.mark.parametrize("action", ["generate", "report", "plan", "apply", "check", "remove"])
+def test_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str], action: str) -> None:
+    """And the version is said."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["policies", action, "--help"])
+    said = capsys.readouterr().out
+    assert "examples:\n  " in said
+    assert "exit codes:\n  0  done" in said
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("busbridge 0.")
+
+
+def test_losses_are_said_when_something_is_generated(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With their names and how many they are; accepted ones do not stop `--strict`."""
+    config = tmp_path / "Config.json"
+    queue = {"Name": "Orders", "Properties": {"RequiresSession": True, "ForwardTo": "other"}}
+    namespace = {"Name": "n", "Queues": [queue, {"Name": "other"}]}
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    words = ("generate", str(config), "--to", "bash", "--flavour", "plain")
+    code, out, err = run(capsys, *words)
+    assert (code, bool(out)) == (0, True)
+    assert "lost: Orders:RequiresSession (orders in RabbitMQ): " in err
+    assert "loss" in err.splitlines()[-1]
+    assert run(capsys, *words, "--strict")[:2] == (3, "")
+    assert run(capsys, *words, "--strict", "--accept-losses", "orders:RequiresSession")[0] == 3
+    accepted = ("--accept-losses", "Orders:RequiresSession,Orders:ForwardTo")
+    assert run(capsys, *words, "--strict", *accepted)[0] == 0
+
+
+def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The same bytes as on standard output."""
+    file = tmp_path / "made.sh"
+    said = run(capsys, "generate", CONFIG, "--to", "bash")[1]
+    assert run(capsys, "generate", CONFIG, "--to", "bash", "--output", str(file))[1] == ""
+    assert file.read_bytes() == said.encode()
+    assert run(capsys, "report", CONFIG, "-o", str(file))[1] == ""
+    assert "exact" in file.read_text()
+
+
+def test_a_bar_is_shown_at_a_terminal_only_and_is_gone_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, for what takes over a second."""
+    assert list(terminal.progress("abc", 3, "Applying")) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(terminal, "QUIET_S", -1.0)
+    list(terminal.progress("abc", 3, "Applying"))
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    list(terminal.progress("abc", 3, "Applying"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Applying [####################..........] 2/3" in err
+    assert err.endswith("\r\x1b[K")
