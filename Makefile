@@ -53,7 +53,7 @@ format: ## Put the code into the project's format
 bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
 
-soak: setup compiled ## The long kill runs, and a million mutated frames
+soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure
 	@$(PYTEST) -m soak $(ARGS)
 
 test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)

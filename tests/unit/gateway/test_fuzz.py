@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak import fuzz_hostile
 from tests.soak.fuzz_gateway import SEED, fuzz
+from tests.unit.wire.amqp10 import hostile
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,3 +31,26 @@ def test_a_million_mutated_frames() -> None:
     program = [sys.executable, "-m", "tests.soak.fuzz_gateway", "--frames", "1000000"]
 
     subprocess.run(program, cwd=ROOT, stdin=subprocess.DEVNULL, check=True, timeout=1_700)
+
+
+async def test_frames_of_hostile_structure() -> None:
+    """2,000 frames of every hostile shape stall nobody, and take ten times their size at most.
+
+    The bound on time is generous here: it parts what is slow from what is quadratic.
+    """
+    costs = await fuzz_hostile.fuzz(2_000, SEED)
+
+    assert costs.frames >= 2_000
+    assert costs.shapes >= set(hostile.SHAPES)
+    assert costs.stall_s < 20 * fuzz_hostile.STALL_S_MAX, costs.slowest
+    assert costs.traced
+    assert costs.memory <= fuzz_hostile.MEMORY_FACTOR_MAX, costs.largest
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_a_million_frames_of_hostile_structure() -> None:
+    """No frame takes 100 ms, nor ten times its size in memory."""
+    program = [sys.executable, "-m", "tests.soak.fuzz_hostile", "--frames", "1000000"]
+
+    subprocess.run(program, cwd=ROOT, stdin=subprocess.DEVNULL, check=True, timeout=3_500)
