@@ -68,10 +68,10 @@ class Buckets:
         self._outstanding: Counter[Place] = Counter()
         self._tags: dict[Place, str] = {}
         self._places: dict[str, Place] = {}
-        self._homeless: list[Delivery] = []
+        self._unplaced: list[Delivery] = []
         self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
-        self._has_homeless = asyncio.Event()
+        self._has_unplaced = asyncio.Event()
         self._making = asyncio.Lock()
         self._owner = os.urandom(8)
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,7 +106,7 @@ class Buckets:
         over, some is the successor of what a bucket holds.
         """
         self._tasks = [
-            asyncio.create_task(self._guarded(each)) for each in (self._keep, self._house)
+            asyncio.create_task(self._guarded(each)) for each in (self._keep, self._place_unplaced)
         ]
 
     async def close(self) -> None:
@@ -302,8 +302,8 @@ class Buckets:
         target = place(waiting.due_ms, self._clock(), below=source.level)
         wheel = self._life.sequencer.memory.wheel
         if not wheel.is_usable(target):
-            self._homeless.append(delivery)
-            self._has_homeless.set()
+            self._unplaced.append(delivery)
+            self._has_unplaced.set()
             return
         wheel.stored(target)
         fields = stamp.waiting(waiting.number, waiting.identity, waiting.due_ms, waiting.ttl_ms)
@@ -323,13 +323,13 @@ class Buckets:
             failpoint="scheduler.move",
         )
 
-    async def _house(self) -> None:
+    async def _place_unplaced(self) -> None:
         """Make the finer buckets that are missing, and move what waits for them."""
         while True:
-            await self._has_homeless.wait()
-            self._has_homeless.clear()
-            homeless, self._homeless = self._homeless, []
-            moves = [(stamp.unwait(each.properties), each) for each in homeless]
+            await self._has_unplaced.wait()
+            self._has_unplaced.clear()
+            unplaced, self._unplaced = self._unplaced, []
+            moves = [(stamp.unwait(each.properties), each) for each in unplaced]
             now_ms = self._clock()
             places = {
                 place(waiting.due_ms, now_ms, below=self._places[each.consumer_tag].level): None
