@@ -14,7 +14,7 @@ is not known to have landed its successor publishes again: after a kill, a quoru
 the channel's end before it applies all that was published there (3.10.8, under load), and drop the
 rest, which the journal has.
 
-    intake -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
+    arrivals -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
                             ^                 ^
                           buckets (what is due)
 """
@@ -39,10 +39,10 @@ from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, landed, marker
 from bridge.machine.wheel import Place
+from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, PrefetchChanged
 from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.flights import Flights
-from bridge.sidecar.intake import PREFETCH_MAX, Intake, PrefetchChanged
 from bridge.sidecar.office import Flight, Office
 from bridge.sidecar.snapshots import MARGIN_S, Snapshots
 from bridge.sidecar.succession import read_tail, succeed
@@ -96,7 +96,7 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
-        self._intake = Intake(office.prefetch)
+        self._arrivals = ArrivalBuffer(office.prefetch)
         self._baton = Baton(self.name, self._life)
         self._buckets = Buckets(self, connection, boot, clock)
         self._publishing: Channel | None = None
@@ -112,7 +112,7 @@ class Life:
 
     def __repr__(self) -> str:
         state = "in office" if self.is_ready else "ended" if self._ended.done() else "waiting"
-        return f"<Life of {self.name!r} [{state}, {len(self._intake)} arrived]>"
+        return f"<Life of {self.name!r} [{state}, {len(self._arrivals)} arrived]>"
 
     def _note_leaderless(self) -> None:
         if self._office.leaderless_ms is None:
@@ -181,7 +181,7 @@ class Life:
     def may_have_more(self) -> bool:
         """Whether arrivals may wait in the inbox: as many are unacked here as it may send."""
         inbox = self._consuming
-        return self.is_ready and inbox is not None and inbox.outstanding >= self._intake.prefetch
+        return self.is_ready and inbox is not None and inbox.outstanding >= self._arrivals.prefetch
 
     def submit(
         self,
@@ -212,7 +212,7 @@ class Life:
         await self.flights.move(self._baton.publish(), site=SITE)
         self._consuming = consuming = await self._inbox_channel(publishing)
         consuming.on_closed = self.fail
-        await consuming.qos(self._intake.prefetch)
+        await consuming.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
         await consuming.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
         # RabbitMQ has elected us at once, or somebody else is the sequencer.
@@ -275,9 +275,9 @@ class Life:
             )
 
     def _on_delivery(self, delivery: Delivery) -> None:
-        self._intake.add(delivery)
+        self._arrivals.add(delivery)
         self._elected.set()
-        if self._intake.is_overfull and not self.is_ready:
+        if self._arrivals.is_overfull and not self.is_ready:
             self._mind_prefetch()
         self._on_landed()
 
@@ -316,12 +316,12 @@ class Life:
         self._measure()
 
     def _carry_out_all(self) -> None:
-        intake = self._intake
+        arrivals = self._arrivals
         detects_duplicates = self._office.queue.requires_duplicate_detection
-        while intake and self.is_ready and self.flights.has_room:
+        while arrivals and self.is_ready and self.flights.has_room:
             if self._making is not None or self._is_retiring:
                 break
-            delivery = intake.next()
+            delivery = arrivals.next()
             command = arrival.read(
                 delivery.properties, delivery.body, detects_duplicates=detects_duplicates
             )
@@ -329,7 +329,7 @@ class Life:
                 self._baton.take(delivery, command.life, self.flights)
             elif not self._carry_out(delivery, command):
                 break
-            intake.done()
+            arrivals.done()
 
     def _carry_out(self, delivery: Delivery, command: Command) -> bool:
         """Carry out one arrival; False when a bucket must be made first."""
@@ -414,7 +414,7 @@ class Life:
 
     def _mind_prefetch(self) -> None:
         """Retire when too much or too little is sent ahead: first what was published must land."""
-        prefetch = self._intake.better_prefetch()
+        prefetch = self._arrivals.better_prefetch()
         if prefetch is not None:
             self._office.prefetch = prefetch
             self._is_retiring = True
@@ -434,6 +434,6 @@ class Life:
 
     def _measure(self) -> None:
         meters, memory = self.meters, self.sequencer.memory
-        meters.at_hand, meters.in_flight = len(self._intake), self.flights.count
+        meters.at_hand, meters.in_flight = len(self._arrivals), self.flights.count
         meters.published, meters.pending = self.sequencer.entries, len(memory.pending)
         meters.buckets = len(memory.wheel.buckets)

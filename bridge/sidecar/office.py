@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bridge.machine.sequencer import Answer, Publication, Sequencer
 from bridge.model.entity import Queue, Tier
-from bridge.sidecar.intake import PREFETCH_MAX
+from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
 from bridge.wire.envelope import Item
 

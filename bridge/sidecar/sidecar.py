@@ -16,7 +16,7 @@ from bridge.broker.errors import BrokerError, PublishRefused
 from bridge.broker.reconnect import keep_connected
 from bridge.engine.clock import now_ms
 from bridge.model.entity import Namespace, Queue, Tier
-from bridge.sidecar.intake import PrefetchChanged
+from bridge.sidecar.arrival_buffer import PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.life import Life
 from bridge.sidecar.meters import Meters

@@ -18,7 +18,7 @@ from bridge.broker.errors import (
     PublishRefused,
 )
 from bridge.model.entity import Tier
-from bridge.sidecar.intake import PrefetchChanged
+from bridge.sidecar.arrival_buffer import PrefetchChanged
 from bridge.sidecar.life import Life
 from bridge.sidecar.office import Office
 from bridge.sidecar.sidecar import Sidecar

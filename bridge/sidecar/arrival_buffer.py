@@ -27,7 +27,7 @@ class PrefetchChanged(BrokerError):
     """The life ends so that another number of arrivals is sent ahead to the next one."""
 
 
-class Intake:
+class ArrivalBuffer:
     """The arrivals of one life."""
 
     def __init__(self, prefetch: int) -> None:
