@@ -234,13 +234,13 @@ class Sequencer:
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
-    def take_over(self, tail: Memory) -> None:
+    def inherit(self, read: Memory) -> None:
         """Learn from the journal's tail which arrivals may come again, and keep all else."""
         memory = self.memory
-        memory.known, memory.activated = tail.known, tail.activated
-        memory.cancelled = tail.cancelled
+        memory.known, memory.activated = read.known, read.activated
+        memory.cancelled = read.cancelled
 
-    def forget_tail(self) -> None:
+    def forget_inherited(self) -> None:
         """Forget what only matters while arrivals of an earlier life may come again."""
         self.memory.known = {}
         self.memory.activated = {}

@@ -45,7 +45,7 @@ from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.flights import Flights
 from bridge.sidecar.office import Flight, Office
 from bridge.sidecar.snapshots import MARGIN_S, Snapshots
-from bridge.sidecar.succession import read_tail, succeed
+from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item
@@ -239,14 +239,14 @@ class Life:
     async def _take_office(self, publishing: Channel) -> None:
         """Learn what the last sequencer knew, and finish what it left."""
         office = self._office
-        replay = await read_tail(
+        replay = await read_journal(
             office,
             self._connection,
             self.flights,
             life=self._life,
             boot=self._boot,
         )
-        self.sequencer, left = succeed(office, replay)
+        self.sequencer, left = take_over(office, replay)
         self.flights.keep(left)
         office.begin(self.sequencer, self._life, self.flights.open)
         self._is_in_office = True
@@ -258,7 +258,7 @@ class Life:
         self._write_snapshot(self._snapshots)
         await self.flights.land()
         self._buckets.begin()
-        self._loop.call_later(RETURNING_S, self._forget_tail)
+        self._loop.call_later(RETURNING_S, self._forget_inherited)
 
     def _publish_again(self, flights: Sequence[Flight]) -> None:
         """Publish what an earlier life here published and did not see confirmed."""
@@ -397,7 +397,7 @@ class Life:
         if has_all and self._returned_s is None:
             self._returned_s = self._loop.time()
 
-    def _forget_tail(self) -> None:
+    def _forget_inherited(self) -> None:
         """Forget what an earlier life may have left in the inbox, when all of that has come.
 
         And when their acks have surely arrived.
@@ -406,9 +406,9 @@ class Life:
             return
         returned_s = self._returned_s
         if returned_s is None or self._loop.time() - returned_s < MARGIN_S:
-            self._loop.call_later(FORGET_EVERY_S, self._forget_tail)
+            self._loop.call_later(FORGET_EVERY_S, self._forget_inherited)
             return
-        self.sequencer.forget_tail()
+        self.sequencer.forget_inherited()
         self._office.returning.clear()
         self._pump()  # a snapshot without all that is due
 

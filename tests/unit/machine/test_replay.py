@@ -340,7 +340,7 @@ def test_what_was_inherited_outlives_only_what_forgets_it() -> None:
     """A snapshot that is written when all has come again holds none of it any more."""
     sequencer = a_sequencer(replayed([BEGUN, *sends(2)]).result())
     before = sequencer.snapshot(LIFE, "boot", 0)
-    sequencer.forget_tail()
+    sequencer.forget_inherited()
     after = sequencer.snapshot(LIFE, "boot", 1)
 
     assert len(replayed(before).result().known) == 2

@@ -249,7 +249,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         assert self.sequencer is not None
         inherited = [each for each in range(self.inbox_end) if each in self.ack_entries]
         if all(each in self.rabbit.acked or self._is_on_its_way(each) for each in inherited):
-            self.sequencer.forget_tail()
+            self.sequencer.forget_inherited()
 
     def _is_on_its_way(self, arrival: int) -> bool:
         """Whether entries of this life belong to an arrival: a snapshot's span covers them."""

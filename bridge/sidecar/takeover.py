@@ -35,7 +35,7 @@ _STAMPED = (
 )
 
 
-async def read_tail(
+async def read_journal(
     office: Office,
     connection: Connection,
     flights: Flights,
@@ -68,13 +68,13 @@ async def read_tail(
             replay.feed(each.properties, each.body)
         return replay
 
-    tail = Tail(reader, replayed)
+    recent = RecentEntries(reader, replayed)
     over: set[str] = set()
     while True:
         end = await reader.find_own(
             lambda: flights.move(entry, site="sequencer.journal"), partial(_is_marker, life)
         )
-        replay = await tail.read_to(end)
+        replay = await recent.read_to(end)
         # What was published between this life's marker and the end of another's channel is behind
         # what was read.
         others = replay.addresses - over
@@ -90,7 +90,7 @@ def _is_marker(life: bytes, entry: Entry) -> bool:
     return kind == journal.MARKER.encode() and journal.Marker.decode(entry.body).life == life
 
 
-class Tail:
+class RecentEntries:
     """The end of a journal, as far back as a replay needs it; each entry is read once."""
 
     def __init__(
@@ -140,7 +140,7 @@ def _lightened(entry: Entry) -> Entry:
     return Entry(entry.offset, Properties(headers=stamped), b"")
 
 
-def succeed(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]]:
+def take_over(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]]:
     """Return the sequencer that goes on, and what must be published again.
 
     Snapshots are not: whoever comes into office writes a new one.
@@ -152,6 +152,6 @@ def succeed(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]
     left = office.flights.values()
     flights = [each for each in left if not is_snapshot(each.publications[0])]
     replay.go_on(office.life, [each for flight in flights for each in flight.publications])
-    office.sequencer.take_over(replay.result())
+    office.sequencer.inherit(replay.result())
     office.sequencer.update(office.queue, office.tier)
     return office.sequencer, flights
