@@ -29,7 +29,7 @@ HAND_OVERS: dict[str, str] = {
     "scheduler.activate": "a scheduled message that is due becomes active",
     "scheduler.move": "a scheduled message goes to a finer bucket",
     "sequencer.again": "what an earlier life published and saw no confirm for",
-    "sequencer.baton": "the baton, by which an owner of an inbox knows that it is",
+    "sequencer.ownership": "the ownership token, by which an owner of an inbox knows that it is",
     "sequencer.journal": "markers, snapshots and notes about buckets",
     "sequencer.number": "an arrival of an inbox: numbered, scheduled, or a cancel",
     "test.hop": "what the tests of the hand-over itself move",

@@ -1,7 +1,7 @@
 """What comes out of an inbox, read: one command an arrival.
 
 An inbox holds envelopes of doors, messages of native publishers, messages that expired in the inbox
-and came back (`lapsed`), and the sequencers' own batons. Reading needs no state and no time.
+and came back (`lapsed`), and the sequencers' ownership tokens. Reading needs no state and no time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
 
-BATON_KIND = "baton"
+OWNERSHIP_TOKEN_KIND = "baton"
 """Value of `x-busbridge-kind` on a message that a sequencer sent to whoever owns the inbox."""
 
 PROPERTIES_BYTES_MAX = 120_000
@@ -73,13 +73,13 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
-class Baton:
+class OwnershipToken:
     """A sequencer's own message; `life` says whose."""
 
     life: bytes
 
 
-Command = Send | Cancel | Lapsed | Malformed | Baton
+Command = Send | Cancel | Lapsed | Malformed | OwnershipToken
 
 
 def read(properties: bytes, body: bytes, *, detects_duplicates: bool = False) -> Command:
@@ -101,8 +101,8 @@ def read(properties: bytes, body: bytes, *, detects_duplicates: bool = False) ->
     kind = (basic.headers or {}).get(headers.KIND, ("V", None))[1]
     if kind == b"envelope":
         return _read_envelope(body, _reply_to(basic)) or _malformed(basic, body)
-    if kind == b"baton":
-        return Baton(body)
+    if kind == OWNERSHIP_TOKEN_KIND.encode():
+        return OwnershipToken(body)
     item = _native(basic, body, detects_duplicates)
     return Lapsed(item) if kind == b"lapsed" else Send(None, (item,))
 

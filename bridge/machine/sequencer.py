@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 
-from bridge.machine.arrival import Baton, Cancel, Command, Lapsed, Malformed, ReplyTo, Send
+from bridge.machine.arrival import Cancel, Command, Lapsed, Malformed, OwnershipToken, ReplyTo, Send
 from bridge.machine.known import Known, encode_activated, encode_cancelled, encode_known
 from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.wheel import Place, Wheel, place
@@ -172,7 +172,7 @@ class Sequencer:
             case Malformed():
                 reasons = (MALFORMED_REASON, command.reason)
                 return Outcome((self._bury(command.item, now_ms, *reasons),))
-            case Baton():
+            case OwnershipToken():
                 return Outcome(())
             case _:
                 assert_never(command)

@@ -40,10 +40,10 @@ from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, landed, marker
 from bridge.machine.wheel import Place
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, PrefetchChanged
-from bridge.sidecar.baton import SITE, Baton
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.flights import Flights
 from bridge.sidecar.office import Flight, Office
+from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.snapshots import MARGIN_S, Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
@@ -97,7 +97,7 @@ class Life:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
         self._arrivals = ArrivalBuffer(office.prefetch)
-        self._baton = Baton(self.name, self._life)
+        self._token = OwnershipToken(self.name, self._life)
         self._buckets = Buckets(self, connection, boot, clock)
         self._publishing: Channel | None = None
         self._consuming: Channel | None = None
@@ -209,7 +209,7 @@ class Life:
         publishing.on_closed = self.fail
         await publishing.confirm_select()
         await take_address(publishing)
-        await self.flights.move(self._baton.publish(), site=SITE)
+        await self.flights.move(self._token.publish(), site=SITE)
         self._consuming = consuming = await self._inbox_channel(publishing)
         consuming.on_closed = self.fail
         await consuming.qos(self._arrivals.prefetch)
@@ -308,7 +308,7 @@ class Life:
                 self._buckets.fire()
             self._carry_out_all()
             self._mind_returned()
-            self._baton.pass_on(self.flights)
+            self._token.pass_on(self.flights)
             self._mind_snapshot()
             self._mind_prefetch()
         except Exception as error:
@@ -325,8 +325,8 @@ class Life:
             command = arrival.read(
                 delivery.properties, delivery.body, detects_duplicates=detects_duplicates
             )
-            if type(command) is arrival.Baton:
-                self._baton.take(delivery, command.life, self.flights)
+            if type(command) is arrival.OwnershipToken:
+                self._token.take(delivery, command.life, self.flights)
             elif not self._carry_out(delivery, command):
                 break
             arrivals.done()
@@ -340,7 +340,7 @@ class Life:
         if missing:
             self._making = self._loop.create_task(self._make(missing))
             return False
-        self._baton.arrivals += 1
+        self._token.arrivals += 1
         self._carried_out += 1
         self.meters.arrivals += 1
         native = command.items[0] if type(command) is Send and command.identity is None else None
@@ -393,7 +393,7 @@ class Life:
 
         RabbitMQ gives that back before anything newer, and it is no more than may be sent ahead.
         """
-        has_all = self._baton.has_own_come or self._carried_out >= PREFETCH_MAX
+        has_all = self._token.has_own_come or self._carried_out >= PREFETCH_MAX
         if has_all and self._returned_s is None:
             self._returned_s = self._loop.time()
 

@@ -23,7 +23,7 @@ from tests.integration.declared import eventually
 
 MakeRig = Callable[..., Rig]
 
-SITES = ("sequencer.number", "sequencer.baton", "scheduler.activate")
+SITES = ("sequencer.number", "sequencer.ownership", "scheduler.activate")
 POINTS = [f"{site}.{step}" for site in SITES for step in STEPS]
 # What is written into the journal only has nothing to ack.
 POINTS += ["sequencer.journal.published", "sequencer.journal.confirmed"]
@@ -132,8 +132,8 @@ def test_a_kill_at_any_point_loses_and_renumbers_nothing(
     doomed = orders.start(failpoint=f"{point}:{nth}")
     end = time.monotonic() + 30
     while doomed.process.poll() is None and time.monotonic() < end:
-        # Snapshots, batons and the rest are passed again and again only under load; and what was
-        # due before the sidecar was up is not scheduled any more.
+        # Snapshots, ownership tokens and the rest are passed again and again only under load; and
+        # what was due before the sidecar was up is not scheduled any more.
         at_ms = now_ms()
         orders.send(now := b"more %d" % at_ms)
         orders.send(later := b"more, later %d" % at_ms, due_ms=at_ms + 700)

@@ -1,8 +1,8 @@
-"""The baton: a message that is always in an inbox, held by whoever owns the inbox.
+"""The ownership token: a message that is always in an inbox, held by whoever owns the inbox.
 
 RabbitMQ elects the single active consumer of an inbox without telling it; an idle inbox would have
-an owner who does not know. So every life puts a baton into the inbox when it begins, and its owner
-keeps one unacked: when it dies, its successor gets it. Under load the baton is passed on (published
+an owner who does not know. So every life puts a token into the inbox when it begins, and its owner
+keeps one unacked: when it dies, its successor gets it. Under load the token is passed on (published
 anew, then acked), so that the queue can forget what lies before it, and acks need not be single.
 """
 
@@ -10,29 +10,29 @@ from __future__ import annotations
 
 from bridge.broker.delivery import Delivery
 from bridge.broker.handover import Publish
-from bridge.machine.arrival import BATON_KIND
+from bridge.machine.arrival import OWNERSHIP_TOKEN_KIND
 from bridge.sidecar.flights import Flights
 from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties
 
-SITE = "sequencer.baton"
+SITE = "sequencer.ownership"
 
 ARRIVALS = 50
-"""So many arrivals make it worth while to pass the baton on."""
+"""So many arrivals make it worth while to pass the token on."""
 
 _PROPERTIES = Properties(
-    headers={headers.KIND: ("S", BATON_KIND.encode())}, delivery_mode=2
+    headers={headers.KIND: ("S", OWNERSHIP_TOKEN_KIND.encode())}, delivery_mode=2
 ).encode()
 
 
-class Baton:
-    """The baton in the hand of one life.
+class OwnershipToken:
+    """The token in the hand of one life.
 
     Attributes:
-        has_own_come: a baton that this life published has come: all that was in the inbox when the
+        has_own_come: a token that this life published has come: all that was in the inbox when the
             life began came before it.
-        arrivals: what arrived since the baton was taken.
+        arrivals: what arrived since the token was taken.
     """
 
     def __init__(self, entity: str, life: bytes) -> None:
@@ -43,11 +43,11 @@ class Baton:
         self._held: Delivery | None = None
 
     def publish(self) -> Publish:
-        """Return a new baton."""
+        """Return a new token."""
         return Publish("", self._inbox, _PROPERTIES, self._life)
 
     def take(self, delivery: Delivery, life: bytes, flights: Flights) -> None:
-        """Keep the baton that came; one that was kept before is not needed any more."""
+        """Keep the token that came; one that was kept before is not needed any more."""
         self.has_own_come |= life == self._life
         if self._held is not None:
             flights.ack(self._held, site=SITE)
