@@ -136,11 +136,11 @@ def _answer(status: int, text: str, what: str, is_absence_fine: bool) -> Any:
     if 200 <= status < 300:
         try:
             return json.loads(text) if text else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ManagementRefused(status, f"{what} answered no JSON: {text[:80]!r}") from error
     try:
         reason = json.loads(text).get("reason", text)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         reason = text
     if status == 401 and str(reason) in _UNKNOWN_USER:
         raise LoginRefused(status, f"the management API does not know the user: {reason}")

@@ -31,6 +31,9 @@ NAME_LENGTH_MAX = 255
 
 _VHOST_LENGTH_MAX = 80
 
+DEPTH_MAX = 64
+"""How deep a definition may nest; its deepest part, a filter's parameter, has seven levels."""
+
 _KINDS: dict[str, type[model.Entity]] = {
     "queue": model.Queue,
     "topic": model.Topic,
@@ -126,8 +129,10 @@ def as_object(form: Value | Mapping[str, Value]) -> Mapping[str, Value]:
     """Return a JSON form as an object: 3.10's `rabbitmqctl` exports it as a list of pairs.
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: it is neither, or nests deeper than any definition.
     """
+    if _is_too_deep(form):
+        raise ArgumentError(f"A definition nests {DEPTH_MAX} levels at most.")
     if isinstance(form, Mapping):
         return form
     if isinstance(form, list):
@@ -135,6 +140,21 @@ def as_object(form: Value | Mapping[str, Value]) -> Mapping[str, Value]:
         if len(pairs) == len(form):
             return {str(key): value for key, value in pairs}
     raise ArgumentError(f"A definition is an object, not {form!r}.")
+
+
+def _is_too_deep(form: Value | Mapping[str, Value]) -> bool:
+    level: list[Any] = [form]
+    for _ in range(DEPTH_MAX + 1):
+        children: list[Any] = []
+        for each in level:
+            if isinstance(each, Mapping):
+                children += each.values()
+            elif isinstance(each, list):
+                children += each
+        if not children:
+            return False
+        level = children
+    return True
 
 
 def from_json(form: Value | Mapping[str, Value]) -> model.Entity:

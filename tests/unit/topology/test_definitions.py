@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 
 from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import ArgumentError, ServiceBusError
 from bridge.topology import definitions
 from bridge.topology.resources import Value
 from tests.unit.topology.entities import namespaces
@@ -91,3 +92,17 @@ def test_parameter_names_are_told_apart_by_vhost_and_fit_into_an_atom() -> None:
         definitions.parameter_name("v" * 300, e).startswith(definitions.parameter_prefix("v" * 300))
         for e in ("a", "b" * 260)
     )
+
+
+@pytest.mark.parametrize("where", ["the whole", "a field"])
+def test_definition_that_nests_without_end(where: str) -> None:
+    """A definition of 20,000 levels is one bad definition, and no fault of the bridge's."""
+    deep: Any = []
+    for _ in range(20_000):
+        deep = [deep]
+    form = (
+        deep if where == "the whole" else {"kind": "queue", "name": "q", "maxDeliveryCount": deep}
+    )
+
+    with pytest.raises(ArgumentError, match="64 levels at most"):
+        definitions.from_json(form)
