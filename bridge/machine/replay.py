@@ -9,8 +9,8 @@ grow with the number of lives.
 
 Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
 drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
-bridge, and another came into office at once). So an entry is trusted when its writer's landing
-stands behind it: whoever writes that knows that all before it has reached its queues. What was
+bridge, and another came into office at once). So an entry is trusted when its writer's commit
+marker stands behind it: whoever writes that knows that all before it has reached its queues. What was
 written in another boot of the broker is not trusted, as a queue may have lost it since; what waits
 for its time never is, since a second copy in a bucket is dropped there.
 
@@ -121,8 +121,8 @@ class Replay:
             self._bucket(body)
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
-        elif kind == journal.LANDED.encode():
-            self._landed(journal.Marker.decode(body))
+        elif kind == journal.COMMIT.encode():
+            self._committed(journal.Marker.decode(body))
         elif kind == journal.SNAPSHOT.encode():
             snapshot = self._parts.add(body)
             if snapshot is not None:
@@ -149,7 +149,7 @@ class Replay:
             unconfirmed: all that it did not see confirmed, and that is published again, and
                 confirmed, before anything else is done.
         """
-        self._landed(journal.Marker(life, self._writers_boot))
+        self._committed(journal.Marker(life, self._writers_boot))
         self._unproven.clear()
         for each in unconfirmed:
             self.feed(Properties.decode(each.properties), each.body)
@@ -168,10 +168,10 @@ class Replay:
             self._writer, self._writers_boot = marker.life, marker.fingerprint
             self._unproven.clear()
 
-    def _landed(self, landing: journal.Marker) -> None:
+    def _committed(self, commit: journal.Marker) -> None:
         # Before the range's first marker stands what one life wrote: the one that landed.
-        is_writer = self._writer is None or landing.life == self._writer
-        if is_writer and landing.fingerprint == self._fingerprint:
+        is_writer = self._writer is None or commit.life == self._writer
+        if is_writer and commit.fingerprint == self._fingerprint:
             self._prove()
 
     def _prove(self) -> None:

@@ -116,9 +116,9 @@ def marker(queue: Queue, life: bytes, fingerprint: str) -> Publication:
     return Publication("", names.journal(queue.name), properties, body)
 
 
-def landed(queue: Queue, life: bytes, fingerprint: str) -> Publication:
+def commit_marker(queue: Queue, life: bytes, fingerprint: str) -> Publication:
     """Return the entry that says: all that this life published has reached its queues."""
-    properties = journal.entry_properties(journal.LANDED)
+    properties = journal.entry_properties(journal.COMMIT)
     body = journal.Marker(life, fingerprint).encode()
     return Publication("", names.journal(queue.name), properties, body)
 

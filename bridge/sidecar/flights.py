@@ -33,7 +33,7 @@ class Flights:
     Attributes:
         open: the flights by serial number, oldest first.
         on_failed: called when a publication failed.
-        on_landed: called when a flight was confirmed.
+        on_confirmed: called when a flight was confirmed.
         on_answer: called with what is to be told when a flight was confirmed.
     """
 
@@ -42,12 +42,12 @@ class Flights:
         channel: Channel,
         *,
         on_failed: Callable[[BrokerError], None],
-        on_landed: Callable[[], None],
+        on_confirmed: Callable[[], None],
         on_answer: Callable[[Answer], None],
     ) -> None:
         self.open: dict[int, Flight] = {}
         self.on_failed = on_failed
-        self.on_landed = on_landed
+        self.on_confirmed = on_confirmed
         self.on_answer = on_answer
         self._handover = HandOver(channel)
         self._serials = itertools.count()
@@ -121,7 +121,7 @@ class Flights:
                 self.on_answer(answer)
             if then is not None:
                 then()
-            self.on_landed()
+            self.on_confirmed()
 
         publishes = cast("Sequence[Publish]", publications)
         self._handover.submit(publishes, acks=acks, done=done, failpoint=site)
@@ -150,7 +150,7 @@ class Flights:
         """Publish something that is no work of the sequencer's, and wait until it is confirmed."""
         await self._handover.move((publish,), failpoint=site)
 
-    async def land(self) -> None:
+    async def wait_confirmed(self) -> None:
         """Wait until all is confirmed."""
         while self.open:
             self._all_settled.clear()

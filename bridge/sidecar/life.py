@@ -37,7 +37,7 @@ from bridge.broker.handover import Acks, Publish
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
-from bridge.machine.sequencer import Answer, Publication, Sequencer, landed, marker
+from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_marker, marker
 from bridge.machine.wheel import Place
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
@@ -164,10 +164,10 @@ class Life:
                 await self.flights.settle()
                 if self._is_in_office and not self._has_failed:
                     self._is_in_office = False
-                    await self.flights.move(self._landing(), site="sequencer.journal")
+                    await self.flights.move(self._commit_marker(), site="sequencer.journal")
 
-    def _landing(self) -> Publish:
-        return Publish(*landed(self._office.queue, self._life, self._boot))
+    def _commit_marker(self) -> Publish:
+        return Publish(*commit_marker(self._office.queue, self._life, self._boot))
 
     def fail(self, error: Exception) -> None:
         """End this life."""
@@ -204,7 +204,10 @@ class Life:
     async def _main(self) -> None:
         self._publishing = publishing = await self._connection.channel()
         self.flights = Flights(
-            publishing, on_failed=self._on_failed, on_landed=self._on_landed, on_answer=self._tell
+            publishing,
+            on_failed=self._on_failed,
+            on_confirmed=self._on_confirmed,
+            on_answer=self._tell,
         )
         publishing.on_closed = self.fail
         await publishing.confirm_select()
@@ -253,10 +256,10 @@ class Life:
         await self._buckets.declare()
         self._publish_again(self.flights.release())
         # The snapshot says of what was published again that it is where it belongs.
-        await self.flights.land()
+        await self.flights.wait_confirmed()
         self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
-        await self.flights.land()
+        await self.flights.wait_confirmed()
         self._buckets.begin()
         self._loop.call_later(RETURNING_S, self._forget_inherited)
 
@@ -279,9 +282,9 @@ class Life:
         self._elected.set()
         if self._arrivals.is_overfull and not self.is_ready:
             self._mind_prefetch()
-        self._on_landed()
+        self._on_confirmed()
 
-    def _on_landed(self) -> None:
+    def _on_confirmed(self) -> None:
         if self.is_ready and not self._is_pump_due:
             self._is_pump_due = True
             self._loop.call_soon(self._pump)

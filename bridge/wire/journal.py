@@ -1,4 +1,4 @@
-"""Journal entries that are no messages: cancels, markers, buckets, snapshots and landings.
+"""Journal entries that are no messages: cancels, markers, buckets, snapshots and commit markers.
 
 What an entry is stands in its header `x-busbridge-entry`. A message has none: one that waits for
 its time has `x-busbridge-waiting`, any other its sequence number. Everything here is for the
@@ -47,7 +47,7 @@ CANCEL = "cancel"
 MARKER = "marker"
 BUCKET = "bucket"
 SNAPSHOT = "snapshot"
-LANDED = "landed"
+COMMIT = "landed"
 """All that a life of the sequencer published has reached its queues; the body is its marker's."""
 
 PART_BYTES_MAX = 1 << 20

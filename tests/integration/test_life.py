@@ -44,7 +44,7 @@ async def test_a_life_that_has_ended_comes_into_office_no_more(
     life, living = await begin(orders, connection)
     while not hasattr(life, "flights"):  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
-    life.flights.on_landed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
+    life.flights.on_confirmed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
 
     with pytest.raises(PrefetchChanged):
         await living

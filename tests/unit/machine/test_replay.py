@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.machine.arrival import Cancel, Send
 from bridge.machine.known import Known
 from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, landed, marker
+from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, commit_marker, marker
 from bridge.machine.wheel import Place
 from bridge.model.entity import Queue, Tier
 from bridge.model.number import NUMBER_MAX, compose
@@ -17,7 +17,7 @@ from bridge.wire.journal import REFUSED
 QUEUE = Queue(name="orders")
 BARE = Properties(delivery_mode=2).encode()
 LIFE, NEXT_LIFE, TRIED_LIFE, OTHER_LIFE = (bytes([number] * 16) for number in range(4))
-BEGUN, OVER = marker(QUEUE, LIFE, "boot"), landed(QUEUE, LIFE, "boot")
+BEGUN, OVER = marker(QUEUE, LIFE, "boot"), commit_marker(QUEUE, LIFE, "boot")
 
 
 def a_sequencer(memory: Memory | None = None, queue: Queue = QUEUE) -> Sequencer:
@@ -135,7 +135,7 @@ def test_entries_of_another_boot_are_not_trusted() -> None:
 
 
 def test_what_a_queue_may_have_refused_is_not_trusted() -> None:
-    """No landing proves what stands before the note of the refusal."""
+    """No commit marker proves what stands before the note of the refusal."""
     before, after = sends(2)
     refused = marker(QUEUE, LIFE, REFUSED)
 
@@ -148,9 +148,12 @@ def test_the_landing_of_a_life_that_is_not_the_writer_proves_nothing() -> None:
     entries = sends(2)
     other = marker(QUEUE, OTHER_LIFE, "boot")
 
-    assert trusted([BEGUN, entries[0], landed(QUEUE, OTHER_LIFE, "boot")]) == [False]
+    assert trusted([BEGUN, entries[0], commit_marker(QUEUE, OTHER_LIFE, "boot")]) == [False]
     assert trusted([BEGUN, entries[0], other, entries[1], OVER]) == [False, False]
-    assert trusted([BEGUN, *entries, other, landed(QUEUE, OTHER_LIFE, "boot")]) == [False, False]
+    assert trusted([BEGUN, *entries, other, commit_marker(QUEUE, OTHER_LIFE, "boot")]) == [
+        False,
+        False,
+    ]
 
 
 def test_the_first_landing_in_the_range_is_of_whoever_wrote_what_stands_before() -> None:
@@ -170,7 +173,7 @@ def test_a_life_that_marks_the_journal_once_more_has_written_nothing_before() ->
 
 
 def test_markers_of_lives_that_only_read_do_not_come_between() -> None:
-    """Entries and the landing of the last writer may come behind them."""
+    """Entries and the commit marker of the last writer may come behind them."""
     before, after = sends(2)
     reading = [marker(QUEUE, life, "boot") for life in (NEXT_LIFE, TRIED_LIFE)]
 
@@ -186,7 +189,7 @@ def test_what_is_published_twice_counts_as_its_second_writer_left_it() -> None:
     other = marker(QUEUE, OTHER_LIFE, "boot")
 
     assert trusted([BEGUN, entry, OVER, other, entry]) == [False]
-    assert trusted([BEGUN, entry, other, entry, landed(QUEUE, OTHER_LIFE, "boot")]) == [True]
+    assert trusted([BEGUN, entry, other, entry, commit_marker(QUEUE, OTHER_LIFE, "boot")]) == [True]
 
 
 def test_what_waits_for_its_time_is_never_trusted() -> None:
@@ -258,7 +261,7 @@ def test_entries_before_a_snapshot_belong_to_its_life() -> None:
 
 
 def test_a_snapshot_continues_what_its_life_has_written() -> None:
-    """What stands between its marker and its landing is proven, on both sides of the snapshot."""
+    """What its commit marker proves stands on both sides of the snapshot."""
     sequencer = a_sequencer()
     before = a_send(sequencer, identity=bytes([100] * 16))
     snapshot = sequencer.snapshot(LIFE, "boot", 1)

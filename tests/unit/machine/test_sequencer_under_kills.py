@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from bridge.machine.arrival import Cancel, Send, read
 from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Publication, Sequencer, is_snapshot, landed, marker
+from bridge.machine.sequencer import Publication, Sequencer, commit_marker, is_snapshot, marker
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import envelope, headers, journal, stamp
@@ -307,7 +307,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         """The bridge ends in order, when all is confirmed, and the next one comes."""
         self.confirm(len(self.flights))
         self.take_acks(len(self.rabbit.acking))
-        self._land()
+        self._commit()
         self._live(None)
 
     @precondition(lambda self: self.can_repeat)
@@ -347,10 +347,12 @@ class SequencerUnderKills(RuleBasedStateMachine):
         for index, each in enumerate(flat):
             self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
 
-    def _land(self) -> None:
+    def _commit(self) -> None:
         """Write that all has landed that this life published, and that has reached RabbitMQ."""
         self.rabbit.take(
-            landed(QUEUE, self.life, str(self.rabbit.fingerprint)), is_journal=True, is_queue=False
+            commit_marker(QUEUE, self.life, str(self.rabbit.fingerprint)),
+            is_journal=True,
+            is_queue=False,
         )
 
     @invariant()
