@@ -16,6 +16,7 @@ from bridge.model.duration import format_duration, is_forever
 from bridge.topology import compiler
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities, path_of
+from bridge.topology.names import resource_base
 from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from policies import mapping, versions
@@ -50,6 +51,11 @@ class Entry:
     name: str
     value: str
     grades: dict[Target, Case]
+
+    @property
+    def rabbitmq_name(self) -> str:
+        """What the names of the entity's objects begin with when the bridge runs."""
+        return resource_base(self.entity) if self.entity else ""
 
     @property
     def worst(self) -> Grade:
@@ -161,6 +167,7 @@ def to_json(report: Report) -> str:
         "entries": [
             {
                 "entity": entry.entity,
+                "rabbitmqName": entry.rabbitmq_name,
                 "kind": entry.kind,
                 "property": entry.name,
                 "value": entry.value,

@@ -33,7 +33,7 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
         cells = [_cell(entry, flavour, report.targets, notes) for flavour in flavours]
         rows.append(
             [
-                entry.entity or "(namespace)",
+                _named(entry, is_bridged=Flavour.BRIDGE in flavours),
                 entry.name,
                 _shortened(entry.value),
                 *(text for text, _ in cells),
@@ -43,6 +43,13 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
     lines = _aligned(rows, worst, is_coloured) if shown else []
     lines += _footnotes(notes) + _findings(report) + _summary(report)
     return "\n".join(lines) + "\n"
+
+
+def _named(entry: Entry, *, is_bridged: bool) -> str:
+    """An entity as Service Bus spells it, and its RabbitMQ name where that differs."""
+    if is_bridged and entry.rabbitmq_name != entry.entity:
+        return f"{entry.entity} ({entry.rabbitmq_name})"
+    return entry.entity or "(namespace)"
 
 
 def _cell(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -224,3 +225,53 @@ def test_inputs_in_the_shape_of_public_ones_are_applied_and_checked(
         assert code == 0, said
         assert busbridge("check", *words, "--prune")[0] == 0
         assert busbridge("remove", "--allow")[0] == 0
+
+
+def test_an_input_that_could_not_be_read_whole_never_prunes(
+    busbridge: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it does not name may be what was left out of it."""
+    assert busbridge("apply", busbridge.file(ORDERS, INVOICES))[0] == 0
+    template = tmp_path / "template.json"
+    queues = [
+        {
+            "type": "Microsoft.ServiceBus/namespaces/queues",
+            "apiVersion": "2021-11-01",
+            "name": name,
+        }
+        for name in ("ns/orders", "[concat('ns/', reference('elsewhere').outputs.name.value)]")
+    ]
+    schema = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
+    template.write_text(json.dumps({"$schema": schema, "resources": queues}))
+    words = ("apply", str(template), "--prune", "--allow", "--accept-losses", "*")
+    assert busbridge.elsewhere(busbridge.vhost, *words) == 2
+    said = capsys.readouterr()
+    assert "could not be read whole" in said.err
+    assert "Mend it, or go without --prune." in said.err
+    assert busbridge("check", busbridge.file(INVOICES))[0] == 0
+
+
+def test_somebody_at_a_terminal_is_asked(busbridge: Command) -> None:
+    """Nothing is done unless the answer is yes; `--yes` asks nothing."""
+    url, vhost = busbridge.broker.management_url, busbridge.vhost
+    file = busbridge.file(ORDERS)
+    for answer, words, code in (("n", (), 5), ("", ("--yes",), 0), ("y", (), 0)):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bridge.cli.main", "policies", "apply", file, *words),
+                *("--management-url", url, "--vhost", vhost),
+            ],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        process.communicate(timeout=60)
+        os.close(ours)
+        assert process.returncode == code
+        applied = busbridge("check", file)[0]
+        assert applied == (4 if code else 0)
+        if not answer:
+            assert busbridge("remove", "--allow")[0] == 0

@@ -210,3 +210,25 @@ def test_a_lower_limit_of_an_operator_is_named() -> None:
     assert both in plan_text.text(made)
     higher = [operator("^orders$", delivery_limit=30)]
     assert between(orders(), orders(), parameters=higher).is_empty
+
+
+def test_both_names_of_an_entity_are_shown_in_a_plan() -> None:
+    """RabbitMQ's, and how Service Bus spells it."""
+    after = model.Namespace(queues=(model.Queue(name="Orders"), model.Queue(name="other")))
+    made = between(model.Namespace(), after)
+    made = replace(made, names=plan.display_names(after))
+    said = plan_text.text(made, shows_queues=True)
+    assert "+ queue orders (quorum) of Orders\n" in said
+    assert "+ queue orders/$deadletterqueue (quorum) of Orders\n" in said
+    assert "+ definition busbridge.entity.%2F:orders of Orders\n" in said
+    assert "  orders of Orders: busbridge." in said
+    assert "+ queue other (quorum)\n" in said
+
+
+def test_one_of_a_thing_is_not_many() -> None:
+    """`1 queue`, `2 queues`, `1,204 messages`."""
+    numbers = [(1, "1 queue"), (2, "2 queues"), (0, "0 queues"), (1204, "1,204 queues")]
+    assert [plan_text.counted(number, "queue") for number, _ in numbers] == [
+        said for _, said in numbers
+    ]
+    assert plan_text.counted(2, "loss", "losses") == "2 losses"

@@ -305,3 +305,14 @@ def test_a_page_without_marks_is_refused() -> None:
     """The table is never put at a guessed place."""
     with pytest.raises(mapping_table.NoMarks, match="The page has no lines"):
         mapping_table.inserted("# Page\n")
+
+
+def test_both_names_of_an_entity_are_shown_where_they_differ() -> None:
+    """As Service Bus spells it, and as RabbitMQ does when the bridge runs."""
+    reading = Reading(namespace=model.Namespace(queues=(model.Queue(name="Orders"),)))
+    made = report.make(reading, versions=["4.3"])
+    assert "Orders (orders)  LockDuration" in table(made)
+    entry = json.loads(report.to_json(made))["entries"][-1]
+    assert (entry["entity"], entry["rabbitmqName"]) == ("Orders", "orders")
+    alone = report.make(reading, flavours=[Flavour.PLAIN], versions=["4.3"])
+    assert "(orders)" not in table(alone)
