@@ -10,9 +10,9 @@ grow with the number of lives.
 Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
 drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
 bridge, and another came into office at once). So an entry is trusted when its writer's commit
-marker stands behind it: whoever writes that knows that all before it has reached its queues. What was
-written in another boot of the broker is not trusted, as a queue may have lost it since; what waits
-for its time never is, since a second copy in a bucket is dropped there.
+marker stands behind it: whoever writes that knows that all before it has reached its queues. What
+was written in another boot of the broker is not trusted, as a queue may have lost it since; what
+waits for its time never is, since a second copy in a bucket is dropped there.
 
 The writer of an entry is whose marker stands last before it: a life marks the journal once more
 when all others' channels are over, then writes. Lives that read and wrote nothing else, as the one
