@@ -14,6 +14,7 @@ from bridge.topology.resources import (
     Parameter,
     Policy,
     Queue,
+    Shovel,
     Topology,
 )
 
@@ -51,6 +52,11 @@ def topology_of(export: Export, vhost: str) -> Topology:
                 for row in _rows(export, "parameters", vhost)
                 if row["component"] == "operator_policy"
             ),
+        ),
+        shovels=tuple(
+            Shovel(name=row["name"], value=dict(definitions.as_object(row["value"])))
+            for row in _rows(export, "parameters", vhost)
+            if row["component"] == "shovel"
         ),
         parameters=tuple(
             Parameter(name=row["name"], value=dict(definitions.as_object(row["value"])))

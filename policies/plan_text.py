@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bridge.topology.diff import Action, Change
 from bridge.topology.fate import Resource
-from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue
+from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Shovel
 from policies.plan import Plan, Winner
 
 _MARKS = {
@@ -52,6 +52,8 @@ def title(resource: Resource) -> str:
             return f"binding {resource.source} -> {resource.destination}{given}"
         case Policy():
             return f"{'operator policy' if resource.is_operator else 'policy'} {resource.name}"
+        case Shovel():
+            return f"shovel {resource.name}"
         case Parameter():
             return f"definition {resource.name}"
 
@@ -108,6 +110,11 @@ def settings_of(resource: Resource | None) -> dict[str, str]:
             settings = {key: json.dumps(value) for key, value in resource.definition.items()}
             about = {"pattern": resource.pattern, "priority": str(resource.priority)}
             return settings | about | {"apply-to": resource.apply_to}
+        case Shovel():
+            return {
+                key: "(not shown)" if key.endswith("-uri") else json.dumps(value)
+                for key, value in resource.value.items()
+            }
         case Parameter() if isinstance(resource.value, dict):
             hidden = {"authorizationRules": "(access rules, not shown)"}
             return {

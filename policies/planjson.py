@@ -17,6 +17,7 @@ from bridge.topology.resources import (
     Parameter,
     Policy,
     Queue,
+    Shovel,
     Topology,
 )
 from policies import losses
@@ -148,6 +149,7 @@ def _topology(form: Mapping[str, Any]) -> Topology:
         queues=_all(Queue, form["queues"]),
         bindings=_all(Binding, form["bindings"]),
         policies=_all(Policy, form["policies"]),
+        shovels=_all(Shovel, form["shovels"]),
         parameters=_all(Parameter, form["parameters"]),
         findings=_all(Finding, form["findings"]),
     )

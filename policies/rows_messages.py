@@ -120,7 +120,10 @@ MESSAGES: tuple[Row, ...] = (
         with_bridge=(off("requires_session"), bridge()),
         plain=(
             off("requires_session"),
-            lost("No sessions. For order alone use a single active consumer."),
+            lost(
+                "No sessions. The nearest thing is a single active consumer "
+                "(x-single-active-consumer): one receiver at a time gets everything, in order."
+            ),
         ),
     ),
     Row(
@@ -154,11 +157,15 @@ MESSAGES: tuple[Row, ...] = (
     Row(
         property="ForwardTo",
         kinds=PROPERTIES["ForwardTo"].kinds,
-        rabbitmq=NOTHING,
+        rabbitmq="plain: a shovel",
         with_bridge=(when("none", has("forward_to", lambda value: not value), exact()), bridge()),
         plain=(
             when("none", has("forward_to", lambda value: not value), exact()),
-            lost("Messages stay. A shovel can move them."),
+            lost(
+                "A shovel moves them (plugin rabbitmq_shovel), within the namespace and in no "
+                "circle. The limit of hops and transfer dead letters are lost: what the target "
+                "refuses stays and is tried again."
+            ),
         ),
     ),
     Row(

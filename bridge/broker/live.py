@@ -48,6 +48,9 @@ class LiveBroker(Protocol):
     async def delete_global_parameter(self, name: str) -> None:
         """Delete a global parameter."""
 
+    async def delete_shovel(self, name: str) -> None:
+        """Delete a shovel."""
+
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages."""
 
@@ -78,6 +81,11 @@ class HttpBroker(Management):
         """Return how many messages are in each queue; one that is new has no figure yet."""
         rows = await self.queues(columns=("name", "messages"))
         return {row["name"]: row["messages"] for row in rows if "messages" in row}
+
+    async def delete_shovel(self, name: str) -> None:
+        """Delete a shovel; one that is not there is no error."""
+        path = "parameters", "shovel", self.vhost, name
+        await self._http.request("DELETE", *path, absent=None)
 
     async def delete_exchange(self, name: str) -> None:
         """Delete an exchange with its bindings; one that is not there is no error."""
@@ -164,6 +172,10 @@ class ConsoleBroker:
     async def delete_global_parameter(self, name: str) -> None:
         """Delete a global parameter."""
         await self._call("clear_global_parameter", name)
+
+    async def delete_shovel(self, name: str) -> None:
+        """Delete a shovel."""
+        await self._call("--vhost", self.vhost, "clear_parameter", "shovel", name)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages."""

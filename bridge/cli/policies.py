@@ -17,6 +17,7 @@ from bridge.cli.policies_input import (
     add_losses,
     add_output,
     compiled,
+    has_lower_names,
     lost,
     read_input,
     show_all,
@@ -30,7 +31,7 @@ from policies import losses, report, report_table
 from policies.errors import ReadError
 from policies.grade import Flavour
 from policies.plan import display_names
-from policies.writers import WRITERS, Wanted
+from policies.writers import WRITERS, KubernetesPlace, Wanted
 
 FAILED, INVALID, LOST = 1, 2, 3
 
@@ -91,6 +92,15 @@ def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     generate.add_argument("--vhost", default="/", help="the virtual host (default: /)")
     add_output(generate)
+    generate.add_argument(
+        "--kubernetes-namespace", default="", metavar="NAME", help="the objects' namespace"
+    )
+    generate.add_argument(
+        "--kubernetes-cluster",
+        default="rabbitmq",
+        metavar="[NAMESPACE/]NAME",
+        help="the RabbitmqCluster that the objects are for (default: rabbitmq)",
+    )
     add_compilation(generate)
     add_losses(generate)
 
@@ -163,13 +173,19 @@ def _generate(arguments: argparse.Namespace) -> int:
         arguments.vhost,
         priority=PRIORITY if arguments.priority is None else arguments.priority,
     )
-    wanted = Wanted(topology=topology, vhost=arguments.vhost, target=target)
+    cluster_namespace, _, cluster = arguments.kubernetes_cluster.rpartition("/")
+    place = KubernetesPlace(
+        namespace=arguments.kubernetes_namespace,
+        cluster=cluster,
+        cluster_namespace=cluster_namespace,
+    )
+    wanted = Wanted(topology=topology, vhost=arguments.vhost, target=target, kubernetes=place)
     written = WRITERS[arguments.to](wanted)
     show_all(
         reading,
         missing,
         [*topology.findings, *written.findings],
-        display_names(reading.namespace),
+        display_names(reading.namespace) if has_lower_names(arguments) else {},
     )
     write_output(arguments, written.text)
     return 0

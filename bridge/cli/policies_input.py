@@ -64,6 +64,12 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         help="with the bridge, or what RabbitMQ alone can do (default: bridge)",
     )
     group.add_argument(
+        "--names",
+        choices=("given", "lower"),
+        default="given",
+        help="plain: RabbitMQ's names as given (default), or in lower case",
+    )
+    group.add_argument(
         "--priority",
         type=int,
         metavar="NUMBER",
@@ -156,6 +162,11 @@ def read_input(arguments: argparse.Namespace, given: Sequence[tuple[str, str]] =
     )
 
 
+def has_lower_names(arguments: argparse.Namespace) -> bool:
+    """Whether RabbitMQ's names are in lower case, whatever the entities' are."""
+    return Flavour(arguments.flavour) is Flavour.BRIDGE or bool(arguments.names == "lower")
+
+
 def compiled(
     namespace: model.Namespace,
     arguments: argparse.Namespace,
@@ -163,11 +174,28 @@ def compiled(
     vhost: str,
     *,
     priority: int = PRIORITY,
+    there: Topology | None = None,
 ) -> Topology:
-    """Return the topology of a namespace in the flavour that the options name."""
+    """Return the topology of a namespace in the flavour that the options name.
+
+    Args:
+        there: what the virtual host holds already, when there is one.
+    """
     ceiling = _ceiling(arguments)
+    folds_names = arguments.names == "lower"
     if Flavour(arguments.flavour) is Flavour.PLAIN:
-        return compile_plain(namespace, target, priority=priority, ceiling=ceiling)
+        return compile_plain(
+            namespace,
+            target,
+            priority=priority,
+            ceiling=ceiling,
+            folds_names=folds_names,
+            there=there,
+            keeps_others=there is not None and not arguments.prune,
+            vhost=vhost,
+        )
+    if folds_names:
+        raise ValueError("--names is for --flavour plain: with the bridge they are in lower case.")
     topology = compiler.compile(namespace, target, priority=priority, ceiling=ceiling)
     return replace(topology, parameters=definitions.parameters(namespace, vhost))
 

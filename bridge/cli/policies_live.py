@@ -20,6 +20,7 @@ from bridge.cli.policies_input import (
     accepted,
     add_output,
     compiled,
+    has_lower_names,
     lost,
     read_input,
     show,
@@ -32,6 +33,7 @@ from bridge.cli.terminal import can_ask, confirmed, is_coloured
 from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import is_owned, removal
+from bridge.topology.mixed import refusal
 from bridge.topology.names import EVENTS
 from bridge.topology.policy import PRIORITY, free_priority
 from bridge.topology.resources import Finding, Topology
@@ -154,8 +156,14 @@ async def _run(arguments: argparse.Namespace) -> int:
                 return await _remove(broker, endpoint.vhost, arguments)
             case action:
                 return await _compare(broker, endpoint.vhost, arguments, action)
+    except _OtherFlavour as other:
+        return _refused(str(other))
     finally:
         await broker.close()
+
+
+class _OtherFlavour(Exception):
+    """The virtual host holds what another flavour made; `str()` has the steps to take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,17 +248,19 @@ async def _compared(
         known, unknown = live.namespace_of(there, vhost)
         namespace = live.merged(known, namespace)
         findings += unknown
+    if said := refusal(there, vhost, wants_plain=is_plain):
+        raise _OtherFlavour(said)
     target = Capabilities.of(version)
-    wanted = compiled(namespace, arguments, target, vhost)
+    wanted = compiled(namespace, arguments, target, vhost, there=there)
     priority = arguments.priority
     if priority is None:
         names = [queue.name for queue in wanted.queues]
         priority = free_priority(names, [p for p in there.policies if not is_owned(p)])
     if priority != PRIORITY:
-        wanted = compiled(namespace, arguments, target, vhost, priority=priority)
+        wanted = compiled(namespace, arguments, target, vhost, priority=priority, there=there)
     keep = is_plain and not arguments.prune
     made = plan.make(wanted, export, vhost, keep=keep, prune=arguments.prune)
-    names_ = {} if is_plain else plan.display_names(namespace)
+    names_ = plan.display_names(namespace) if has_lower_names(arguments) else {}
     return _Comparison(
         made=replace(made, names=names_),
         wanted=wanted,

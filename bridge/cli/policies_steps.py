@@ -18,6 +18,7 @@ from bridge.topology.resources import (
     Parameter,
     Policy,
     Queue,
+    Shovel,
     Topology,
 )
 from policies.plan_text import title
@@ -83,18 +84,22 @@ async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
         await broker.import_definitions(document(step, vhost))
         return
     try:
-        await _make(broker, step)
+        await _make(broker, step, vhost)
     except BrokerError as error:
         raise CommandFailed(text=f"{title(step.resource)}: {error}") from error
 
 
-async def _make(broker: LiveBroker, change: Change) -> None:
+async def _make(broker: LiveBroker, change: Change, vhost: str) -> None:
     is_deleted = change.action is Action.DELETE
     match change.resource:
         case Policy() as policy if is_deleted:
             await broker.delete_policy(policy.name, operator=policy.is_operator)
         case Policy() as policy:
             await broker.put_policy(policy)
+        case Shovel() as shovel if is_deleted:
+            await broker.delete_shovel(shovel.name)
+        case Shovel() as shovel:
+            await broker.import_definitions(document(Topology(shovels=(shovel,)), vhost))
         case Parameter() as parameter if is_deleted:
             await broker.delete_global_parameter(parameter.name)
         case Parameter() as parameter:

@@ -21,7 +21,8 @@ from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.diff import Action, Change, diff
-from bridge.topology.policy import PREFIX, PRIORITY
+from bridge.topology.mixed import refusal
+from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -87,6 +88,8 @@ async def provision(
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
     live = await _live(management)
+    if said := refusal(live, management.vhost, wants_plain=False):
+        raise EntityConflict(said)
     compiled = compile_namespace(namespace, capabilities, priority=_priority(live))
     parameters = definitions.parameters(namespace, management.vhost) if with_definitions else ()
     wanted = replace(compiled, parameters=parameters)
@@ -108,7 +111,9 @@ def _priority(live: Topology) -> int:
     ours = (
         policy.priority
         for policy in live.policies
-        if policy.name.startswith(PREFIX) and not policy.is_operator
+        if policy.name.startswith(PREFIX)
+        and not policy.is_operator
+        and policy.priority != PROTECTED_PRIORITY
     )
     return max(ours, default=PRIORITY)
 

@@ -59,6 +59,7 @@ class Capabilities:
         has_last_death: dead letters carry `x-last-death-reason`.
         has_delayed_retry: a quorum queue can keep a returned message back for a while.
         has_stream_filter: a stream can filter by value.
+        has_predeclared_shovels: a shovel can wait for its queue instead of making one.
         nack_counts: `basic.nack(requeue)` counts as a failed delivery.
         delivery_count_travels: a dead letter brings its delivery count into the next queue.
     """
@@ -74,6 +75,7 @@ class Capabilities:
     has_last_death: bool
     has_delayed_retry: bool
     has_stream_filter: bool
+    has_predeclared_shovels: bool
     nack_counts: bool
     delivery_count_travels: bool
 
@@ -109,6 +111,7 @@ class Capabilities:
             has_last_death=is_4,
             has_delayed_retry=is_43,
             has_stream_filter=number >= (3, 13),
+            has_predeclared_shovels=is_4,
             nack_counts=not is_43,
             delivery_count_travels=is_43,
         )

@@ -29,6 +29,7 @@ from bridge.topology.resources import (
     Parameter,
     Policy,
     Queue,
+    Shovel,
     Topology,
     Value,
 )
@@ -85,6 +86,7 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
     changes = [change for change in declared if change.action is Action.CONFLICT]
     changes += [change for change in policies if change.action is not Action.DELETE]
     changes += [change for change in declared if change.action is not Action.CONFLICT]
+    changes += _shovels(wanted, live, keep=keep)
     changes += _parameters(wanted, live)
     changes += [change for change in policies if change.action is Action.DELETE]
     if keep:
@@ -139,8 +141,12 @@ def _cause(changes: Sequence[Change], peril: Peril) -> int:
 def removal(live: Topology) -> tuple[Change, ...]:
     """Return the changes that take away all that is ours, messages included."""
     nothing = Topology()
-    changes = _stale(nothing, live, lambda name: False)
-    return marked([*changes, *_policies(nothing, live, keep=False)], live)
+    changes = [
+        *_shovels(nothing, live, keep=False),
+        *_stale(nothing, live, lambda name: False),
+        *_policies(nothing, live, keep=False),
+    ]
+    return marked(changes, live)
 
 
 def is_owned(resource: Resource) -> bool:
@@ -148,7 +154,7 @@ def is_owned(resource: Resource) -> bool:
     match resource:
         case Exchange() | Queue():
             return SCHEMA_ARGUMENT in resource.arguments
-        case Policy():
+        case Policy() | Shovel():
             return resource.name.startswith(policy.PREFIX)
         case Parameter():
             return resource.name.startswith((definitions.PREFIX, definitions.NAMESPACE_PREFIX))
@@ -237,15 +243,51 @@ def _parameters(wanted: Topology, live: Topology) -> list[Change]:
     ]
 
 
+def _shovels(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
+    """Return the changes of shovels; with `keep`, one of a queue that is not wanted stays."""
+    there = {shovel.name: shovel for shovel in live.shovels}
+    names = {shovel.name for shovel in wanted.shovels}
+    queues = {queue.name for queue in wanted.queues}
+    changes = [
+        Change(action=Action.DELETE, resource=shovel, live=shovel)
+        for shovel in live.shovels
+        if is_owned(shovel)
+        and shovel.name not in names
+        and (not keep or shovel.value.get("src-queue") in queues)
+    ]
+    changes += [
+        Change(
+            action=Action.UPDATE if shovel.name in there else Action.CREATE,
+            resource=shovel,
+            live=there.get(shovel.name),
+        )
+        for shovel in wanted.shovels
+        if there.get(shovel.name) != shovel
+    ]
+    return changes
+
+
 def _policies(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
     names = {policy.name for policy in wanted.policies}
     ours = [
         policy
         for policy in live.policies
-        if is_owned(policy) and (policy.name in names or not keep)
+        if is_owned(policy)
+        and (policy.name in names or not keep or _is_superseded(policy, wanted, live))
     ]
     queues = [queue.name for queue in (*wanted.queues, *live.queues)]
     return [_policy_change(step) for step in rollout(wanted.policies, ours, queues)]
+
+
+def _is_superseded(old: Policy, wanted: Topology, live: Topology) -> bool:
+    """Whether each queue of a policy has a wanted one, with which it would only tie."""
+    taken = [queue.name for queue in live.queues if policy.matches(old, queue.name)]
+    new = [each for each in wanted.policies if not each.is_operator]
+    return (
+        not old.is_operator
+        and bool(taken)
+        and all(any(policy.matches(each, name) for each in new) for name in taken)
+    )
 
 
 def _policy_change(step: Step) -> Change:

@@ -19,11 +19,12 @@ from bridge.topology.resources import (
     Parameter,
     Policy,
     Queue,
+    Shovel,
     Topology,
     Value,
 )
 
-Resource = Exchange | Queue | Binding | Policy | Parameter
+Resource = Exchange | Queue | Binding | Policy | Shovel | Parameter
 Settings = Mapping[str, Value]
 
 _REASONS = {"expired": "expire", "delivery_limit": "fail too often", "rejected": "are rejected"}
@@ -56,7 +57,14 @@ def carried_out(live: Topology, gone: Iterable[Resource], put: Iterable[Resource
     """Return what is there when some resources are gone and others are put in their place."""
     there: dict[tuple[object, ...], Resource] = {
         key_of(each): each
-        for part in (live.exchanges, live.queues, live.bindings, live.policies, live.parameters)
+        for part in (
+            live.exchanges,
+            live.queues,
+            live.bindings,
+            live.policies,
+            live.shovels,
+            live.parameters,
+        )
         for each in part
     }
     for each in gone:
@@ -68,6 +76,7 @@ def carried_out(live: Topology, gone: Iterable[Resource], put: Iterable[Resource
         queues=tuple(each for each in found if isinstance(each, Queue)),
         bindings=tuple(each for each in found if isinstance(each, Binding)),
         policies=tuple(each for each in found if isinstance(each, Policy)),
+        shovels=tuple(each for each in found if isinstance(each, Shovel)),
         parameters=tuple(each for each in found if isinstance(each, Parameter)),
     )
 

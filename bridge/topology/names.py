@@ -44,13 +44,21 @@ BUCKET_NAMES = 256
 
 def resource_base(entity: str) -> str:
     """Return the RabbitMQ name that an entity's resources begin with."""
-    name = entity.lower()
+    return legal(entity.lower())
+
+
+def legal(name: str) -> str:
+    """Return a name as RabbitMQ takes it, with room for every suffix."""
     if name.startswith("amq."):
         name = "$" + name
     if len(name.encode()) > NAME_BYTES_MAX - _SUFFIX_BYTES_MAX or _LOOKS_CUT.fullmatch(name):
         digest = hashlib.sha256(name.encode()).hexdigest()[:24]
         name = name[:_KEPT_BYTES] + "~" + digest
     return name
+
+
+DLX_SUFFIX = "/$dlx"
+DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 
 
 def front(entity: str) -> str:
@@ -80,12 +88,12 @@ def journal(entity: str) -> str:
 
 def dead_letter_exchange(entity: str) -> str:
     """Headers exchange: routes a dead letter by its reason."""
-    return resource_base(entity) + "/$dlx"
+    return resource_base(entity) + DLX_SUFFIX
 
 
 def dead_letter_queue(entity: str) -> str:
     """Queue: the entity's dead-letter sub-queue."""
-    return resource_base(entity) + "/$deadletterqueue"
+    return resource_base(entity) + DEAD_LETTER_SUFFIX
 
 
 def deferred_queue(entity: str) -> str:

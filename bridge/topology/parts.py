@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bridge.model import entity as model
 from bridge.topology import names
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS
 from bridge.topology.resources import Binding, Exchange, Queue, Topology, Value
@@ -17,6 +16,7 @@ SCHEMA_VERSION = 1
 
 SCHEMA: dict[str, Value] = {SCHEMA_ARGUMENT: SCHEMA_VERSION}
 
+CONSUMER_TIMEOUT_ARGUMENT = "x-consumer-timeout"
 CONSUMER_TIMEOUT_MS = TTL_MAX_MS
 """Our own timers end locks; RabbitMQ's 30 minutes would close a channel with all locks on it.
 
@@ -56,7 +56,7 @@ def quorum_queue(name: str, arguments: dict[str, Value]) -> Queue:
     always: dict[str, Value] = {
         "x-queue-type": "quorum",
         "x-delivery-limit": DELIVERY_LIMIT_MAX,
-        "x-consumer-timeout": CONSUMER_TIMEOUT_MS,
+        CONSUMER_TIMEOUT_ARGUMENT: CONSUMER_TIMEOUT_MS,
         "x-consumer-disconnected-timeout": DISCONNECTED_TIMEOUT_MS,
     }
     return Queue(name=name, arguments=always | arguments | SCHEMA)
@@ -122,17 +122,20 @@ def journal(entity: str) -> Queue:
     )
 
 
-def dead_letters(entity: model.Queue | model.Subscription) -> Topology:
+def dead_letters(exchange: str, dead: str, *, keeps_expired: bool) -> Topology:
     """Return where an entity's dead letters go, by their reason.
+
+    Args:
+        exchange: the name of its dead-letter exchange.
+        dead: that of its dead-letter queue.
+        keeps_expired: what expires is dead-lettered, too; otherwise it is dropped.
 
     A reason that no binding names takes the alternate exchange, to the dead-letter queue.
 
     Nothing may stay unrouted: at least once, RabbitMQ would keep it for ever, and it would count
     against the queue's size.
     """
-    path = entity.name if isinstance(entity, model.Queue) else entity.path
-    exchange, dead = names.dead_letter_exchange(path), names.dead_letter_queue(path)
-    expired = dead if entity.dead_lettering_on_message_expiration else names.SINK
+    expired = dead if keeps_expired else names.SINK
     bindings = [
         Binding(
             source=exchange,

@@ -1,23 +1,28 @@
 """The plain flavour: as much of a namespace as RabbitMQ has words for, with no bridge behind it.
 
-Names are those of the bridge's flavour, so that applications find the same exchanges and queues.
-Every setting is in a policy, dead-lettering included, so that queues have no argument that could
-not be changed later; such a policy is one entity's own.
+An application finds an entity under its own name. Where its dead letters go is an argument of its
+queue, all else is in policies that entities of equal settings share. A quorum queue that was there
+without such arguments is taken as it is, with a policy of its own that says both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
 
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
+from bridge.model.errors import EntityConflict
 from bridge.topology import names, parts
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS, Capabilities
-from bridge.topology.compiler import joined, queue_settings, with_tier
-from bridge.topology.policy import PREFIX, PRIORITY, Ceiling, ceiling_policies, escape
-from bridge.topology.resources import Binding, Finding, Policy, Queue, Topology, Value
+from bridge.topology.compiler import compile  # noqa: A004 - the compiler's one verb
+from bridge.topology.flavour import queue_settings
+from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY, Ceiling, winners
+from bridge.topology.resources import Binding, Exchange, Finding, Queue, Shovel, Topology, Value
 from bridge.topology.selection import selection
+
+_SUBSCRIPTIONS = "/Subscriptions/"
 
 
 def compile_plain(
@@ -26,126 +31,294 @@ def compile_plain(
     *,
     priority: int = PRIORITY,
     ceiling: Ceiling | None = None,
+    folds_names: bool = False,
+    there: Topology | None = None,
+    keeps_others: bool = False,
+    vhost: str = "/",
 ) -> Topology:
     """Return the plain flavour of a namespace.
 
+    Args:
+        folds_names: RabbitMQ's names are in lower case; otherwise as given.
+        there: what the virtual host holds already.
+        keeps_others: queues that have a policy of ours there and are not in the namespace keep its
+            settings.
+        vhost: where all of it is; the addresses of shovels name it.
+
     Raises:
-        EntityConflict: two entities would need resources of one name.
+        EntityConflict: two entities would need resources of one name, or an entity has the name of
+            one that is there but for the case.
     """
-    found = [_shared()]
-    policies: list[Policy] = []
-    targets = {queue.name.lower() for queue in namespace.queues}
-    targets |= {topic.name.lower() for topic in namespace.topics}
-    for queue in namespace.queues:
-        found.append(_queue(queue, targets))
-        policies.append(_policy(queue, None, priority))
+    flavour = Plain(
+        folds_names=folds_names,
+        there=there or Topology(),
+        keeps_others=keeps_others,
+        vhost=vhost,
+    )
+    return compile(namespace, capabilities, flavour=flavour, priority=priority, ceiling=ceiling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """The flavour, for a virtual host that holds what is `there`."""
+
+    folds_names: bool = False
+    there: Topology = field(default_factory=Topology)
+    keeps_others: bool = False
+    vhost: str = "/"
+
+    def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterator[Topology]:
+        """Yield what all entities share, then each of them."""
+        self._check_names(namespace)
+        targets = {name.lower(): name for name in _front_names(namespace)}
+        yield Topology(
+            exchanges=(parts.fixed_exchange(names.OTHER_DEATHS, "direct"),), queues=(parts.sink(),)
+        )
+        for queue in namespace.queues:
+            yield self._dead_letters(queue.name, queue, targets)
+            yield self._queue(queue)
+            yield self._forwarding(queue.name, queue, namespace, capabilities)
+        for topic in namespace.topics:
+            exchange = parts.fixed_exchange(self.name(topic.name), "headers")
+            yield Topology(exchanges=(exchange,))
+            for subscription in topic.subscriptions:
+                path = _path(topic, subscription)
+                yield self._dead_letters(path, subscription, targets)
+                yield self._subscription(topic, subscription, capabilities)
+                yield self._forwarding(path, subscription, namespace, capabilities)
+
+    def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
+        """Return what a policy says about each queue."""
+        found: dict[str, dict[str, Value]] = {}
+        for queue in namespace.queues:
+            name = self.name(queue.name)
+            found[name] = self._settings(name, queue, queue_settings(queue))
+        for topic in namespace.topics:
+            for each in topic.subscriptions:
+                name = self.name(_path(topic, each))
+                found[name] = self._settings(name, each, queue_settings(each, topic))
+        if self.keeps_others:
+            found = {**_kept(self.there), **found}
+        return found
+
+    def name(self, path: str) -> str:
+        """Return what RabbitMQ's queue or exchange of an entity is called."""
+        if self.folds_names:
+            return names.resource_base(path)
+        return names.legal(path.replace(_SUBSCRIPTIONS, _SUBSCRIPTIONS.lower()))
+
+    def _check_names(self, namespace: model.Namespace) -> None:
+        paths = _front_names(namespace)
+        paths += [_path(topic, each) for topic in namespace.topics for each in topic.subscriptions]
+        wanted: dict[str, str] = {}
+        for name in map(self.name, paths):
+            if (other := wanted.setdefault(name.lower(), name)) != name:
+                raise EntityConflict(
+                    f"The names {other!r} and {name!r} differ by case only; Service Bus takes them "
+                    "for one. Rename one of them."
+                )
+        there: list[Queue | Exchange] = [*self.there.queues, *self.there.exchanges]
+        for resource in there:
+            name = wanted.get(resource.name.lower(), resource.name)
+            if name != resource.name and parts.SCHEMA_ARGUMENT in resource.arguments:
+                raise EntityConflict(
+                    f"RabbitMQ has {resource.name!r}, which differs from {name!r} by case only. "
+                    + _remedy(resource.name)
+                )
+
+    def _queue(self, queue: model.Queue) -> Topology:
+        name = self.name(queue.name)
+        return Topology(
+            exchanges=(parts.fixed_exchange(name, "fanout"),),
+            queues=(self._active(name),),
+            bindings=(Binding(source=name, destination=name),),
+        )
+
+    def _subscription(
+        self, topic: model.Topic, subscription: model.Subscription, capabilities: Capabilities
+    ) -> Topology:
+        """Its rules are bindings of the topic's headers exchange, where RabbitMQ can say them."""
+        source, name = self.name(topic.name), self.name(_path(topic, subscription))
+        bindings: list[Binding] = []
+        findings: list[Finding] = []
+        for rule in subscription.rules:
+            arguments, reason = selection(rule, capabilities)
+            if arguments is not None:
+                binding = Binding(source=source, destination=name, arguments=arguments)
+                bindings += [binding] if binding not in bindings else []
+            if reason:
+                found = f"Rule {rule.name!r}: {reason}."
+                findings.append(
+                    Finding(entity=subscription.path, property="Rules", grade="lost", message=found)
+                )
+        return Topology(
+            queues=(self._active(name),), bindings=tuple(bindings), findings=tuple(findings)
+        )
+
+    def _active(self, name: str) -> Queue:
+        arguments: dict[str, Value] = {"x-queue-type": "quorum"}
+        if not self._is_bare(name):
+            arguments |= parts.dead_lettering(*_dead(name))
+        return Queue(name=name, arguments=arguments | parts.SCHEMA)
+
+    def _is_bare(self, name: str) -> bool:
+        """Whether a quorum queue is there that has none of our arguments, and cannot get them."""
+        return any(
+            queue.name == name and _fixed(queue) == {"x-queue-type": "quorum"}
+            for queue in self.there.queues
+        )
+
+    def _dead_letters(
+        self, path: str, entity: model.Queue | model.Subscription, targets: dict[str, str]
+    ) -> Topology:
+        """As with the bridge; only the dead-letter queue waits for people.
+
+        Dead letters that are forwarded go to their target at once, and to no queue before.
+        """
+        exchange, dead = _dead(self.name(path))
+        keeps_expired = entity.dead_lettering_on_message_expiration
+        found = parts.dead_letters(exchange, dead, keeps_expired=keeps_expired)
+        target = entity.forward_dead_lettered_messages_to
+        if target.lower() in targets:
+            front = self.name(targets[target.lower()])
+            bindings = (
+                replace(binding, destination=front, to_exchange=True)
+                if binding.destination == dead
+                else binding
+                for binding in found.bindings
+            )
+            return replace(found, queues=(), bindings=tuple(bindings))
+        arguments: dict[str, Value] = {
+            "x-queue-type": "quorum",
+            "x-delivery-limit": DELIVERY_LIMIT_MAX,
+            **parts.SCHEMA,
+        }
+        finding = Finding(
+            entity=path,
+            property="ForwardDeadLetteredMessagesTo",
+            grade="lost",
+            message=f"The namespace has no {target!r}; dead letters stay in {dead!r}.",
+        )
+        queue = Queue(name=dead, arguments=arguments)
+        return replace(found, queues=(queue,), findings=(finding,) if target else ())
+
+    def _forwarding(
+        self,
+        path: str,
+        entity: model.Queue | model.Subscription,
+        namespace: model.Namespace,
+        capabilities: Capabilities,
+    ) -> Topology:
+        """The shovel of an entity that forwards; before 4.0 it must come after its queue.
+
+        A shovel makes a queue that is not there, of type classic, and 3.10 fails at a shovel that
+        names the queue's arguments (measured).
+        """
+        if not entity.forward_to:
+            return Topology()
+        name = self.name(path)
+        fronts = {each.lower(): each for each in _front_names(namespace)}
+        target = fronts.get(entity.forward_to.lower())
+        if target is None:
+            return _forwards(
+                path, f"The namespace has no {entity.forward_to!r}: messages stay in {name!r}."
+            )
+        if _comes_back(path, target, namespace):
+            return _forwards(
+                path,
+                f"{target!r} forwards back to it, and RabbitMQ has no limit of hops: messages stay "
+                f"in {name!r}.",
+            )
+        uri = "amqp:///" + quote(self.vhost, safe="")
+        value: dict[str, Value] = {
+            "src-protocol": "amqp091",
+            "src-uri": uri,
+            "src-queue": name,
+            "dest-protocol": "amqp091",
+            "dest-uri": uri,
+            "dest-exchange": self.name(target),
+            "ack-mode": "on-confirm",
+        }
+        if capabilities.has_predeclared_shovels:
+            value["src-predeclared"] = True
+        found = _forwards(
+            path,
+            f"A shovel moves messages on to {target!r} (RabbitMQ's plugin rabbitmq_shovel, on all "
+            "nodes). Service Bus's limit of hops and its transfer dead letters are lost: what the "
+            f"target refuses stays in {name!r} and is tried again.",
+        )
+        return replace(found, shovels=(Shovel(name=PREFIX + name, value=value),))
+
+    def _settings(
+        self,
+        name: str,
+        entity: model.Queue | model.Subscription,
+        settings: dict[str, Value],
+    ) -> dict[str, Value]:
+        if not is_forever(entity.auto_delete_on_idle_ms):
+            settings["expires"] = min(entity.auto_delete_on_idle_ms, TTL_MAX_MS)
+        if self._is_bare(name):
+            fixed = parts.dead_lettering(*_dead(name))
+            settings |= {key.removeprefix("x-"): value for key, value in fixed.items()}
+        return settings
+
+
+def _front_names(namespace: model.Namespace) -> list[str]:
+    """Where messages are sent to."""
+    return [queue.name for queue in namespace.queues] + [each.name for each in namespace.topics]
+
+
+def _forwards(path: str, message: str) -> Topology:
+    finding = Finding(entity=path, property="ForwardTo", grade="lost", message=message)
+    return Topology(findings=(finding,))
+
+
+def _comes_back(path: str, target: str, namespace: model.Namespace) -> bool:
+    """Whether what an entity forwards to a target can come to the entity again."""
+    onward = {queue.name.lower(): {queue.forward_to.lower()} for queue in namespace.queues}
     for topic in namespace.topics:
-        found.append(
-            Topology(exchanges=(parts.fixed_exchange(names.front(topic.name), "headers"),))
-        )
-        for subscription in topic.subscriptions:
-            found.append(_subscription(subscription, capabilities, targets))
-            policies.append(_policy(subscription, topic, priority))
-    operator = ceiling_policies(with_tier(ceiling, namespace.tier), priority=priority)
-    return replace(joined(found), policies=(*sorted(policies, key=lambda p: p.name), *operator))
+        onward[topic.name.lower()] = {each.forward_to.lower() for each in topic.subscriptions}
+    queue = path.lower()
+    origin = queue if queue in onward else queue.split(_SUBSCRIPTIONS.lower())[0]
+    seen: set[str] = set()
+    ahead = {target.lower()}
+    while ahead:
+        seen |= ahead
+        ahead = {each for name in ahead for each in onward.get(name, ())} - seen
+    return origin in seen
 
 
-def _shared() -> Topology:
-    return Topology(
-        exchanges=(parts.fixed_exchange(names.OTHER_DEATHS, "direct"),), queues=(parts.sink(),)
-    )
+def _path(topic: model.Topic, subscription: model.Subscription) -> str:
+    """A subscription's path, with its topic spelled as the topic spells itself."""
+    return f"{topic.name}{_SUBSCRIPTIONS}{subscription.name}"
 
 
-def _queue(queue: model.Queue, targets: Container[str]) -> Topology:
-    front = names.front(queue.name)
-    own = Topology(
-        exchanges=(parts.fixed_exchange(front, "fanout"),),
-        queues=(_active(queue.name),),
-        bindings=(Binding(source=front, destination=names.active_queue(queue.name)),),
-    )
-    return joined([_dead_letters(queue, targets), own])
-
-
-def _subscription(
-    subscription: model.Subscription, capabilities: Capabilities, targets: Container[str]
-) -> Topology:
-    """Its rules are bindings of the topic's headers exchange, where RabbitMQ can say them."""
-    bindings: list[Binding] = []
-    findings: list[Finding] = []
-    for rule in subscription.rules:
-        arguments, reason = selection(rule, capabilities)
-        if arguments is not None:
-            binding = Binding(
-                source=names.front(subscription.topic),
-                destination=names.active_queue(subscription.path),
-                arguments=arguments,
-            )
-            bindings += [binding] if binding not in bindings else []
-        if reason:
-            finding = f"Rule {rule.name!r}: {reason}."
-            findings.append(
-                Finding(entity=subscription.path, property="Rules", grade="lost", message=finding)
-            )
-    own = Topology(
-        queues=(_active(subscription.path),), bindings=tuple(bindings), findings=tuple(findings)
-    )
-    return joined([_dead_letters(subscription, targets), own])
-
-
-def _active(entity: str) -> Queue:
-    return Queue(
-        name=names.active_queue(entity), arguments={"x-queue-type": "quorum", **parts.SCHEMA}
-    )
-
-
-def _dead_letters(entity: model.Queue | model.Subscription, targets: Container[str]) -> Topology:
-    """As with the bridge; only the dead-letter queue waits for people, with RabbitMQ's timeouts.
-
-    Dead letters that are forwarded go to their target at once, and to no queue before.
-    """
-    found = parts.dead_letters(entity)
-    own = found.queues[0].name
-    target = entity.forward_dead_lettered_messages_to.lower()
-    if target in targets:
-        bindings = (
-            replace(binding, destination=names.front(target), to_exchange=True)
-            if binding.destination == own
-            else binding
-            for binding in found.bindings
-        )
-        return replace(found, queues=(), bindings=tuple(bindings))
-    arguments: dict[str, Value] = {
-        "x-queue-type": "quorum",
-        "x-delivery-limit": DELIVERY_LIMIT_MAX,
-        **parts.SCHEMA,
+def _kept(there: Topology) -> dict[str, dict[str, Value]]:
+    """The settings of queues that have a policy of ours: each policy is one of several queues."""
+    ours = [
+        policy
+        for policy in there.policies
+        if policy.name.startswith(PREFIX)
+        and not policy.is_operator
+        and policy.priority != PROTECTED_PRIORITY
+    ]
+    return {
+        queue.name: dict(found[0].definition)
+        for queue in there.queues
+        if (found := winners(queue, ours))
     }
-    finding = Finding(
-        entity=own.removesuffix("/$deadletterqueue"),
-        property="ForwardDeadLetteredMessagesTo",
-        grade="lost",
-        message=f"The namespace has no {target!r}; dead letters stay in {own!r}.",
-    )
-    queue = Queue(name=own, arguments=arguments)
-    return replace(found, queues=(queue,), findings=(finding,) if target else ())
 
 
-def _policy(
-    entity: model.Queue | model.Subscription, topic: model.Topic | None, priority: int
-) -> Policy:
-    path = entity.name if isinstance(entity, model.Queue) else entity.path
-    definition = queue_settings(entity, topic)
-    definition |= {
-        "dead-letter-exchange": names.dead_letter_exchange(path),
-        "dead-letter-routing-key": names.dead_letter_queue(path),
-        "dead-letter-strategy": "at-least-once",
-        "overflow": "reject-publish",
-    }
-    if not is_forever(entity.auto_delete_on_idle_ms):
-        definition["expires"] = min(entity.auto_delete_on_idle_ms, TTL_MAX_MS)
-    queue = names.active_queue(path)
-    return Policy(
-        name=PREFIX + queue,
-        pattern=f"^{escape(queue)}$",
-        definition={key: definition[key] for key in sorted(definition)},
-        priority=priority,
-    )
+def _dead(name: str) -> tuple[str, str]:
+    """The dead-letter exchange and the dead-letter queue of a queue."""
+    return name + names.DLX_SUFFIX, name + names.DEAD_LETTER_SUFFIX
+
+
+def _fixed(queue: Queue) -> dict[str, Value]:
+    return {key: value for key, value in queue.arguments.items() if key.startswith("x-")}
+
+
+def _remedy(name: str) -> str:
+    if name == name.lower():
+        return "Say --names lower to go on with lower case."
+    return "Spell it as it is there, or take that away first."

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.model.errors import ArgumentError
-from bridge.topology.capabilities import PATTERN_BYTES_MAX, TTL_MAX_MS
+from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, PATTERN_BYTES_MAX, TTL_MAX_MS
+from bridge.topology.names import DEAD_LETTER_SUFFIX, SINK
 from bridge.topology.resources import Policy, Queue, Value
 
 PREFIX = "busbridge."
@@ -22,6 +23,9 @@ PREFIX = "busbridge."
 
 PRIORITY = 50
 """Above what people usually give a catch-all (0 to 10), with room above it for a user's own."""
+
+PROTECTED_PRIORITY = 1_000
+"""That of the policies for queues that keep everything: above any catch-all of a user."""
 
 MEBIBYTE = 1_048_576
 
@@ -88,16 +92,29 @@ def share(
     priority: int = PRIORITY,
     pattern_bytes_max: int = PATTERN_BYTES_MAX,
 ) -> tuple[Policy, ...]:
-    """Return the policies that give each queue its settings; queues without settings get none."""
+    """Return the policies that give each queue its settings; queues without settings get none.
+
+    A dead-letter exchange belongs to one queue: settings with one make a policy of the queue's own.
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     definitions: dict[str, dict[str, Value]] = {}
     for queue in sorted(settings):
-        if settings[queue]:
+        if settings[queue] and not _is_own(settings[queue]):
             definition = {key: settings[queue][key] for key in sorted(settings[queue])}
             name = name_of(definition)
             groups[name].append(queue)
             definitions[name] = definition
-    return tuple(
+    own = tuple(
+        Policy(
+            name=PREFIX + queue,
+            pattern=f"^{escape(queue)}$",
+            definition={key: settings[queue][key] for key in sorted(settings[queue])},
+            priority=priority,
+        )
+        for queue in sorted(settings)
+        if _is_own(settings[queue])
+    )
+    return own + tuple(
         Policy(
             name=name if part == 1 else f"{name}.{part}",
             pattern=pattern,
@@ -106,6 +123,31 @@ def share(
         )
         for name in sorted(groups)
         for part, pattern in enumerate(patterns(groups[name], pattern_bytes_max), start=1)
+    )
+
+
+def _is_own(settings: Mapping[str, Value]) -> bool:
+    return "dead-letter-exchange" in settings
+
+
+def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
+    """Return the policies that keep a user's catch-all away from dead-letter queues and the sink.
+
+    A queue has one policy at a time. These say what the queues' arguments say already; nobody else
+    has queues of such names, so one pattern is exact for all of them.
+    """
+    kept: dict[str, tuple[str, dict[str, Value]]] = {
+        "dead-letters": (
+            rf"^.+{escape(DEAD_LETTER_SUFFIX)}$",
+            {"delivery-limit": DELIVERY_LIMIT_MAX},
+        ),
+        "sink": (f"^{escape(SINK)}$", {"max-length": 0}),
+    }
+    there = [queue.name for queue in queues]
+    return tuple(
+        Policy(name=PREFIX + name, pattern=pattern, definition=given, priority=PROTECTED_PRIORITY)
+        for name, (pattern, given) in kept.items()
+        if any(re.search(pattern, queue) for queue in there)
     )
 
 

@@ -57,6 +57,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shovel:
+    """A dynamic shovel of a virtual host: it moves what comes into a queue on to an exchange."""
+
+    name: str
+    value: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something that RabbitMQ cannot do as Service Bus does it, by name.
 
@@ -81,5 +89,6 @@ class Topology:
     queues: tuple[Queue, ...] = ()
     bindings: tuple[Binding, ...] = ()
     policies: tuple[Policy, ...] = ()
+    shovels: tuple[Shovel, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     findings: tuple[Finding, ...] = ()

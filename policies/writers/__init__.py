@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from policies.writers import definitions, kubernetes, rabbitmqadmin, rabbitmqctl, terraform
-from policies.writers.output import Wanted, Written
+from policies.writers.output import KubernetesPlace, Wanted, Written
 
 WRITERS: dict[str, Callable[[Wanted], Written]] = {
     "bash": rabbitmqctl.write_bash,
@@ -21,4 +21,4 @@ WRITERS: dict[str, Callable[[Wanted], Written]] = {
 }
 """Every writer, by its name on the command line."""
 
-__all__ = ["WRITERS", "Wanted", "Written"]
+__all__ = ["WRITERS", "KubernetesPlace", "Wanted", "Written"]

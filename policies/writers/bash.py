@@ -40,6 +40,7 @@ def _lines(command: Command) -> list[str]:
         "# Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.",
         'if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi',
         f'{line} "$definitions"',
+        'rm -f "$definitions"',
     ]
 
 

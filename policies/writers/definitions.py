@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from bridge.topology.resources import Policy, Topology, Value
-from policies.writers.output import DEFAULT_VHOST, Wanted, Written
+from bridge.topology.resources import Finding, Policy, Topology, Value
+from policies.writers.output import DEFAULT_VHOST, Wanted, Written, lost_shovels
 
 Document = dict[str, list[dict[str, Value]]]
 
@@ -15,7 +16,13 @@ def write(wanted: Wanted) -> Written:
 
     A per-vhost file would have no place for global parameters.
     """
-    return Written(text=json.dumps(document(wanted.topology, wanted.vhost), indent=2) + "\n")
+    topology = wanted.topology
+    findings: tuple[Finding, ...] = ()
+    if not wanted.target.has_predeclared_shovels:
+        findings = lost_shovels(wanted, f"{wanted.target} imports shovels before queues")
+        topology = replace(topology, shovels=())
+    text = json.dumps(document(topology, wanted.vhost), indent=2) + "\n"
+    return Written(text=text, findings=findings)
 
 
 def document(topology: Topology, vhost: str) -> Document:
@@ -27,13 +34,14 @@ def document(topology: Topology, vhost: str) -> Document:
             {"name": parameter.name, "value": parameter.value} for parameter in topology.parameters
         ],
         "parameters": [
-            {
-                "vhost": vhost,
-                "component": "operator_policy",
-                "name": policy.name,
-                "value": _settings(policy),
-            }
-            for policy in operator
+            *(
+                _parameter(vhost, "operator_policy", policy.name, _settings(policy))
+                for policy in operator
+            ),
+            *(
+                _parameter(vhost, "shovel", shovel.name, dict(shovel.value))
+                for shovel in topology.shovels
+            ),
         ],
         "policies": [
             {"vhost": vhost, "name": policy.name, **_settings(policy)}
@@ -75,6 +83,10 @@ def document(topology: Topology, vhost: str) -> Document:
         ],
     }
     return {part: items for part, items in found.items() if items}
+
+
+def _parameter(vhost: str, component: str, name: str, value: Value) -> dict[str, Value]:
+    return {"vhost": vhost, "component": component, "name": name, "value": value}
 
 
 def _settings(policy: Policy) -> dict[str, Value]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from bridge.topology.resources import Value
+from bridge.topology.resources import Finding, Value
 from policies.writers.labels import DIGEST_LENGTH, digest, label
-from policies.writers.output import DEFAULT_VHOST, Wanted, Written, lost_parameters
-
-CLUSTER = "rabbitmq"
-"""The RabbitmqCluster that the objects belong to; meant to be replaced."""
+from policies.writers.output import (
+    DEFAULT_VHOST,
+    KubernetesPlace,
+    Wanted,
+    Written,
+    lost_parameters,
+    lost_shovels,
+)
 
 _NAME_LENGTH_MAX = 63
 """An object's name may be longer, the value of a label made of it may not."""
@@ -21,9 +25,36 @@ _NAME_LENGTH_MAX = 63
 
 def write(wanted: Wanted) -> Written:
     """Return one YAML document for each object; the operator retries what comes too early."""
-    documents = [_document(kind, name, spec) for kind, name, spec in objects(wanted)]
+    documents = [
+        _document(kind, name, spec, wanted.kubernetes) for kind, name, spec in objects(wanted)
+    ]
     return Written(
-        text="---\n".join(documents), findings=lost_parameters(wanted, "The Topology Operator")
+        text=_DELETION + "---\n".join(documents),
+        findings=(
+            *lost_parameters(wanted, "The Topology Operator"),
+            *lost_shovels(wanted, "The Topology Operator may make a shovel before its queue"),
+            *_deletions(wanted),
+        ),
+    )
+
+
+_DELETION = """\
+# Deleting one of these objects (or their namespace) deletes it in RabbitMQ too: a Queue with its
+# messages, a Vhost with all its queues.
+"""
+
+
+def _deletions(wanted: Wanted) -> tuple[Finding, ...]:
+    if not wanted.topology.queues:
+        return ()
+    return (
+        Finding(
+            entity="",
+            property="queues",
+            grade="approximate",
+            message="Whoever deletes a Queue or Vhost object, or the Kubernetes namespace, deletes "
+            "the queue in RabbitMQ with its messages.",
+        ),
     )
 
 
@@ -101,18 +132,24 @@ def objects(wanted: Wanted) -> list[tuple[str, str, _Spec]]:
     return found
 
 
-def _document(kind: str, name: str, spec: _Spec) -> str:
+def _document(kind: str, name: str, spec: _Spec, place: KubernetesPlace) -> str:
     given = {key: value for key, value in spec.items() if value not in ({}, "")}
     lines = [
         "apiVersion: rabbitmq.com/v1beta1",
         f"kind: {kind}",
         "metadata:",
         f"  name: {json.dumps(_object_name(kind, name, spec))}",
+    ]
+    if place.namespace:
+        lines.append(f"  namespace: {json.dumps(place.namespace)}")
+    lines += [
         "spec:",
         *_mapping(given, indent=2),
         "  rabbitmqClusterReference:",
-        f"    name: {CLUSTER}",
+        f"    name: {json.dumps(place.cluster)}",
     ]
+    if place.cluster_namespace:
+        lines.append(f"    namespace: {json.dumps(place.cluster_namespace)}")
     return "\n".join(lines) + "\n"
 
 

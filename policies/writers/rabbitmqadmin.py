@@ -60,6 +60,10 @@ def _declarations(wanted: Wanted) -> list[tuple[str, _Options]]:
     found += [("exchange", _exchange(exchange)) for exchange in topology.exchanges]
     found += [("queue", _queue(queue)) for queue in topology.queues]
     found += [("binding", _binding(binding)) for binding in topology.bindings]
+    found += [
+        ("parameter", {"component": "shovel", "name": each.name, "value": _json(each.value)})
+        for each in topology.shovels
+    ]
     return found
 
 
@@ -108,6 +112,7 @@ def _words_1(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
 
 
 _PLURALS = {"policy": "policies", "operator_policy": "operator_policies"}
+_VERBS = {"parameter": "set"}
 
 
 def _words_2(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
@@ -115,7 +120,7 @@ def _words_2(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
     given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
     group = _PLURALS.get(kind, f"{kind}s")
     where = () if kind == "vhost" else ("--vhost", vhost)
-    return ("rabbitmqadmin", *where, group, "declare", *given)
+    return ("rabbitmqadmin", *where, group, _VERBS.get(kind, "declare"), *given)
 
 
 def _json(value: Mapping[str, Value]) -> str:

@@ -2,7 +2,7 @@
 
 `rabbitmqctl` cannot declare an exchange, a queue or a binding. Policies come first: a queue is then
 never without its own. Definitions go through a file: on standard input, 4.0 (with Erlang 27) waits
-for their end for ever.
+for their end for ever. Shovels come last: without their plugin all else is there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from bridge.topology.resources import Policy
+from bridge.topology.resources import Policy, Topology
 from policies.writers import bash, cmd, definitions, powershell
 from policies.writers.output import DEFAULT_VHOST, Wanted, Written
 from policies.writers.script import Command
@@ -37,11 +37,16 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
     if wanted.vhost != DEFAULT_VHOST:
         found.append(Command(words=("rabbitmqctl", "add_vhost", wanted.vhost), may_fail=True))
     found += [set_policy(policy, wanted.vhost) for policy in wanted.topology.policies]
-    rest = definitions.document(replace(wanted.topology, policies=()), DEFAULT_VHOST)
+    others = replace(wanted.topology, policies=(), shovels=())
+    rest = definitions.document(others, DEFAULT_VHOST)
     if rest:
-        document = definitions.document(replace(wanted.topology, policies=()), wanted.vhost)
+        document = definitions.document(others, wanted.vhost)
         document.pop("vhosts", None)
         found.append(Command(words=("rabbitmqctl", "import_definitions"), document=document))
+    if wanted.topology.shovels:
+        shovels = definitions.document(Topology(shovels=wanted.topology.shovels), wanted.vhost)
+        shovels.pop("vhosts", None)
+        found.append(Command(words=("rabbitmqctl", "import_definitions"), document=shovels))
     return tuple(found)
 
 

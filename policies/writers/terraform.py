@@ -7,10 +7,20 @@ made by a request to the management API, which Terraform makes again when someth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote as percent
 
-from bridge.topology.resources import Binding, Exchange, Finding, Parameter, Policy, Queue, Value
+from bridge.topology.policy import matches
+from bridge.topology.resources import (
+    Binding,
+    Exchange,
+    Finding,
+    Parameter,
+    Policy,
+    Queue,
+    Shovel,
+    Value,
+)
 from policies.writers.hcl import Attribute, Block, Body, quote, render
 from policies.writers.labels import digest, label
 from policies.writers.output import DEFAULT_VHOST, Wanted, Written
@@ -18,10 +28,19 @@ from policies.writers.script import Unquotable
 
 _LABEL_LENGTH_MAX = 80
 
-_REQUEST = (
-    'curl --fail --silent --show-error --user "$LOGIN" --request "$VERB"'
-    ' --header "content-type: application/json" --data-binary "$BODY" "$URL"'
+REQUEST = (
+    r"""quoted() { printf %s "$1" | sed 's/[\\"]/\\&/g'; }; """
+    r"""printf 'user = "%s"\ndata-binary = "%s"\n' "$(quoted "$LOGIN")" "$(quoted "$BODY")" | """
+    'curl --fail --silent --show-error --config - --request "$VERB" '
+    '--header "content-type: application/json" "$URL"'
 )
+"""Login and body (it may hold access keys) go through a pipe: a list of processes shows neither."""
+
+_REQUIRED_VERSION = ">= 1.4"
+"""The first Terraform with `terraform_data`."""
+
+_PROVIDER_VERSION = "~> 1.8"
+"""The series of the provider whose resources are written here."""
 
 
 def write(wanted: Wanted) -> Written:
@@ -38,20 +57,24 @@ def write(wanted: Wanted) -> Written:
     blocks = [*_header()]
     if is_own:
         name = Attribute(name="name", value=quote(wanted.vhost))
-        blocks.append(Block(type="resource", labels=("rabbitmq_vhost", "vhost"), body=[name]))
+        body: Body = [name, _KEPT]
+        blocks.append(Block(type="resource", labels=("rabbitmq_vhost", "vhost"), body=body))
     blocks += [_policy(policy, vhost) for policy in topology.policies]
     blocks += [_exchange(exchange, vhost) for exchange in topology.exchanges]
-    blocks += [_queue(queue, vhost) for queue in topology.queues]
+    blocks += [_queue(queue, vhost, topology.policies) for queue in topology.queues]
     blocks += [_binding(binding, vhost, wanted.vhost) for binding in topology.bindings]
+    blocks += [_shovel(shovel, vhost) for shovel in topology.shovels]
     blocks += [_parameter(parameter) for parameter in topology.parameters]
     text = "\n".join("\n".join(render([block])) + "\n" for block in blocks)
     return Written(text=text, findings=_findings(wanted))
 
 
 def _header() -> list[Block]:
-    source = Attribute(name="rabbitmq", value={"source": quote("cyrilgdn/rabbitmq")})
+    provider = {"source": quote("cyrilgdn/rabbitmq"), "version": quote(_PROVIDER_VERSION)}
+    source = Attribute(name="rabbitmq", value=provider)
+    required = Attribute(name="required_version", value=quote(_REQUIRED_VERSION))
     found = [
-        Block(type="terraform", body=[Block(type="required_providers", body=[source])]),
+        Block(type="terraform", body=[required, Block(type="required_providers", body=[source])]),
         Block(
             type="variable",
             labels=("rabbitmq_endpoint",),
@@ -73,14 +96,13 @@ def _header() -> list[Block]:
 
 def _policy(policy: Policy, vhost: str) -> Block:
     """The provider makes numbers of a definition's texts that look like one."""
-    kind = "operator_policy" if policy.is_operator else "policy"
     settings: Body = [
         Attribute(name="pattern", value=quote(policy.pattern)),
         Attribute(name="priority", value=str(policy.priority)),
         Attribute(name="apply_to", value=quote(policy.apply_to)),
         Attribute(name="definition", value=_map(policy.definition)),
     ]
-    return _resource(kind, policy.name, vhost, Block(type="policy", body=settings))
+    return _resource(_policy_kind(policy), policy.name, vhost, Block(type="policy", body=settings))
 
 
 def _exchange(exchange: Exchange, vhost: str) -> Block:
@@ -93,12 +115,29 @@ def _exchange(exchange: Exchange, vhost: str) -> Block:
     return _resource("exchange", exchange.name, vhost, Block(type="settings", body=settings))
 
 
-def _queue(queue: Queue, vhost: str) -> Block:
+_KEPT = Block(type="lifecycle", body=[Attribute(name="prevent_destroy", value="true")])
+"""What holds messages: Terraform refuses a plan that would destroy it."""
+
+
+def _queue(queue: Queue, vhost: str, policies: Iterable[Policy]) -> Block:
+    """It comes after its policies, so that no message ever waits there without them."""
     settings: Body = [
         Attribute(name="durable", value="true"),
         Attribute(name="arguments_json", value=_json(queue.arguments)),
     ]
-    return _resource("queue", queue.name, vhost, Block(type="settings", body=settings))
+    needed = [
+        f"rabbitmq_{_policy_kind(policy)}.{_label(policy.name)}"
+        for policy in policies
+        if matches(policy, queue.name)
+    ]
+    more: Body = [_KEPT]
+    if needed:
+        more.insert(0, Attribute(name="depends_on", value=f"[{', '.join(needed)}]"))
+    return _resource("queue", queue.name, vhost, Block(type="settings", body=settings), *more)
+
+
+def _policy_kind(policy: Policy) -> str:
+    return "operator_policy" if policy.is_operator else "policy"
 
 
 def _binding(binding: Binding, vhost: str, vhost_name: str) -> Block:
@@ -128,6 +167,27 @@ def _binding(binding: Binding, vhost: str, vhost_name: str) -> Block:
     return Block(type="resource", labels=("rabbitmq_binding", name), body=own)
 
 
+_SHOVEL = {
+    "src-uri": "source_uri",
+    "src-queue": "source_queue",
+    "dest-uri": "destination_uri",
+    "dest-exchange": "destination_exchange",
+    "ack-mode": "ack_mode",
+}
+
+
+def _shovel(shovel: Shovel, vhost: str) -> Block:
+    info: Body = [
+        Attribute(name=name, value=quote(str(shovel.value[key]))) for key, name in _SHOVEL.items()
+    ]
+    ends = (
+        f"rabbitmq_queue.{_label(str(shovel.value['src-queue']))}",
+        f"rabbitmq_exchange.{_label(str(shovel.value['dest-exchange']))}",
+    )
+    needed = Attribute(name="depends_on", value=f"[{', '.join(ends)}]")
+    return _resource("shovel", shovel.name, vhost, Block(type="info", body=info), needed)
+
+
 def _parameter(parameter: Parameter) -> Block:
     path = f"global-parameters/{_segment(parameter.name)}"
     return _request(_label(parameter.name), "PUT", path, {"value": parameter.value}, [])
@@ -149,7 +209,7 @@ def _request(
             type="provisioner",
             labels=("local-exec",),
             body=[
-                Attribute(name="command", value=quote(_REQUEST)),
+                Attribute(name="command", value=quote(REQUEST)),
                 Attribute(name="environment", value=environment),
             ],
         ),
@@ -157,11 +217,12 @@ def _request(
     return Block(type="resource", labels=("terraform_data", name), body=own)
 
 
-def _resource(kind: str, name: str, vhost: str, settings: Block) -> Block:
+def _resource(kind: str, name: str, vhost: str, settings: Block, *more: Attribute | Block) -> Block:
     own: Body = [
         Attribute(name="name", value=quote(name)),
         Attribute(name="vhost", value=vhost),
         settings,
+        *more,
     ]
     return Block(type="resource", labels=(f"rabbitmq_{kind}", _label(name)), body=own)
 

@@ -13,7 +13,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from bridge.model import entity as model
 from bridge.model.duration import MAX_MS
-from bridge.topology import compiler, definitions
+from bridge.topology import bridged, compiler, definitions
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS, Capabilities
 from bridge.topology.parts import SCHEMA_ARGUMENT, bucket_queue
 from bridge.topology.resources import Topology
@@ -120,7 +120,10 @@ def test_the_effective_settings_are_the_compilers(
         "longest": {"delivery-limit": 9, **basic, **sized},
         "once": {"delivery-limit": 0, **basic, **sized},
         "events/subscriptions/audit": {"delivery-limit": 9, **basic, **sized},
+        "$sb/sink": {"max-length": 0},
     }
+    dead = [f"{entity}/$deadletterqueue" for entity in expected if entity != "$sb/sink"]
+    expected |= {queue: {"delivery-limit": DELIVERY_LIMIT_MAX} for queue in dead}
 
     def shown() -> dict[str, object]:
         found = effective_settings(broker, vhost)
@@ -212,8 +215,8 @@ def test_a_returned_message_keeps_its_place_without_a_policy(
     broker: Broker, vhost: str, channel: BlockingChannel
 ) -> None:
     """The argument's limit never ends a message, and sends it back to the head."""
-    arguments = compiler.compile_queue(
-        model.Queue(name="bare"), Capabilities.of(broker.version_text)
+    arguments = compiler.joined(
+        bridged.queue_pieces(model.Queue(name="bare"), Capabilities.of(broker.version_text))
     )
     declare(channel, arguments)
     assert {DELIVERY_LIMIT_MAX} == {

@@ -286,17 +286,17 @@ def test_plain_rabbitmq_expires_limits_and_filters(
     """With no bridge running: TTL, dead-lettering by reason, delivery limit, correlation filter."""
     channel = plain(compile_plain(NAMESPACE, Capabilities.of(broker.version_text)))
     publish = channel.basic_publish
-    publish("orders.eu", "any", b"expires", mandatory=True)
+    publish("Orders.eu", "any", b"expires", mandatory=True)
     publish("drops", "any", b"is dropped", mandatory=True)
-    dead = "orders.eu/$deadletterqueue"
+    dead = "Orders.eu/$deadletterqueue"
     assert eventually(lambda: count(channel, dead) == 1)
     assert eventually(lambda: count(channel, "drops") == 0)
     assert count(channel, "drops/$deadletterqueue") == 0
 
-    publish("orders.eu", "any", b"fails", mandatory=True)
+    publish("Orders.eu", "any", b"fails", mandatory=True)
     deliveries = 0
     while count(channel, dead) == 1:
-        method, _, _ = channel.basic_get("orders.eu")
+        method, _, _ = channel.basic_get("Orders.eu")
         if method is not None:
             deliveries += 1
             channel.basic_reject(method.delivery_tag, requeue=True)
@@ -323,7 +323,7 @@ def test_plain_rabbitmq_expires_limits_and_filters(
     red = {"color": "red", "size": 3, "new": True}
     for headers in (red, {**red, "size": 4}, {}):
         publish("events", "", b"", pika.BasicProperties(headers=headers), mandatory=True)
-    assert eventually(lambda: count(channel, "events/subscriptions/all") == 3)
+    assert eventually(lambda: count(channel, "events/subscriptions/All") == 3)
     assert count(channel, "events/subscriptions/red") == 1
 
 

@@ -2,7 +2,9 @@ $ErrorActionPreference = 'Stop'
 $PSNativeCommandUseErrorActionPreference = $false
 $PSNativeCommandArgumentPassing = 'Legacy'
 
-rabbitmqctl --vhost / set_policy busbridge.orders '"^orders$"' '"{""dead-letter-exchange"":""orders/$dlx"",""dead-letter-routing-key"":""orders/$deadletterqueue"",""dead-letter-strategy"":""at-least-once"",""delivery-limit"":4,""max-length-bytes"":1073741824,""message-ttl"":3600000,""overflow"":""reject-publish""}"' --priority 50 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
+rabbitmqctl --vhost / set_policy busbridge.limit-4.size-1073741824.ttl-3600000 '"^orders$"' '"{""delivery-limit"":4,""max-length-bytes"":1073741824,""message-ttl"":3600000}"' --priority 50 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
+rabbitmqctl --vhost / set_policy busbridge.dead-letters '"^.+/\$deadletterqueue$"' '"{""delivery-limit"":2147483647}"' --priority 1000 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
+rabbitmqctl --vhost / set_policy busbridge.sink '"^\$sb/sink$"' '"{""max-length"":0}"' --priority 1000 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
 $definitions = [System.IO.Path]::GetTempFileName()
 Set-Content -LiteralPath $definitions -Encoding ascii -Value @'
 {
@@ -36,6 +38,10 @@ Set-Content -LiteralPath $definitions -Encoding ascii -Value @'
    "auto_delete": false,
    "arguments": {
     "x-queue-type": "quorum",
+    "x-dead-letter-exchange": "orders/$dlx",
+    "x-dead-letter-routing-key": "orders/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   }

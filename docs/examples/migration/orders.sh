@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 set -euo pipefail
 
-rabbitmqctl --vhost / set_policy busbridge.orders '^orders$' '{"dead-letter-exchange":"orders/$dlx","dead-letter-routing-key":"orders/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":4,"max-length-bytes":1073741824,"message-ttl":3600000,"overflow":"reject-publish"}' --priority 50 --apply-to queues
+rabbitmqctl --vhost / set_policy busbridge.limit-4.size-1073741824.ttl-3600000 '^orders$' '{"delivery-limit":4,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
+rabbitmqctl --vhost / set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
+rabbitmqctl --vhost / set_policy busbridge.sink '^\$sb/sink$' '{"max-length":0}' --priority 1000 --apply-to queues
 definitions=$(mktemp)
 trap 'rm -f "$definitions"' EXIT
 cat >"$definitions" <<'DEFINITIONS'
@@ -36,6 +38,10 @@ cat >"$definitions" <<'DEFINITIONS'
    "auto_delete": false,
    "arguments": {
     "x-queue-type": "quorum",
+    "x-dead-letter-exchange": "orders/$dlx",
+    "x-dead-letter-routing-key": "orders/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   }
@@ -132,3 +138,4 @@ DEFINITIONS
 # Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
 if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
 rabbitmqctl import_definitions "$definitions"
+rm -f "$definitions"

@@ -132,7 +132,11 @@ def test_losses_are_said_when_something_is_generated(
     words = ("generate", str(config), "--to", "bash", "--flavour", "plain")
     code, out, err = run(capsys, *words)
     assert (code, bool(out)) == (0, True)
-    assert "lost: Orders:RequiresSession (orders in RabbitMQ): " in err
+    assert "lost: Orders:RequiresSession: " in err
+    assert (
+        "lost: Orders:RequiresSession (orders in RabbitMQ): "
+        in (run(capsys, *words, "--names", "lower")[2])
+    )
     assert "loss" in err.splitlines()[-1]
     assert run(capsys, *words, "--strict")[:2] == (3, "")
     assert run(capsys, *words, "--strict", "--accept-losses", "orders:RequiresSession")[0] == 3
@@ -165,3 +169,26 @@ def test_a_bar_is_shown_at_a_terminal_only_and_is_gone_at_the_end(
     assert out == ""
     assert "Applying [####################..........] 2/3" in err
     assert err.endswith("\r\x1b[K")
+
+
+def test_names_and_the_cluster_of_kubernetes_are_options(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Plain names are as given, or folded; objects go where one says."""
+    path = tmp_path / "Config.json"
+    namespace = {"Name": "n", "Queues": [{"Name": "Orders"}]}
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    words = ["policies", "generate", str(path), "--to", "kubernetes"]
+    place = ["--kubernetes-namespace", "shop", "--kubernetes-cluster", "brokers/rabbit"]
+
+    assert main([*words, *place, "--flavour", "plain"]) == 0
+    given = capsys.readouterr().out
+    assert main([*words, *place, "--flavour", "plain", "--names", "lower"]) == 0
+    lower = capsys.readouterr().out
+
+    assert '  name: "Orders"\n' in given
+    assert '  name: "orders"\n' in lower
+    assert '  namespace: "shop"\n' in given
+    assert '    name: "rabbit"\n    namespace: "brokers"\n' in given
+    assert main([*words, "--names", "lower"]) == 2
+    assert "--names is for --flavour plain" in capsys.readouterr().err

@@ -187,11 +187,12 @@ def operator(pattern: str, **definition: object) -> dict[str, object]:
     }
 
 
-def test_a_catch_all_that_takes_dead_letters_is_named() -> None:
-    """Our queues that need no policy have none of ours above it: its TTL would be theirs."""
+def test_a_catch_all_is_named_where_no_policy_of_ours_is_above_it() -> None:
+    """Its TTL would be that of an inbox; dead-letter queues and the sink have policies of ours."""
     made = between(orders(), orders(), policies=[theirs(".*", message_ttl=60_000)])
     said = plan_text.text(made)
-    assert "orders/$deadletterqueue: theirs (priority 0) instead of none" in said
+    assert "orders/$deadletterqueue: theirs" not in said
+    assert "$sb/sink: theirs" not in said
     assert "orders/$inbox: theirs (priority 0) instead of none" in said
     assert "  orders: " not in said
 

@@ -20,7 +20,17 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Parameter, Policy, Topology
 from policies.live import topology_of
-from policies.writers import WRITERS, Wanted, bash, cmd, kubernetes, powershell, rabbitmqctl
+from policies.writers import (
+    WRITERS,
+    KubernetesPlace,
+    Wanted,
+    bash,
+    cmd,
+    kubernetes,
+    powershell,
+    rabbitmqctl,
+    terraform,
+)
 from policies.writers.definitions import Document
 from policies.writers.hcl import quote as hcl_quote
 from policies.writers.labels import label
@@ -260,6 +270,8 @@ def test_kubernetes_yaml_is_read_as_the_objects_it_was_written_from(
 ) -> None:
     """By a YAML parser; every object has a name of its own that Kubernetes takes."""
     given_ = wanted(namespace, vhost="a b")
+    place = KubernetesPlace(namespace="shop", cluster="rabbit", cluster_namespace="brokers")
+    given_ = replace(given_, kubernetes=place)
     documents = list(yaml.safe_load_all(kubernetes.write(given_).text))
     objects = kubernetes.objects(given_)
     assert len(documents) == len(objects)
@@ -268,11 +280,15 @@ def test_kubernetes_yaml_is_read_as_the_objects_it_was_written_from(
         assert document["apiVersion"] == "rabbitmq.com/v1beta1"
         assert document["kind"] == kind
         names.add((kind, document["metadata"]["name"]))
+        assert document["metadata"]["namespace"] == "shop"
         assert document["metadata"]["name"].replace("-", "").isalnum()
         assert len(document["metadata"]["name"]) <= 63
         assert document.keys() == {"apiVersion", "kind", "metadata", "spec"}
         assert_valid(kind, document["spec"])
-        assert document["spec"].pop("rabbitmqClusterReference") == {"name": "rabbitmq"}
+        assert document["spec"].pop("rabbitmqClusterReference") == {
+            "name": "rabbit",
+            "namespace": "brokers",
+        }
         assert document["spec"] == {k: v for k, v in spec.items() if v not in ({}, "")}
     assert len(names) == len(documents)
 
@@ -284,6 +300,71 @@ def test_labels_tell_names_apart(name: str) -> None:
     assert len(found) <= 20
     assert found
     assert (found == name) == (re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name) is not None)
+
+
+def test_kubernetes_says_what_a_deletion_takes_with_it() -> None:
+    """In the file, and to who asks for it; names of the cluster are options."""
+    given_ = wanted(model.Namespace(queues=(model.Queue(name="orders"),)))
+    written = kubernetes.write(given_)
+    assert written.text.startswith("# Deleting one of these objects")
+    assert "deletes the queue in RabbitMQ with its messages" in written.findings[-1].message
+    assert "namespace:" not in written.text
+
+
+TERRAFORM = model.Namespace(
+    queues=(model.Queue(name="orders"), model.Queue(name="late", max_delivery_count=3)),
+    authorization_rules=(
+        model.AuthorizationRule(
+            name="app", primary_key='K"ey\\+1=', rights=frozenset({model.Right.SEND})
+        ),
+    ),
+)
+
+
+def test_terraform_names_versions_keeps_queues_and_makes_them_after_their_policies() -> None:
+    """A plan that would destroy a queue fails; no queue is ever there without its policy."""
+    text = WRITERS["terraform"](wanted(TERRAFORM, vhost="shop")).text
+    assert 'required_version = ">= 1.4"' in text
+    assert 'version = "~> 1.8"' in text
+    queues = [
+        block for block in text.split("\n\n") if block.startswith('resource "rabbitmq_queue"')
+    ]
+    assert len(queues) > 6
+    assert all("prevent_destroy = true" in block for block in queues)
+    (late,) = [block for block in queues if 'name  = "late"' in block]
+    assert "depends_on = [rabbitmq_policy._busbridge_limit_2" in late
+    (vhost,) = [block for block in text.split("\n\n") if '"rabbitmq_vhost"' in block]
+    assert "prevent_destroy = true" in vhost
+
+
+def test_terraforms_requests_show_no_secret_in_a_list_of_processes(tmp_path: Path) -> None:
+    """Neither login nor access keys are an argument of a program, and both arrive unchanged."""
+    seen = tmp_path / "seen"
+    (tmp_path / "curl").write_text(f'#!/bin/sh\n{{ echo "$@"; cat; }} >> {seen}\n')
+    (tmp_path / "curl").chmod(0o755)
+    command = terraform.REQUEST
+    body = json.dumps({"value": {"primaryKey": 'K"ey\\+1=%s'}})
+    subprocess.run(
+        ["/bin/sh", "-c", command],
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "LOGIN": 'me:pass"w\\ord%d',
+            "BODY": body,
+            "VERB": "PUT",
+            "URL": "http://localhost/api/x",
+        },
+        check=True,
+    )
+    arguments, *config = seen.read_text().splitlines()
+    assert "pass" not in arguments
+    assert "K" not in arguments
+    assert arguments.split()[-1] == "http://localhost/api/x"
+    given_ = dict(line.split(" = ", 1) for line in config)
+    assert json.loads(given_["user"]) == 'me:pass"w\\ord%d'
+    assert json.loads(given_["data-binary"]) == body
+    text = WRITERS["terraform"](wanted(TERRAFORM)).text
+    assert hcl_quote(command) in text
+    assert "--user" not in text
 
 
 def test_terraform_templates_are_no_templates() -> None:
@@ -299,7 +380,34 @@ def test_what_a_format_has_no_word_for_is_a_finding(to: str) -> None:
     findings = WRITERS[to](Wanted(topology=topology, vhost="/", target=target)).findings
     assert [finding.property for finding in findings] == ["definitions"]
     plain = compile_plain(model.Namespace(queues=(model.Queue(name="orders"),)), target)
-    assert WRITERS[to](Wanted(topology=plain, vhost="/", target=target)).findings == ()
+    findings = WRITERS[to](Wanted(topology=plain, vhost="/", target=target)).findings
+    assert [finding.property for finding in findings] == ["queues"]
+
+
+@pytest.mark.parametrize(
+    ("to", "version", "has_it"),
+    [
+        ("definitions", "3.10", False),
+        ("definitions", "4.0", True),
+        ("kubernetes", "4.3", False),
+        ("bash", "3.10", True),
+        ("rabbitmqadmin", "3.10", True),
+        ("terraform", "3.10", True),
+    ],
+)
+def test_no_output_makes_a_shovel_before_its_queue(to: str, version: str, has_it: bool) -> None:
+    """It would make a classic queue of the name; where it cannot be told to wait, it is named."""
+    queues = (model.Queue(name="a", forward_to="b"), model.Queue(name="b"))
+    target = Capabilities.of(version)
+    topology = compile_plain(model.Namespace(queues=queues), target)
+    written = WRITERS[to](Wanted(topology=topology, vhost="/", target=target))
+    assert ("amqp:///%2F" in written.text) == has_it
+    named = [each for each in written.findings if each.property == "ForwardTo"]
+    assert bool(named) != has_it
+    if has_it:
+        assert written.text.rindex("amqp:///%2F") > written.text.rindex("deadletterqueue") or (
+            '"src-predeclared": true' in written.text
+        )
 
 
 @pytest.mark.parametrize("to", sorted(WRITERS))
@@ -311,6 +419,7 @@ def test_golden_files(to: str, flavour: str, request: pytest.FixtureRequest) -> 
         queues=(
             model.Queue(name="Orders", default_message_time_to_live_ms=3_600_000),
             model.Queue(name="orders.eu", forward_dead_lettered_messages_to="orders"),
+            model.Queue(name="late", forward_to="orders"),
         ),
         topics=(
             model.Topic(
@@ -333,7 +442,7 @@ def test_golden_files(to: str, flavour: str, request: pytest.FixtureRequest) -> 
     )
     given_ = wanted(namespace, vhost="shop")
     if flavour == "plain":
-        given_ = replace(given_, topology=compile_plain(namespace, given_.target))
+        given_ = replace(given_, topology=compile_plain(namespace, given_.target, vhost="shop"))
     text = WRITERS[to](given_).text.encode()
     golden = Path(__file__).parent / "golden" / "written" / f"{flavour}.{to}"
     if os.environ.get("BUSBRIDGE_UPDATE_GOLDEN"):

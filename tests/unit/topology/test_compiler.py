@@ -10,9 +10,9 @@ from hypothesis import given
 from bridge.model import entity as model
 from bridge.model.duration import MAX_MS
 from bridge.model.errors import EntityConflict
-from bridge.topology import compiler, definitions, names
+from bridge.topology import bridged, compiler, definitions, names
 from bridge.topology.capabilities import TTL_MAX_MS, Capabilities, UnsupportedVersion
-from bridge.topology.compiler import compile_queue, compile_shared
+from bridge.topology.compiler import joined
 from bridge.topology.policy import Ceiling, matches
 from bridge.topology.resources import Topology
 from tests.unit.topology.entities import namespaces
@@ -68,8 +68,8 @@ def test_the_rules_that_every_topology_keeps(namespace: model.Namespace) -> None
 def test_a_queue_alone_is_what_it_is_in_its_namespace() -> None:
     """One queue's resources can be had without the others; what is shared comes apart."""
     queue = model.Queue(name="Orders")
-    alone = compile_queue(queue, RABBITMQ)
-    shared = compile_shared(RABBITMQ)
+    alone = joined(bridged.queue_pieces(queue, RABBITMQ))
+    shared = bridged.shared()
     whole = compiler.compile(model.Namespace(queues=(queue,)), RABBITMQ)
     assert whole.exchanges == shared.exchanges + alone.exchanges
     assert whole.queues == shared.queues + alone.queues
@@ -112,7 +112,7 @@ def test_expired_messages_go_where_the_entity_says(keeps: bool, destination: str
     queue = model.Queue(name="orders", dead_lettering_on_message_expiration=keeps)
     found = {
         binding.arguments["x-first-death-reason"]: binding.destination
-        for binding in compile_queue(queue, RABBITMQ).bindings
+        for binding in joined(bridged.queue_pieces(queue, RABBITMQ)).bindings
         if binding.source == "orders/$dlx"
     }
     dead = "orders/$deadletterqueue"
@@ -122,13 +122,14 @@ def test_expired_messages_go_where_the_entity_says(keeps: bool, destination: str
 def test_the_basic_tier_ends_at_14_days() -> None:
     """A tier's longest TTL is an operator policy; a lower ceiling of the user's wins."""
     basic = model.Namespace(tier=model.Tier.BASIC)
-    (tier,) = compiler.compile(basic, RABBITMQ).policies
+    _, tier = compiler.compile(basic, RABBITMQ).policies
     assert tier.definition == {"message-ttl": 1_209_600_000}
     assert tier.is_operator
     ceiling = Ceiling(time_to_live_ms=60_000, size_bytes=5)
-    (lower,) = compiler.compile(basic, RABBITMQ, ceiling=ceiling).policies
+    _, lower = compiler.compile(basic, RABBITMQ, ceiling=ceiling).policies
     assert lower.definition == {"max-length-bytes": 5, "message-ttl": 60_000}
-    assert compiler.compile(model.Namespace(), RABBITMQ).policies == ()
+    (sink,) = compiler.compile(model.Namespace(), RABBITMQ).policies
+    assert not sink.is_operator
 
 
 def test_entities_that_need_one_resource_are_a_conflict() -> None:

@@ -142,6 +142,17 @@ def test_deleting_a_queue_is_destructive_and_can_be_left_out() -> None:
     assert diff(compiled(model.Namespace()), ORDERS, keep=True) == ()
 
 
+def test_a_policy_whose_queues_all_have_another_one_goes_in_any_case() -> None:
+    """It would tie with the new one: RabbitMQ applies either."""
+    wanted = compiled(model.Namespace(queues=(model.Queue(name="orders", max_delivery_count=3),)))
+    (old,) = [each for each in ORDERS.policies if each not in wanted.policies]
+
+    changes = [c for c in diff(wanted, ORDERS, keep=True) if isinstance(c.resource, Policy)]
+
+    assert [change.action for change in changes] == [Action.CREATE, Action.DELETE]
+    assert changes[1].resource == old
+
+
 def test_buckets_of_an_entity_go_with_it_and_never_before() -> None:
     """What the bridge makes while it runs is no drift."""
     bucket = bucket_queue("orders", 2, 7)

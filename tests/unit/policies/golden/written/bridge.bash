@@ -2,8 +2,10 @@
 set -euo pipefail
 
 rabbitmqctl add_vhost shop || true
-rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:events/subscriptions/audit|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:events/subscriptions/audit|late|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.sink '^\$sb/sink$' '{"max-length":0}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_operator_policy busbridge.ceiling '^(?:\$amq\.)?[^$]+$' '{"message-ttl":1209600000}' --priority 50 --apply-to queues
 definitions=$(mktemp)
 trap 'rm -f "$definitions"' EXIT
@@ -63,6 +65,31 @@ cat >"$definitions" <<'DEFINITIONS'
     "status": "Active",
     "forwardTo": "",
     "forwardDeadLetteredMessagesTo": "orders",
+    "userMetadata": "",
+    "autoDeleteOnIdle": "P10675199DT2H48M5.4775807S",
+    "enablePartitioning": false,
+    "enableExpress": false,
+    "authorizationRules": []
+   }
+  },
+  {
+   "name": "busbridge.entity.shop:late",
+   "value": {
+    "schema": 1,
+    "kind": "queue",
+    "name": "late",
+    "lockDuration": "PT1M",
+    "maxSizeInMegabytes": 1024,
+    "requiresDuplicateDetection": false,
+    "requiresSession": false,
+    "defaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
+    "deadLetteringOnMessageExpiration": false,
+    "duplicateDetectionHistoryTimeWindow": "PT10M",
+    "maxDeliveryCount": 10,
+    "enableBatchedOperations": true,
+    "status": "Active",
+    "forwardTo": "orders",
+    "forwardDeadLetteredMessagesTo": "",
     "userMetadata": "",
     "autoDeleteOnIdle": "P10675199DT2H48M5.4775807S",
     "enablePartitioning": false,
@@ -307,6 +334,82 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "name": "late/$deadletterqueue",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
+    "x-dead-letter-exchange": "late/$dlx",
+    "x-dead-letter-routing-key": "late/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late/$deferred",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
+    "x-single-active-consumer": true,
+    "x-max-length": 60000,
+    "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late/$journal",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "stream",
+    "x-max-length-bytes": 1073741824,
+    "x-stream-max-segment-size-bytes": 33554432,
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late/$inbox",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "x-consumer-timeout": 315360000000,
+    "x-consumer-disconnected-timeout": 2000,
+    "x-single-active-consumer": true,
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "$sb/lapsed",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
    "name": "events/$journal",
    "vhost": "shop",
    "durable": true,
@@ -465,6 +568,40 @@ cat >"$definitions" <<'DEFINITIONS'
   },
   {
    "name": "orders.eu",
+   "vhost": "shop",
+   "type": "fanout",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late/$dlx",
+   "vhost": "shop",
+   "type": "headers",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "alternate-exchange": "$sb/other-deaths",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late/$active",
+   "vhost": "shop",
+   "type": "fanout",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late",
    "vhost": "shop",
    "type": "fanout",
    "durable": true,
@@ -641,6 +778,71 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {}
   },
   {
+   "source": "$sb/other-deaths",
+   "vhost": "shop",
+   "destination": "late/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "late/$deadletterqueue",
+   "arguments": {}
+  },
+  {
+   "source": "late/$dlx",
+   "vhost": "shop",
+   "destination": "late/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "late/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit"
+   }
+  },
+  {
+   "source": "late/$dlx",
+   "vhost": "shop",
+   "destination": "$sb/sink",
+   "destination_type": "queue",
+   "routing_key": "$sb/sink",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired"
+   }
+  },
+  {
+   "source": "late/$dlx",
+   "vhost": "shop",
+   "destination": "late/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "late/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected"
+   }
+  },
+  {
+   "source": "late/$active",
+   "vhost": "shop",
+   "destination": "late",
+   "destination_type": "queue",
+   "routing_key": "",
+   "arguments": {}
+  },
+  {
+   "source": "late/$active",
+   "vhost": "shop",
+   "destination": "late/$journal",
+   "destination_type": "queue",
+   "routing_key": "",
+   "arguments": {}
+  },
+  {
+   "source": "late",
+   "vhost": "shop",
+   "destination": "late/$inbox",
+   "destination_type": "queue",
+   "routing_key": "",
+   "arguments": {}
+  },
+  {
    "source": "events/$active",
    "vhost": "shop",
    "destination": "events/$journal",
@@ -711,3 +913,4 @@ DEFINITIONS
 # Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
 if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
 rabbitmqctl import_definitions "$definitions"
+rm -f "$definitions"

@@ -2,9 +2,11 @@
 set -euo pipefail
 
 rabbitmqctl add_vhost shop || true
-rabbitmqctl --vhost shop set_policy busbridge.events/subscriptions/audit '^events/subscriptions/audit$' '{"dead-letter-exchange":"events/subscriptions/audit/$dlx","dead-letter-routing-key":"events/subscriptions/audit/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":9,"expires":600000,"max-length-bytes":1073741824,"overflow":"reject-publish"}' --priority 50 --apply-to queues
-rabbitmqctl --vhost shop set_policy busbridge.orders '^orders$' '{"dead-letter-exchange":"orders/$dlx","dead-letter-routing-key":"orders/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000,"overflow":"reject-publish"}' --priority 50 --apply-to queues
-rabbitmqctl --vhost shop set_policy busbridge.orders.eu '^orders\.eu$' '{"dead-letter-exchange":"orders.eu/$dlx","dead-letter-routing-key":"orders.eu/$deadletterqueue","dead-letter-strategy":"at-least-once","delivery-limit":9,"max-length-bytes":1073741824,"overflow":"reject-publish"}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9.expires-600000.size-1073741824 '^events/subscriptions/Audit$' '{"delivery-limit":9,"expires":600000,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:late|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^Orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.sink '^\$sb/sink$' '{"max-length":0}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_operator_policy busbridge.ceiling '^(?:\$amq\.)?[^$]+$' '{"message-ttl":1209600000}' --priority 50 --apply-to queues
 definitions=$(mktemp)
 trap 'rm -f "$definitions"' EXIT
@@ -23,7 +25,7 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "orders/$deadletterqueue",
+   "name": "Orders/$deadletterqueue",
    "vhost": "shop",
    "durable": true,
    "auto_delete": false,
@@ -34,12 +36,16 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "orders",
+   "name": "Orders",
    "vhost": "shop",
    "durable": true,
    "auto_delete": false,
    "arguments": {
     "x-queue-type": "quorum",
+    "x-dead-letter-exchange": "Orders/$dlx",
+    "x-dead-letter-routing-key": "Orders/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   },
@@ -50,11 +56,15 @@ cat >"$definitions" <<'DEFINITIONS'
    "auto_delete": false,
    "arguments": {
     "x-queue-type": "quorum",
+    "x-dead-letter-exchange": "orders.eu/$dlx",
+    "x-dead-letter-routing-key": "orders.eu/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   },
   {
-   "name": "events/subscriptions/audit/$deadletterqueue",
+   "name": "late/$deadletterqueue",
    "vhost": "shop",
    "durable": true,
    "auto_delete": false,
@@ -65,12 +75,41 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "events/subscriptions/audit",
+   "name": "late",
    "vhost": "shop",
    "durable": true,
    "auto_delete": false,
    "arguments": {
     "x-queue-type": "quorum",
+    "x-dead-letter-exchange": "late/$dlx",
+    "x-dead-letter-routing-key": "late/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "events/subscriptions/Audit/$deadletterqueue",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 2147483647,
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "events/subscriptions/Audit",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "quorum",
+    "x-dead-letter-exchange": "events/subscriptions/Audit/$dlx",
+    "x-dead-letter-routing-key": "events/subscriptions/Audit/$deadletterqueue",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
   }
@@ -88,7 +127,7 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "orders/$dlx",
+   "name": "Orders/$dlx",
    "vhost": "shop",
    "type": "headers",
    "durable": true,
@@ -100,7 +139,7 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "orders",
+   "name": "Orders",
    "vhost": "shop",
    "type": "fanout",
    "durable": true,
@@ -134,6 +173,29 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "name": "late/$dlx",
+   "vhost": "shop",
+   "type": "headers",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "alternate-exchange": "$sb/other-deaths",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late",
+   "vhost": "shop",
+   "type": "fanout",
+   "durable": true,
+   "auto_delete": false,
+   "internal": false,
+   "arguments": {
+    "busbridge-schema": 1
+   }
+  },
+  {
    "name": "events",
    "vhost": "shop",
    "type": "headers",
@@ -145,7 +207,7 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "events/subscriptions/audit/$dlx",
+   "name": "events/subscriptions/Audit/$dlx",
    "vhost": "shop",
    "type": "headers",
    "durable": true,
@@ -161,24 +223,24 @@ cat >"$definitions" <<'DEFINITIONS'
   {
    "source": "$sb/other-deaths",
    "vhost": "shop",
-   "destination": "orders/$deadletterqueue",
+   "destination": "Orders/$deadletterqueue",
    "destination_type": "queue",
-   "routing_key": "orders/$deadletterqueue",
+   "routing_key": "Orders/$deadletterqueue",
    "arguments": {}
   },
   {
-   "source": "orders/$dlx",
+   "source": "Orders/$dlx",
    "vhost": "shop",
-   "destination": "orders/$deadletterqueue",
+   "destination": "Orders/$deadletterqueue",
    "destination_type": "queue",
-   "routing_key": "orders/$deadletterqueue",
+   "routing_key": "Orders/$deadletterqueue",
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "delivery_limit"
    }
   },
   {
-   "source": "orders/$dlx",
+   "source": "Orders/$dlx",
    "vhost": "shop",
    "destination": "$sb/sink",
    "destination_type": "queue",
@@ -189,20 +251,20 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "source": "orders/$dlx",
+   "source": "Orders/$dlx",
    "vhost": "shop",
-   "destination": "orders/$deadletterqueue",
+   "destination": "Orders/$deadletterqueue",
    "destination_type": "queue",
-   "routing_key": "orders/$deadletterqueue",
+   "routing_key": "Orders/$deadletterqueue",
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected"
    }
   },
   {
-   "source": "orders",
+   "source": "Orders",
    "vhost": "shop",
-   "destination": "orders",
+   "destination": "Orders",
    "destination_type": "queue",
    "routing_key": "",
    "arguments": {}
@@ -210,7 +272,7 @@ cat >"$definitions" <<'DEFINITIONS'
   {
    "source": "$sb/other-deaths",
    "vhost": "shop",
-   "destination": "orders",
+   "destination": "Orders",
    "destination_type": "exchange",
    "routing_key": "orders.eu/$deadletterqueue",
    "arguments": {}
@@ -218,7 +280,7 @@ cat >"$definitions" <<'DEFINITIONS'
   {
    "source": "orders.eu/$dlx",
    "vhost": "shop",
-   "destination": "orders",
+   "destination": "Orders",
    "destination_type": "exchange",
    "routing_key": "orders.eu/$deadletterqueue",
    "arguments": {
@@ -240,7 +302,7 @@ cat >"$definitions" <<'DEFINITIONS'
   {
    "source": "orders.eu/$dlx",
    "vhost": "shop",
-   "destination": "orders",
+   "destination": "Orders",
    "destination_type": "exchange",
    "routing_key": "orders.eu/$deadletterqueue",
    "arguments": {
@@ -259,24 +321,24 @@ cat >"$definitions" <<'DEFINITIONS'
   {
    "source": "$sb/other-deaths",
    "vhost": "shop",
-   "destination": "events/subscriptions/audit/$deadletterqueue",
+   "destination": "late/$deadletterqueue",
    "destination_type": "queue",
-   "routing_key": "events/subscriptions/audit/$deadletterqueue",
+   "routing_key": "late/$deadletterqueue",
    "arguments": {}
   },
   {
-   "source": "events/subscriptions/audit/$dlx",
+   "source": "late/$dlx",
    "vhost": "shop",
-   "destination": "events/subscriptions/audit/$deadletterqueue",
+   "destination": "late/$deadletterqueue",
    "destination_type": "queue",
-   "routing_key": "events/subscriptions/audit/$deadletterqueue",
+   "routing_key": "late/$deadletterqueue",
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "delivery_limit"
    }
   },
   {
-   "source": "events/subscriptions/audit/$dlx",
+   "source": "late/$dlx",
    "vhost": "shop",
    "destination": "$sb/sink",
    "destination_type": "queue",
@@ -287,11 +349,60 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "source": "events/subscriptions/audit/$dlx",
+   "source": "late/$dlx",
    "vhost": "shop",
-   "destination": "events/subscriptions/audit/$deadletterqueue",
+   "destination": "late/$deadletterqueue",
    "destination_type": "queue",
-   "routing_key": "events/subscriptions/audit/$deadletterqueue",
+   "routing_key": "late/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected"
+   }
+  },
+  {
+   "source": "late",
+   "vhost": "shop",
+   "destination": "late",
+   "destination_type": "queue",
+   "routing_key": "",
+   "arguments": {}
+  },
+  {
+   "source": "$sb/other-deaths",
+   "vhost": "shop",
+   "destination": "events/subscriptions/Audit/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "events/subscriptions/Audit/$deadletterqueue",
+   "arguments": {}
+  },
+  {
+   "source": "events/subscriptions/Audit/$dlx",
+   "vhost": "shop",
+   "destination": "events/subscriptions/Audit/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "events/subscriptions/Audit/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit"
+   }
+  },
+  {
+   "source": "events/subscriptions/Audit/$dlx",
+   "vhost": "shop",
+   "destination": "$sb/sink",
+   "destination_type": "queue",
+   "routing_key": "$sb/sink",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired"
+   }
+  },
+  {
+   "source": "events/subscriptions/Audit/$dlx",
+   "vhost": "shop",
+   "destination": "events/subscriptions/Audit/$deadletterqueue",
+   "destination_type": "queue",
+   "routing_key": "events/subscriptions/Audit/$deadletterqueue",
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected"
@@ -300,7 +411,7 @@ cat >"$definitions" <<'DEFINITIONS'
   {
    "source": "events",
    "vhost": "shop",
-   "destination": "events/subscriptions/audit",
+   "destination": "events/subscriptions/Audit",
    "destination_type": "queue",
    "routing_key": "",
    "arguments": {
@@ -314,3 +425,31 @@ DEFINITIONS
 # Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
 if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
 rabbitmqctl import_definitions "$definitions"
+rm -f "$definitions"
+definitions=$(mktemp)
+trap 'rm -f "$definitions"' EXIT
+cat >"$definitions" <<'DEFINITIONS'
+{
+ "parameters": [
+  {
+   "vhost": "shop",
+   "component": "shovel",
+   "name": "busbridge.late",
+   "value": {
+    "src-protocol": "amqp091",
+    "src-uri": "amqp:///shop",
+    "src-queue": "late",
+    "dest-protocol": "amqp091",
+    "dest-uri": "amqp:///shop",
+    "dest-exchange": "Orders",
+    "ack-mode": "on-confirm",
+    "src-predeclared": true
+   }
+  }
+ ]
+}
+DEFINITIONS
+# Called by root, the rabbitmqctl of Linux packages runs as the user rabbitmq.
+if [ "$(id -u)" = 0 ]; then chown rabbitmq "$definitions" 2>/dev/null || true; fi
+rabbitmqctl import_definitions "$definitions"
+rm -f "$definitions"

@@ -1,0 +1,111 @@
+"""The bridge's flavour: all that an entity of Service Bus is when the bridge runs on RabbitMQ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.model import entity as model
+from bridge.topology import names, parts
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.findings import namespace_findings, queue_findings, topic_findings
+from bridge.topology.flavour import queue_settings
+from bridge.topology.resources import Binding, Topology, Value
+
+
+class Bridged:
+    """Names are lower case: Service Bus compares them so, and the definitions keep the case."""
+
+    def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterator[Topology]:
+        """Yield what all entities share, then each of them."""
+        yield Topology(findings=namespace_findings(namespace, capabilities))
+        yield shared()
+        for queue in namespace.queues:
+            yield from queue_pieces(queue, capabilities)
+        for topic in namespace.topics:
+            yield from topic_pieces(topic, capabilities)
+
+    def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
+        """Return what a policy says about each active queue."""
+        found = {
+            names.active_queue(queue.name): queue_settings(queue) for queue in namespace.queues
+        }
+        for topic in namespace.topics:
+            for each in topic.subscriptions:
+                found[names.active_queue(each.path)] = queue_settings(each, topic)
+        return found
+
+
+def shared() -> Topology:
+    """Return what all entities share; it must be there before any of them."""
+    return Topology(
+        exchanges=(
+            parts.fixed_exchange(names.EVENTS, "fanout"),
+            parts.fixed_exchange(names.OTHER_DEATHS, "direct"),
+        ),
+        queues=(
+            parts.sink(),
+            parts.quorum_queue(names.LAPSED, {"x-single-active-consumer": True}),
+        ),
+    )
+
+
+def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Topology]:
+    """Yield the resources of one queue, without what is shared."""
+    yield _dead_letters(queue.name, queue)
+    active = names.active_exchange(queue.name)
+    yield Topology(
+        exchanges=(parts.fixed_exchange(active, "fanout"),),
+        queues=(
+            parts.active_queue(queue.name),
+            parts.deferred_queue(queue.name),
+            parts.journal(queue.name),
+        ),
+        bindings=(
+            Binding(source=active, destination=names.active_queue(queue.name)),
+            Binding(source=active, destination=names.journal(queue.name)),
+        ),
+        findings=queue_findings(queue, queue.name, capabilities),
+    )
+    yield parts.door(queue.name)
+
+
+def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Topology]:
+    """Yield the resources of a topic and its subscriptions.
+
+    The sequencer publishes to `$active` with one key per queue that shall have the message: the
+    journal's name, and that of every subscription whose rules take it.
+    """
+    active = names.active_exchange(topic.name)
+    yield Topology(
+        exchanges=(parts.fixed_exchange(active, "direct"),),
+        queues=(parts.journal(topic.name),),
+        bindings=(parts.bound_by_own_name(active, names.journal(topic.name)),),
+        findings=topic_findings(topic, capabilities),
+    )
+    for each in topic.subscriptions:
+        yield from _subscription_pieces(each, capabilities)
+    yield parts.door(topic.name)
+
+
+def _subscription_pieces(
+    subscription: model.Subscription, capabilities: Capabilities
+) -> Iterator[Topology]:
+    path = subscription.path
+    yield _dead_letters(path, subscription)
+    yield Topology(
+        queues=(parts.active_queue(path), parts.deferred_queue(path)),
+        bindings=(
+            parts.bound_by_own_name(
+                names.active_exchange(subscription.topic), names.active_queue(path)
+            ),
+        ),
+        findings=queue_findings(subscription, path, capabilities),
+    )
+
+
+def _dead_letters(path: str, entity: model.Queue | model.Subscription) -> Topology:
+    return parts.dead_letters(
+        names.dead_letter_exchange(path),
+        names.dead_letter_queue(path),
+        keeps_expired=entity.dead_lettering_on_message_expiration,
+    )

@@ -1,0 +1,48 @@
+"""What the compiler is told by a flavour: with the bridge (`bridged`), or RabbitMQ alone (`plain`).
+
+Joining, policies, their priority and ceilings are the compiler's own, and the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from bridge.model import entity as model
+from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
+from bridge.topology.policy import MEBIBYTE
+from bridge.topology.resources import Topology, Value
+
+
+class Flavour(Protocol):
+    """How a namespace becomes exchanges, queues and bindings, and what their policies say."""
+
+    def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterable[Topology]:
+        """Return the parts in an order in which they can be declared; they have no policies.
+
+        Raises:
+            EntityConflict: the names of two entities do not go together.
+        """
+
+    def settings(self, namespace: model.Namespace) -> Mapping[str, Mapping[str, Value]]:
+        """Return what a policy says about each queue, by the queue's name."""
+
+
+def queue_settings(
+    entity: model.Queue | model.Subscription, topic: model.Topic | None = None
+) -> dict[str, Value]:
+    """Return what a policy says about an entity's active queue; a subscription needs its topic.
+
+    MaxDeliveryCount deliveries are `delivery-limit` + 1. A TTL that RabbitMQ cannot hold is left
+    out: the bridge keeps the true one.
+    """
+    sized = topic if isinstance(entity, model.Subscription) else entity
+    time_to_live_ms = entity.default_message_time_to_live_ms
+    if topic is not None:
+        time_to_live_ms = min(time_to_live_ms, topic.default_message_time_to_live_ms)
+    settings: dict[str, Value] = {"delivery-limit": entity.max_delivery_count - 1}
+    if sized is not None:
+        settings["max-length-bytes"] = sized.max_size_mb * MEBIBYTE
+    if time_to_live_ms <= TTL_MAX_MS:
+        settings["message-ttl"] = time_to_live_ms
+    return settings
