@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import accumulate
+from typing import TypeVar
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -18,11 +19,14 @@ from prometheus_client.core import (
 
 from bridge.cli.stalls import BOUNDS_S, Stalls
 from bridge.engine.namespace import RabbitNamespace
+from bridge.gateway.admission import Ended, Refused
 from bridge.gateway.server import Gateway
 from bridge.sidecar.meters import Histogram, Meters
 from bridge.sidecar.sidecar import Sidecar
 
 _PREFIX = "busbridge_"
+
+_Reason = TypeVar("_Reason", Ended, Refused)
 
 _LABELS = ("entity",)
 
@@ -62,6 +66,24 @@ async def families(
 
 def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric]:
     yield _gauge("connections", "Clients that are connected.", len(gateway.connections))
+    admission, backlog = gateway.admission, gateway.backlog
+    yield _gauge(
+        "connections_unauthenticated",
+        "Connections that have shown no token yet, in TLS's handshake or later.",
+        admission.strangers,
+    )
+    yield _by_reason("connections_refused", "Connections above it.", "limit", admission.refused)
+    yield _by_reason("connections_ended", "Connections that were ended.", "reason", admission.ended)
+    yield _gauge(
+        "unconfirmed_bytes",
+        "Messages that were taken and RabbitMQ has not confirmed.",
+        backlog.waiting_bytes,
+    )
+    yield _gauge(
+        "unfinished_bytes",
+        "Frames and messages that have not come whole.",
+        backlog.unfinished_bytes,
+    )
     counters = namespace.counters
     for field in fields(counters):
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
@@ -121,6 +143,13 @@ def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Hist
     bounds = (*(str(bound / 1000) for bound in histogram.bounds), "+Inf")
     buckets = list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
     family.add_metric(labels, buckets, histogram.sum / 1000)
+
+
+def _by_reason(name: str, text: str, label: str, counts: Mapping[_Reason, int]) -> Metric:
+    family = CounterMetricFamily(_PREFIX + name, text, labels=(label,))
+    for reason, count in counts.items():
+        family.add_metric((reason.value,), count)
+    return family
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import resource
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -57,6 +58,10 @@ WELL_KNOWN_RULE = model.AuthorizationRule(
 """The emulator's rule and key, which every SDK's documentation names; for loopback only."""
 
 
+_FILES_MAX = 65_536
+"""Open files of the process, if the system allows as many: each connection is one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listeners:
     amqp: socket.socket
@@ -68,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     settings = read_settings(arguments)
     start_logging(settings.log_level)
+    _raise_file_limit()
     rules = _rules(settings)
     wanted = _wanted(settings)
     listeners = _listeners(settings)
@@ -79,6 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"busbridge: {error}{_advice(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Let the process have as many connections as the system allows; it begins with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _advice(error: Exception) -> str:
@@ -200,6 +214,8 @@ async def _serve(
             GatewaySettings(
                 namespace_name=wanted.name,
                 message_bytes_max=model.TIER_MESSAGE_SIZE_MAX_BYTES[wanted.tier],
+                connections_max=settings.connections_max,
+                strangers_max=settings.unauthenticated_max,
             ),
         )
         namespace.follow(lambda definitions: _heed(gateway, rules, definitions))

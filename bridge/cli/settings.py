@@ -85,6 +85,18 @@ OPTIONS = (
         metavar="PORT",
         help=f"TLS port; default {TLS_PORT_DEFAULT} or the next free",
     ),
+    Option(
+        name="connections-max",
+        metavar="COUNT",
+        default="5000",
+        help="connections of all clients together; those above are refused",
+    ),
+    Option(
+        name="unauthenticated-max",
+        metavar="COUNT",
+        default="100",
+        help="connections of one address that have shown no token yet; those above are refused",
+    ),
     Option(name="config", metavar="FILE", help="entities, in the schema of Azure's emulator"),
     Option(name="auth", metavar="FILE", help="shared access rules (JSON); see docs/operations.md"),
     Option(
@@ -128,6 +140,8 @@ class Settings:
     admin_port: Port
     tls: ssl.SSLContext | None = field(repr=False)
     tls_port: Port
+    connections_max: int
+    unauthenticated_max: int
     config: Path | None
     auth: Path | None
     tier: Tier | None
@@ -184,6 +198,8 @@ def read_settings(
         admin_port=_port(values, "admin-port", ADMIN_PORT_DEFAULT),
         tls=_tls(values),
         tls_port=_port(values, "tls-port", TLS_PORT_DEFAULT),
+        connections_max=_count(values, "connections-max"),
+        unauthenticated_max=_count(values, "unauthenticated-max"),
         config=_file(values, "config"),
         auth=_file(values, "auth"),
         tier=_tier(values["tier"]),
@@ -234,6 +250,13 @@ def _port(values: Mapping[str, str | None], name: str, default: int) -> Port:
     if not text.isascii() or not text.isdigit() or int(text) > 65_535:
         raise SettingsError(f"--{name} takes a port number from 0 to 65535, not {text!r}.")
     return Port(number=int(text), was_asked_for=True)
+
+
+def _count(values: Mapping[str, str | None], name: str) -> int:
+    text = values[name] or ""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1_000_000:
+        raise SettingsError(f"--{name} takes a number from 1 to 1000000, not {text!r}.")
+    return int(text)
 
 
 def _file(values: Mapping[str, str | None], name: str) -> Path | None:

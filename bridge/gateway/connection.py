@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bridge.broker.outlet import Outlet
 from bridge.gateway import attaching, texts
+from bridge.gateway.admission import Ended, Visit
 from bridge.gateway.grants import Grants
 from bridge.gateway.nodes import ReplyLink, RequestLink
 from bridge.gateway.receiving import ReceivingLink
@@ -28,7 +29,7 @@ from bridge.machine.amqp10.events import (
     OutcomeArrived,
     SaslChosen,
 )
-from bridge.machine.amqp10.faults import CONNECTION_FORCED
+from bridge.machine.amqp10.faults import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED
 from bridge.machine.amqp10.link import OutgoingLink
 from bridge.model.access import Claims, verify_key
 from bridge.model.errors import ServiceBusError, Unauthorized
@@ -47,6 +48,15 @@ WRITE_BYTES_MAX = 32_768
 LINGER_S = 1.0
 """How long a closed connection waits for its peer to read the close before it is torn down."""
 
+ABANDON_S = 10.0
+"""How long a connection that is over may take to hand out the last of its output."""
+
+SLICE_BYTES = 4_096
+"""So much is read into frames before the clock is looked at."""
+
+LINES_MAX = 100
+"""Facts that are logged of one client within a minute; what is above is counted."""
+
 
 class Connection(asyncio.Protocol):
     """One client's connection.
@@ -57,8 +67,14 @@ class Connection(asyncio.Protocol):
         starved: receiving links that wait for the client to read.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, visit: Visit | None = None) -> None:
         self.gateway = gateway
+        self._visit = visit
+        self._turns = gateway.turns_of_strangers
+        self._input = b""
+        self._input_at = 0
+        self._is_queued = False
+        self._lines = 0
         self.grants = Grants(gateway.now_s, self.resource_of)
         self.reply_links: dict[OutgoingLink, ReplyLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
@@ -75,7 +91,9 @@ class Connection(asyncio.Protocol):
         self._links: dict[SendingLink | ReceivingLink, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers = Timers(self._loop)
-        self._input_bytes = 0
+        self._waiting_bytes = 0
+        self._is_waiting = False
+        self._is_over = False
         self._is_reading_paused = False
         self._is_stopping = False
         self._completions = 0
@@ -109,8 +127,17 @@ class Connection(asyncio.Protocol):
         return texts.describe(error, self.gateway.settings.namespace_name, entity)
 
     def log(self, event: str, **fields: Any) -> None:
-        """Log one fact about the client."""
-        _log.info("%s peer=%s %s", event, self.peer, _text(fields))
+        """Log one fact about the client; of many a minute, the first."""
+        if not self._lines:
+            self._timers.set("lines", 60.0, self._on_minute)
+        self._lines += 1
+        if self._lines <= LINES_MAX:
+            _log.info("%s peer=%s %s", event, self.peer, _text(fields))
+
+    def _on_minute(self) -> None:
+        if self._lines > LINES_MAX:
+            _log.info("connection.silenced peer=%s lines=%d", self.peer, self._lines - LINES_MAX)
+        self._lines = 0
 
     def log_exception(self, event: str, **fields: Any) -> None:
         """Log a fault of our own with its traceback."""
@@ -151,6 +178,9 @@ class Connection(asyncio.Protocol):
         if not self.grants.put(audience, claims):
             raise Unauthorized("The connection holds too many tokens.")
         self._endpoint.authenticated()
+        self._turns = self.gateway.turns
+        if self._visit is not None:
+            self._visit.known()
         self._timers.cancel("authorization")
         self._watch_expiry()
 
@@ -189,10 +219,9 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _on_unauthorized(self) -> None:
-        self.close(
-            Unauthorized.condition,
-            texts.UNAUTHORIZED_CONNECTION.format(seconds=self.gateway.settings.authorization_s),
-        )
+        seconds = self.gateway.settings.authorization_s
+        text = texts.UNAUTHORIZED_CONNECTION.format(seconds=seconds)
+        self.end(Ended.UNAUTHENTICATED, Unauthorized.condition, text)
 
     def _on_tick(self) -> None:
         now_ms = self._monotonic_ms()
@@ -200,6 +229,12 @@ class Connection(asyncio.Protocol):
             self._endpoint.heard(now_ms)
         for event in self._endpoint.tick(now_ms):
             self._on_event(event)
+        since_ms = self._endpoint.unfinished_since_ms
+        if since_ms is not None and not self._is_reading_paused:
+            seconds = self.gateway.settings.unfinished_s
+            if now_ms - since_ms > 1000 * seconds:
+                text = texts.UNFINISHED.format(seconds=seconds)
+                self.end(Ended.UNFINISHED, RESOURCE_LIMIT_EXCEEDED, text)
         self.flush()
         if not self._endpoint.is_finished:
             self._arm_tick()
@@ -221,46 +256,121 @@ class Connection(asyncio.Protocol):
         self.peer = f"{host[0]}:{host[1]}" if host else "?"
         self._transport.set_write_buffer_limits(high=self.gateway.settings.output_bytes_high)
         self.gateway.add(self)
-        self._timers.set(
-            "authorization", self.gateway.settings.authorization_s, self._on_unauthorized
-        )
+        left_s = self.gateway.settings.authorization_s
+        if self._visit is not None:
+            left_s -= self._loop.time() - self._visit.began_s
+        self._timers.set("authorization", max(left_s, 0.0), self._on_unauthorized)
         self._arm_tick()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         for event in self._endpoint.lost():
             self._on_event(event)
+        self._on_minute()
         self._timers.cancel_all()
         self._transport = self._outlet = None
+        self._input, self._input_at = b"", 0
+        self.gateway.backlog.forget(self)
+        if self._visit is not None:
+            self._visit.leave()
         self.gateway.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: act on all they mean, then write once."""
+        """Bytes came: act on them, now or when it is this connection's turn."""
+        if self._endpoint.is_finished:
+            return
+        if self._input_at < len(self._input):
+            data = self._input[self._input_at :] + data
+        self._input, self._input_at = data, 0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Act on what came, as soon as others leave time for it."""
+        if self._is_queued or self._is_held or self._input_at >= len(self._input):
+            self._pace()
+            return
+        self._is_queued = not self._turns.take(self)
+        self._pace()
+
+    def advance(self, until_s: float) -> bool:
+        """Act on what came until a time of the loop's clock, then write once.
+
+        Returns whether nothing is left that could be acted on.
+        """
+        endpoint = self._endpoint
+        now_ms = self._monotonic_ms()
         try:
-            for event in self._endpoint.receive(data, self._monotonic_ms()):
-                self._on_event(event)
+            while self._input_at < len(self._input) and not self._is_held:
+                at = self._input_at
+                self._input_at = at + SLICE_BYTES
+                for event in endpoint.receive(self._input[at : at + SLICE_BYTES], now_ms):
+                    self._on_event(event)
+                if self._loop.time() >= until_s:
+                    break
         except Exception:
             self.log_exception("connection.failed")
-            self._endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
+            endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
+        is_done = self._is_held
+        if self._input_at >= len(self._input) or endpoint.is_finished:
+            self._input, self._input_at = b"", 0
+            is_done = True
+        self.gateway.backlog.note_unfinished(self, endpoint.unfinished_bytes)
         if self.starved:
             self._feed_starved()
         if not self._tasks:  # what they are about to do comes before what is flushed
             self.gateway.namespace.flush()
         self.flush()
+        if is_done and self._is_queued:
+            self._is_queued = False
+            self._pace()
+        return is_done
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether nothing more is taken from the client for now."""
+        if self._is_over:
+            return False  # it is read to its end, and what it says passed over
+        return self._is_stopping or self._is_waiting or self._is_writing_paused
+
+    def _pace(self) -> None:
+        """Read from the client, or do not: while something is left, or it is held."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        is_paused = self._is_held or self._input_at < len(self._input)
+        if is_paused != self._is_reading_paused:
+            self._is_reading_paused = is_paused
+            if is_paused:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
     def eof_received(self) -> bool:
         """The client has said all; what it asked for may still be answered to nobody."""
+        self._timers.set("abandon", ABANDON_S, self.abort)
         return False
 
     def pause_writing(self) -> None:
-        """The client does not read: nothing more is taken for it."""
+        """The client does not read: nothing more is taken for it, nor from it."""
         self._is_writing_paused = True
+        self._timers.set("unread", self.gateway.settings.unread_s, self.end_unread)
+        self.gateway.backlog.note_unread(self)
+        self._pace()
+
+    def end_unread(self) -> None:
+        """End a connection whose client does not read."""
+        self.gateway.note_ended(self, Ended.UNREAD)
+        self.gateway.backlog.note_read(self)
+        self.abort()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._is_writing_paused = False
+        self._timers.cancel("unread")
+        self.gateway.backlog.note_read(self)
         self._feed_starved()
         self.flush_soon()
+        self._go_on()
 
     def _feed_starved(self) -> None:
         starved, self.starved = self.starved, {}
@@ -269,17 +379,34 @@ class Connection(asyncio.Protocol):
 
     def input_bytes(self, change: int) -> None:
         """Count the bytes that wait for RabbitMQ; too many, and the client is not read from."""
-        self._input_bytes += change
-        transport = self._transport
-        if transport is None or transport.is_closing() or self._is_stopping:
-            return
+        self._waiting_bytes += change
+        backlog = self.gateway.backlog
+        backlog.waiting_bytes += change
         high = self.gateway.settings.input_bytes_high
-        if not self._is_reading_paused and self._input_bytes > high:
-            self._is_reading_paused = True
-            transport.pause_reading()
-        elif self._is_reading_paused and self._input_bytes < high // 2:
-            self._is_reading_paused = False
-            transport.resume_reading()
+        if not self._is_waiting and self._transport is not None:
+            if self._waiting_bytes > high or (change > 0 and backlog.is_full):
+                self._is_waiting = True
+                backlog.hold(self)
+        elif self._waiting_bytes < high // 2 and not (backlog.is_full and self._waiting_bytes):
+            self.release()
+        backlog.release()
+
+    def release(self) -> None:
+        """RabbitMQ has taken enough: the client is read again."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self.gateway.backlog.let_go(self)
+            self._loop.call_soon(self._go_on)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether it is held for what others have sent."""
+        return self._waiting_bytes < self.gateway.settings.input_bytes_high // 2
+
+    @property
+    def unfinished_since_ms(self) -> int | None:
+        """Since when it has owed the rest of a frame or a message; `None` if it does not."""
+        return self._endpoint.unfinished_since_ms
 
     def flush_soon(self) -> None:
         """Write what there is at the end of the loop's turn; much of it, at once."""
@@ -313,7 +440,11 @@ class Connection(asyncio.Protocol):
 
         A socket that is closed with unread input is reset, and the close frame with it.
         """
+        self._is_over = True
+        self._on_minute()
         self._timers.cancel_all()
+        self._timers.set("abandon", ABANDON_S, transport.abort)
+        self._pace()
         if transport.get_extra_info("ssl_object") is None and transport.can_write_eof():
             transport.write_eof()
             self._timers.set("linger", LINGER_S, transport.close)
@@ -324,10 +455,18 @@ class Connection(asyncio.Protocol):
         """Close the connection with an error, or as a matter of course."""
         for link in list(self._links):
             self._forget(link)
+        self._is_over = True
         self._endpoint.close(condition, description)
         self.flush()
+        self._go_on()
         if self._transport is not None:
             self._timers.set("linger", LINGER_S, self._transport.abort)
+
+    def end(self, reason: Ended, condition: str, description: str) -> None:
+        """Close the connection for a reason that is counted."""
+        if not self._is_over:
+            self.gateway.note_ended(self, reason)
+            self.close(condition, description)
 
     def abort(self) -> None:
         """Drop the connection at once."""
@@ -337,9 +476,7 @@ class Connection(asyncio.Protocol):
     def stop(self) -> None:
         """Take nothing more of the client and for it; what is under way goes on."""
         self._is_stopping = True
-        transport = self._transport
-        if transport is not None and not transport.is_closing() and not self._is_reading_paused:
-            transport.pause_reading()
+        self._pace()
         for link in list(self._links):
             if isinstance(link, ReceivingLink):
                 self._forget(link)
@@ -352,8 +489,6 @@ class Connection(asyncio.Protocol):
         with unread input is reset, and our answers with it.
         """
         self.close(CONNECTION_FORCED, texts.STOPPING)
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
 
     # -- events
 
@@ -385,6 +520,8 @@ class Connection(asyncio.Protocol):
                 self.log("connection.opened", container=event.open.container_id)
                 self._arm_tick()
             case Closed():
+                if event.is_fault and not self._is_over:
+                    self._note_fault()
                 self.log("connection.closed", error=event.error)
 
     def _forget(self, owner: SendingLink | ReceivingLink | ReplyLink | RequestLink) -> None:
@@ -398,7 +535,13 @@ class Connection(asyncio.Protocol):
         is_ok = event.mechanism in MECHANISMS
         if event.mechanism == "PLAIN":
             is_ok = self._is_plain_proven(event.response)
+        if not is_ok:
+            self._note_fault()
         self._endpoint.sasl_outcome(is_ok=is_ok)
+
+    def _note_fault(self) -> None:
+        is_known = self._endpoint.is_authenticated
+        self.gateway.note_ended(self, Ended.FAULT if is_known else Ended.LOGIN)
 
     def _is_plain_proven(self, response: bytes) -> bool:
         """PLAIN (RFC 4616): authorization id, rule name, key, parted by NUL."""

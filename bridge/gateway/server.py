@@ -11,8 +11,12 @@ import time
 from collections.abc import Callable
 
 from bridge.engine.api import Namespace
+from bridge.gateway.admission import Admission, Ended
+from bridge.gateway.backlog import Backlog
 from bridge.gateway.connection import Connection
+from bridge.gateway.listener import Listener
 from bridge.gateway.settings import Settings
+from bridge.gateway.turns import Turns
 from bridge.model.access_rules import RuleSet
 
 _log = logging.getLogger("busbridge.gateway")
@@ -33,6 +37,9 @@ class Gateway:
 
     Attributes:
         connections: the clients that are connected.
+        admission: who may connect, and who was sent away.
+        backlog: what is held for all of them.
+        turns, turns_of_strangers: whose input is acted on; strangers take no time from others.
         is_stopping: nothing more is taken of any client.
     """
 
@@ -50,11 +57,16 @@ class Gateway:
         self.now_s = now_s
         self.connections: set[Connection] = set()
         self.is_stopping = False
+        self.admission = Admission(self.settings.connections_max, self.settings.strangers_max)
+        self.backlog = Backlog(self.settings)
+        loop = asyncio.get_running_loop()
+        self.turns = Turns(loop, self.settings.turn_s)
+        self.turns_of_strangers = Turns(loop, self.settings.strangers_turn_s)
         self._changed = asyncio.Event()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
 
     def __repr__(self) -> str:
-        return f"<Gateway listeners={len(self._servers)} connections={len(self.connections)}>"
+        return f"<Gateway listeners={len(self._listeners)} connections={len(self.connections)}>"
 
     def add(self, connection: Connection) -> None:
         """A client has connected."""
@@ -64,6 +76,11 @@ class Gateway:
         """A client is gone."""
         self.connections.discard(connection)
         self._changed.set()
+
+    def note_ended(self, connection: Connection, reason: Ended) -> None:
+        """Count a connection that the bridge ends."""
+        self.admission.ended[reason] += 1
+        connection.log("connection.ended", reason=reason.value)
 
     def recheck(self) -> None:
         """The entities have changed: end the links that they do not allow any more."""
@@ -82,10 +99,15 @@ class Gateway:
 
     async def listen_on(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> int:
         """Take connections on a listening socket; returns its port."""
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), sock=listener, ssl=tls, backlog=BACKLOG
+        self._listeners.append(
+            Listener(
+                listener,
+                self.admission,
+                lambda visit: Connection(self, visit),
+                tls=tls,
+                handshake_s=self.settings.authorization_s,
+            )
         )
-        self._servers.append(server)
         host, port = listener.getsockname()[:2]
         _log.info("gateway.listening host=%s port=%d tls=%s", host, port, tls is not None)
         return int(port)
@@ -96,8 +118,8 @@ class Gateway:
         What was stored is told before the connection ends, or its sender would send it again.
         """
         self.is_stopping = True
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in list(self.connections):
             connection.stop()
         with contextlib.suppress(TimeoutError):
@@ -114,6 +136,6 @@ class Gateway:
         for connection in list(self.connections):
             connection.abort()
         await asyncio.sleep(0)
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
+        for listener in self._listeners:
+            await listener.wait_closed()
+        self._listeners.clear()

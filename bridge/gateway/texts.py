@@ -25,6 +25,11 @@ UNAUTHORIZED_CONNECTION = (
 TOKEN_EXPIRED = (
     "ExpiredToken: The token that the link was authorised with has expired. Resource: '{resource}'."
 )
+UNFINISHED = "The rest of a frame or a message did not come within {seconds:g} seconds."
+TOO_MUCH_UNFINISHED = (
+    "Too many messages have not come whole, on all connections together, and those of this one are "
+    "the oldest. Connect again."
+)
 STOPPING = "The service is stopping; connect again."
 
 

@@ -695,7 +695,8 @@ METRICS = {
         *("delivered", "received_and_deleted", "completed", "abandoned", "dead_lettered"),
         *("deferred", "released", "renewed", "locks_expired", "expired", "second_copies"),
         *("sent_back", "activation_lateness_seconds", "loop_stall_seconds"),
-        "loop_stall_longest_seconds",
+        *("loop_stall_longest_seconds", "connections_unauthenticated", "connections_refused"),
+        *("connections_ended", "unconfirmed_bytes", "unfinished_bytes"),
     )
 }
 """What operators' dashboards ask for; the sample of a counter has `_total` behind it."""

@@ -17,6 +17,7 @@ from bridge.wire.amqp10.message import Message, MessageProperties, decode_messag
 from bridge.wire.amqp10.performatives import (
     Attach,
     Begin,
+    Detach,
     Flow,
     Open,
     SaslInit,
@@ -87,7 +88,7 @@ class Client:
 
     async def _read(self) -> None:
         pending = b""
-        while data := await self._reader.read(262_144):
+        while data := await self._received():
             pending += data
             at = 0
             while len(pending) - at >= 8:
@@ -107,6 +108,12 @@ class Client:
             self._changed.set()
         self.is_closed = True
         self._changed.set()
+
+    async def _received(self) -> bytes:
+        try:
+            return await self._reader.read(262_144)
+        except ConnectionError:
+            return b""
 
     def send(self, performative: Any, payload: bytes = b"") -> None:
         """Write a frame."""
@@ -164,6 +171,10 @@ class Client:
         for name, value in fields.items():
             setattr(attach, name, value)
         self.send(attach)
+
+    def send_detach(self, handle: int) -> None:
+        """Give a link up."""
+        self.send(Detach(handle, True, None))
 
     def credit(self, handle: int, credit: int, *, count: int = 0, **fields: Any) -> None:
         """Grant credit."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +20,14 @@ def door() -> Iterator[Door]:
     settings = Settings(message_bytes_max=1_048_576, limits=Limits(frame_bytes_max=4_096))
     with Door(Queue(name="q"), settings=settings) as running:
         yield running
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for localhost and its key."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    subprocess.run([*request, *files, *subject], check=True, capture_output=True)
+    return certificate, key

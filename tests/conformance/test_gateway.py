@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from bridge.engine.api import Outgoing
-from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
 from bridge.machine.amqp10.limits import Limits
-from bridge.model.access_rules import RuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
-from bridge.model.name import EntityPath, parse_path
-from bridge.wire.amqp10 import types
+from bridge.model.name import EntityPath
 from bridge.wire.amqp10.message import BATCH_FORMAT
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -36,65 +30,17 @@ from bridge.wire.amqp10.performatives import (
     TransactionalState,
     Transfer,
 )
-from bridge.wire.amqp10.types import Array, Described, Symbol, Ulong
-from tests.bench.memory_namespace import MemoryNamespace, MemoryQueue
+from bridge.wire.amqp10.types import Array, Symbol
+from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.client import Client, sas
-from tests.conformance.door import ROOT_RULE
-
-QUEUE = Queue(name="q", lock_duration_ms=5_000)
-Q = parse_path("q")
-
-
-@asynccontextmanager
-async def gateway(
-    *rules: AuthorizationRule,
-    namespace: MemoryNamespace | None = None,
-    tls: ssl.SSLContext | None = None,
-    queue: Queue = QUEUE,
-    **settings: object,
-) -> AsyncIterator[tuple[Gateway, int]]:
-    """Run a gateway; yields it with its port."""
-    served = Gateway(
-        namespace or MemoryNamespace(queue),
-        RuleSet(namespace=rules or (ROOT_RULE,)),
-        Settings(**settings),  # type: ignore[arg-type]
-    )
-    port = await served.listen("127.0.0.1", 0, tls=tls)
-    try:
-        yield served, port
-    finally:
-        await served.stop()
-
-
-@asynccontextmanager
-async def client(port: int, *, authorised: bool = True) -> AsyncIterator[Client]:
-    """Connect, and put a token for everything."""
-    connected = await (await Client.connect(port)).open()
-    try:
-        if authorised:
-            assert await connected.put_token(sas()) == 202
-        yield connected
-    finally:
-        await connected.close()
-
-
-def message(body: bytes) -> bytes:
-    """Return the smallest message."""
-    return types.encode(Described(Ulong(0x75), body))
-
-
-def queue_of(served: Gateway) -> MemoryQueue:
-    """Return the queue behind a gateway."""
-    assert isinstance(served.namespace, MemoryNamespace)
-    return served.namespace._queue(Q)
-
-
-async def eventually(holds: Callable[[], object], *, within_s: float = 10) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
+from tests.conformance.served import (
+    QUEUE,
+    client,
+    eventually,
+    gateway,
+    message,
+    queue_of,
+)
 
 # -- rights
 
@@ -388,7 +334,7 @@ async def test_credit_is_given_again() -> None:
 
 async def test_five_hundred_idle_connections() -> None:
     """Five hundred connections are served, and so is the one after them."""
-    async with gateway() as (served, port):
+    async with gateway(strangers_max=501) as (served, port):
         idle = [await (await Client.connect(port)).open() for _ in range(500)]
         await eventually(lambda: len(served.connections) == 500)
         async with client(port) as peer:
@@ -470,17 +416,6 @@ async def test_stop() -> None:
 
 
 # -- TLS
-
-
-@pytest.fixture
-def certified(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for localhost and its key."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    subprocess.run([*request, *files, *subject], check=True, capture_output=True)
-    return certificate, key
 
 
 async def test_tls(certified: tuple[Path, Path]) -> None:

@@ -23,12 +23,14 @@ from bridge.machine.amqp10.faults import (
     FRAMING_ERROR,
     ILLEGAL_STATE,
     INVALID_FIELD,
+    RESOURCE_LIMIT_EXCEEDED,
     ConnectionFault,
     SessionFault,
     make_error,
 )
 from bridge.machine.amqp10.framing import FrameReader
 from bridge.machine.amqp10.limits import Limits
+from bridge.machine.amqp10.link import IncomingLink
 from bridge.machine.amqp10.session import Session
 from bridge.wire.amqp10.composite import decode_composite
 from bridge.wire.amqp10.errors import DecodeError
@@ -75,6 +77,8 @@ class Endpoint:
 
     Attributes:
         held_bytes: payload of messages that have not come whole, on all links.
+        unfinished: the links on which one is under way, and since when, oldest first.
+        link_count: links that the peer has attached and not detached, in all sessions.
         message_bytes_max: no link takes a larger message, whatever it was accepted with; 0: any.
     """
 
@@ -90,6 +94,10 @@ class Endpoint:
         self.frame_out_bytes = FRAME_SIZE_MIN_MAX
         self.output_bytes = 0
         self.held_bytes = 0
+        self.unfinished: dict[IncomingLink, int] = {}
+        self.link_count = 0
+        self._frame_count = 0
+        self._partial_frame: tuple[int, int] | None = None
         self.message_bytes_max = limits.stranger_message_bytes_max
         self._is_authenticated = False
         self._mechanisms = mechanisms
@@ -117,6 +125,8 @@ class Endpoint:
     def receive(self, data: bytes, now_ms: int) -> Iterator[Event]:
         """Take bytes and yield what they mean; act on each event before asking for the next."""
         self._now_ms = self._heard_ms = now_ms
+        if self.is_finished:
+            return
         self._reader.feed(data)
         try:
             while self._step():
@@ -130,7 +140,32 @@ class Endpoint:
                     break
         except ConnectionFault as fault:
             self._fail(fault.error)
+        self._note_partial_frame()
         yield from self._take_events()
+
+    def _note_partial_frame(self) -> None:
+        if not self._reader.pending_bytes:
+            self._partial_frame = None
+        elif self._partial_frame is None or self._partial_frame[0] != self._frame_count:
+            self._partial_frame = (self._frame_count, self._now_ms)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """What is kept of a frame and of messages that have not come whole."""
+        return self.held_bytes + self._reader.pending_bytes
+
+    @property
+    def unfinished_since_ms(self) -> int | None:
+        """Since when the oldest of them is under way; `None` if there is none."""
+        since_ms = None if self._partial_frame is None else self._partial_frame[1]
+        for oldest_ms in self.unfinished.values():
+            return oldest_ms if since_ms is None else min(oldest_ms, since_ms)
+        return since_ms
+
+    @property
+    def now_ms(self) -> int:
+        """When something last came, or time last passed."""
+        return self._now_ms
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
@@ -139,6 +174,21 @@ class Endpoint:
     @property
     def _takes_frames(self) -> bool:
         return self.state in (State.EXPECT_OPEN, State.OPEN, State.CLOSING)
+
+    def attached(self) -> None:
+        """The peer attaches a link.
+
+        Raises:
+            ConnectionFault: it has as many as it may.
+        """
+        limits = self.limits
+        most = limits.links_max if self._is_authenticated else limits.stranger_links_max
+        if self.link_count >= most:
+            before = "" if self._is_authenticated else "Before a token has been accepted: "
+            raise ConnectionFault(
+                RESOURCE_LIMIT_EXCEEDED, f"{before}A connection has {most} links at most."
+            )
+        self.link_count += 1
 
     def emit(self, event: Event) -> None:
         """Note what happened, for `receive` to yield."""
@@ -175,7 +225,8 @@ class Endpoint:
                 ProtocolHeader.SASL if self.state is State.EXPECT_HEADER else ProtocolHeader.AMQP
             )
             self.write(expected.value)
-            self._finish(make_error(FRAMING_ERROR, f"{header!r} is no protocol header."))
+            error = make_error(FRAMING_ERROR, f"{header!r} is no protocol header.")
+            self._finish(error, is_fault=True)
 
     def _on_sasl_frame(self, frame_type: int, data: bytes, at: int, end: int) -> None:
         try:
@@ -184,7 +235,8 @@ class Endpoint:
             init = None
         if frame_type != SASL_FRAME or not isinstance(init, SaslInit) or at > end:
             self.write(encode_frame(0, SaslOutcome(1), frame_type=SASL_FRAME))
-            self._finish(make_error(FRAMING_ERROR, "A SASL mechanism was expected."))
+            error = make_error(FRAMING_ERROR, "A SASL mechanism was expected.")
+            self._finish(error, is_fault=True)
             return
         self.state = State.SASL_ASKED
         self.emit(SaslChosen(init.mechanism, init.initial_response or b""))
@@ -222,6 +274,7 @@ class Endpoint:
     # -- frames
 
     def _on_frame(self, frame_type: int, channel: int, data: bytes, at: int, end: int) -> None:
+        self._frame_count += 1
         if frame_type != AMQP_FRAME:
             raise ConnectionFault(FRAMING_ERROR, f"{frame_type} is no type of a frame here.")
         if at == end:
@@ -289,6 +342,12 @@ class Endpoint:
             )
         if channel in self.sessions:
             raise ConnectionFault(ILLEGAL_STATE, f"Channel {channel} has a session already.")
+        if not self._is_authenticated and len(self.sessions) >= self.limits.stranger_sessions_max:
+            raise ConnectionFault(
+                RESOURCE_LIMIT_EXCEEDED,
+                "Before a token has been accepted: A connection has "
+                f"{self.limits.stranger_sessions_max} sessions at most.",
+            )
         if begin.remote_channel is not None:
             raise ConnectionFault(INVALID_FIELD, "No session was offered to be answered.")
         self._ended_channels.discard(channel)

@@ -23,6 +23,11 @@ class FrameReader:
         self._data = b""
         self._at = 0
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are kept of a unit that has not come whole."""
+        return len(self._pending)
+
     def feed(self, data: bytes) -> None:
         """Take bytes; `header` and `frames` give out what they complete."""
         if self._at < len(self._data):
@@ -53,6 +58,9 @@ class FrameReader:
         while True:
             data, at = self._data, self._at
             left = len(data) - at
+            if not left:
+                self._data, self._at = b"", 0
+                return  # what is kept of a frame still waits for as much as before
             if left < HEADER_SIZE:
                 self._keep(HEADER_SIZE)
                 return

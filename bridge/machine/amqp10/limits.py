@@ -17,6 +17,8 @@ class Limits:
         frame_bytes_max: the largest frame that we take; what a client can make us hold at once.
         stranger_frame_bytes_max: the same until the peer has proven who it is.
         stranger_message_bytes_max: the largest message until then (a token is a few hundred bytes).
+        stranger_links_max, stranger_sessions_max: how many it may have until then.
+        links_max: of a connection, in all sessions (Azure: 5,000).
         held_bytes_max: of messages that have not come whole, on all links of a connection.
         frame_out_bytes_max: the largest frame that we write, if the peer takes as much.
         channel_max: highest channel number, 4,999 as at Azure.
@@ -33,6 +35,9 @@ class Limits:
     frame_bytes_max: int = 262_144
     stranger_frame_bytes_max: int = 16_384
     stranger_message_bytes_max: int = 65_536
+    stranger_links_max: int = 8
+    stranger_sessions_max: int = 8
+    links_max: int = 5_000
     held_bytes_max: int = 268_435_456
     frame_out_bytes_max: int = 1_048_576
     channel_max: int = 4_999

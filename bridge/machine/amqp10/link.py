@@ -115,7 +115,7 @@ class IncomingLink(Link):
     def __init__(self, session: Session, peer: Attach) -> None:
         super().__init__(session, peer)
         self.message_bytes_max = 0
-        self._parts: list[bytes] = []
+        self._parts = bytearray()
         self._parts_bytes = 0
         self._held_bytes = 0
         self._first: Transfer | None = None
@@ -159,8 +159,11 @@ class IncomingLink(Link):
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """A message, or a part of one.
 
-            Raises:
-        XX"""
+        Raises:
+            LinkFault: more messages than credit, or a settled message that is too large.
+            SessionFault: parts of different deliveries are mixed.
+            ConnectionFault: the connection holds too much that is unfinished.
+        """
         if not self.is_open:
             return
         first = self._first
@@ -186,13 +189,16 @@ class IncomingLink(Link):
             self._drop_payload()
         is_settled = bool(transfer.settled or first.settled)
         if transfer.more:
+            if self._first is None:
+                self.session.endpoint.unfinished[self] = self.session.endpoint.now_ms
             self._first = replace(first, settled=True) if is_settled else first
             self._parts_bytes = size
             if not is_too_large:
                 self._hold(payload)
             return
         if self._parts:
-            payload = b"".join((*self._parts, payload))
+            self._parts += payload
+            payload = bytes(self._parts)
         self._drop_parts()
         assert first.delivery_id is not None
         if is_too_large:
@@ -218,7 +224,7 @@ class IncomingLink(Link):
 
     def _hold(self, payload: bytes) -> None:
         endpoint = self.session.endpoint
-        self._parts.append(payload)
+        self._parts += payload
         self._held_bytes += len(payload)
         endpoint.held_bytes += len(payload)
         if endpoint.held_bytes > endpoint.limits.held_bytes_max:
@@ -244,11 +250,13 @@ class IncomingLink(Link):
 
     def _drop_payload(self) -> None:
         if self._parts:
-            self._parts = []
+            self._parts = bytearray()
             self.session.endpoint.held_bytes -= self._held_bytes
             self._held_bytes = 0
 
     def _drop_parts(self) -> None:
+        if self._first is not None:
+            self.session.endpoint.unfinished.pop(self, None)
         self._first = None
         self._parts_bytes = 0
         self._drop_payload()

@@ -5,6 +5,7 @@ A session is begun by the peer. Its channel number and handles are the peer's in
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +49,10 @@ from bridge.wire.amqp10.performatives import (
 
 if TYPE_CHECKING:
     from bridge.machine.amqp10.endpoint import Endpoint
+
+
+_SENT_SPARE = 1_024
+"""Ids of settled deliveries that are kept before they are swept out."""
 
 
 class _Blocked:
@@ -95,7 +100,8 @@ class Session:
         self._next_delivery_id = DELIVERY_ID_FIRST
         self._remote_window = begin.incoming_window
         self._remote_handle_max = begin.handle_max
-        self._unsettled: dict[int, OutgoingDelivery] = {}
+        self._unsettled: dict[int, OutgoingDelivery] = {}  # without those whose outcome was told
+        self._sent: list[int] = []  # ids as they were sent; of `_unsettled` all, and some more
         self._blocked: deque[_Blocked] = deque()
         self._pending: Disposition | None = None
         self.write(
@@ -139,6 +145,7 @@ class Session:
             )
         if handle in self.links:
             raise SessionFault(HANDLE_IN_USE, f"The handle {handle} is in use.")
+        self.endpoint.attached()
         link = (OutgoingLink if attach.role else IncomingLink)(self, attach)
         self.links[handle] = link
         self.emit(LinkAttached(link))
@@ -184,22 +191,15 @@ class Session:
     def _on_disposition(self, disposition: Disposition, payload: bytes) -> None:
         if not disposition.role or isinstance(disposition.state, Received):
             return  # about what the peer itself sent: we settle that at once, so it knows no more
+        if disposition.state is None and not disposition.settled:
+            return
         first = disposition.first
         last = first if disposition.last is None else disposition.last
-        count = serial.distance(first, last) + 1
-        unsettled = self._unsettled
-        if count == 1:
-            found = unsettled.get(first)
+        if first == last:
+            found = self._unsettled.pop(first, None)
             deliveries = [] if found is None else [found]
-        elif count > len(unsettled):
-            deliveries = [
-                delivery
-                for delivery in unsettled.values()
-                if 0 <= serial.distance(first, delivery.id) < count
-            ]
         else:
-            ids = (serial.add(first, step) for step in range(count))
-            deliveries = [unsettled[each] for each in ids if each in unsettled]
+            deliveries = self._take_range(first, serial.distance(first, last) + 1)
         if disposition.settled:
             for delivery in deliveries:
                 self._forget_delivery(delivery)
@@ -211,10 +211,31 @@ class Session:
         for link, group in by_link.items():
             self.emit(OutcomeArrived(link, group, disposition.state, disposition.settled))
 
+    def _take_range(self, first: int, count: int) -> list[OutgoingDelivery]:
+        """Take out the deliveries of a range of ids, each once.
+
+        What is looked at is not looked at again: many wide ranges cost no more than one.
+        """
+        sent = self._sent
+        if not sent:
+            return []
+        origin = sent[0]
+
+        def place(each: int) -> int:
+            return serial.distance(origin, each)
+
+        begin = bisect_left(sent, place(first), key=place)
+        end = bisect_left(sent, place(first) + count, key=place)
+        ids = sent[begin:end]
+        del sent[begin:end]
+        taken = [self._unsettled.pop(each, None) for each in ids]
+        return [delivery for delivery in taken if delivery is not None]
+
     def _on_detach(self, detach: Detach, payload: bytes) -> None:
         link = self.links.pop(detach.handle, None)
         if link is None:
             raise SessionFault(UNATTACHED_HANDLE, f"No link is attached at handle {detach.handle}.")
+        self.endpoint.link_count -= 1
         answer, event = answer_detach(link, detach)
         if answer is not None and link.is_answered:
             self.write(answer)
@@ -303,8 +324,10 @@ class Session:
         """Forget all links and tell the owner about those that were alive."""
         self.is_ended = True
         links, self.links = list(self.links.values()), {}
+        self.endpoint.link_count -= len(links)
         self._blocked.clear()
         self._unsettled.clear()
+        self._sent.clear()
         self.blocked_bytes = 0
         for link in links:
             was_alive = link.is_open or not link.is_answered
@@ -330,6 +353,9 @@ class Session:
         if not is_settled:
             delivery = OutgoingDelivery(link, delivery_id, tag)
             self._unsettled[delivery_id] = link.unsettled[delivery_id] = delivery
+            self._sent.append(delivery_id)
+            if len(self._sent) > 2 * len(self._unsettled) + _SENT_SPARE:
+                self._sent = [each for each in self._sent if each in self._unsettled]
             if len(link.unsettled) > self.endpoint.limits.unsettled_max:
                 self._forget_delivery(next(iter(link.unsettled.values())))
         room = self.endpoint.frame_out_bytes - transfer_overhead(tag)

@@ -1,0 +1,102 @@
+"""Takes connections from a listening socket, as many as are admitted, some in each loop's turn."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from bridge.gateway.admission import Admission, Ended, Refused, Visit
+
+_log = logging.getLogger("busbridge.gateway")
+
+AT_ONCE = 16
+"""Connections that are taken before others get their turn."""
+
+PAUSE_S = 0.2
+"""How long nothing is taken when the process has no file to spare."""
+
+_SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+class Listener:
+    """One listening socket.
+
+    A connection that is refused is closed without a word: an answer would cost more than it.
+
+    Args:
+        make: returns the protocol of a connection.
+        handshake_s: how long a TLS handshake may take.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        admission: Admission,
+        make: Callable[[Visit], asyncio.Protocol],
+        *,
+        tls: ssl.SSLContext | None,
+        handshake_s: float,
+    ) -> None:
+        listener.setblocking(False)
+        self._socket = listener
+        self._admission = admission
+        self._make = make
+        self._tls = tls
+        self._handshake_s = handshake_s
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        count = 0
+        while True:
+            try:
+                client, address = await loop.sock_accept(self._socket)
+            except OSError as error:
+                if error.errno in _SCARCE:
+                    _log.error("gateway.accept_failed error=%s", error.strerror)
+                    await asyncio.sleep(PAUSE_S)
+                continue
+            visit = self._admission.enter(address[0])
+            if isinstance(visit, Refused):
+                client.close()
+            else:
+                task = loop.create_task(self._connect(client, visit))
+                self._connecting.add(task)
+                task.add_done_callback(self._connecting.discard)
+            count += 1
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _connect(self, client: socket.socket, visit: Visit) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(
+                lambda: self._make(visit),
+                client,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake_s if self._tls is not None else None,
+            )
+        except (OSError, TimeoutError):
+            self._admission.ended[Ended.TLS] += 1
+            visit.leave()
+            client.close()
+        except BaseException:
+            visit.leave()
+            client.close()
+            raise
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self._accepting.cancel()
+        for task in self._connecting:
+            task.cancel()
+        self._socket.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is under way."""
+        await asyncio.gather(self._accepting, *self._connecting, return_exceptions=True)

@@ -1,0 +1,73 @@
+"""A gateway on the engine in memory, in the test's own loop, and raw clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from bridge.gateway.server import Gateway
+from bridge.gateway.settings import Settings
+from bridge.model.access_rules import RuleSet
+from bridge.model.entity import AuthorizationRule, Queue
+from bridge.model.name import parse_path
+from bridge.wire.amqp10 import types
+from bridge.wire.amqp10.types import Described, Ulong
+from tests.bench.memory_namespace import MemoryNamespace, MemoryQueue
+from tests.conformance.client import Client, sas
+from tests.conformance.door import ROOT_RULE
+
+QUEUE = Queue(name="q", lock_duration_ms=5_000)
+Q = parse_path("q")
+
+
+@asynccontextmanager
+async def gateway(
+    *rules: AuthorizationRule,
+    namespace: MemoryNamespace | None = None,
+    tls: ssl.SSLContext | None = None,
+    queue: Queue = QUEUE,
+    **settings: object,
+) -> AsyncIterator[tuple[Gateway, int]]:
+    """Run a gateway; yields it with its port."""
+    served = Gateway(
+        namespace or MemoryNamespace(queue),
+        RuleSet(namespace=rules or (ROOT_RULE,)),
+        Settings(**settings),  # type: ignore[arg-type]
+    )
+    port = await served.listen("127.0.0.1", 0, tls=tls)
+    try:
+        yield served, port
+    finally:
+        await served.stop()
+
+
+@asynccontextmanager
+async def client(port: int, *, authorised: bool = True) -> AsyncIterator[Client]:
+    """Connect, and put a token for everything."""
+    connected = await (await Client.connect(port)).open()
+    try:
+        if authorised:
+            assert await connected.put_token(sas()) == 202
+        yield connected
+    finally:
+        await connected.close()
+
+
+def message(body: bytes) -> bytes:
+    """Return the smallest message."""
+    return types.encode(Described(Ulong(0x75), body))
+
+
+def queue_of(served: Gateway) -> MemoryQueue:
+    """Return the queue behind a gateway."""
+    assert isinstance(served.namespace, MemoryNamespace)
+    return served.namespace._queue(Q)
+
+
+async def eventually(holds: Callable[[], object], *, within_s: float = 10) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(within_s):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
