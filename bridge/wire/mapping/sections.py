@@ -7,14 +7,21 @@ could read would stop a queue's receivers for good.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.whole import Allowance, check, to_store
 from bridge.wire.mapping.fields import MappingError, skip_value, textual
 
-HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
-PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74
-DATA, AMQP_SEQUENCE, AMQP_VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+AMQP_SEQUENCE: Final = 0x76
+AMQP_VALUE: Final = 0x77
+FOOTER: Final = 0x78
 
 _BODY = (DATA, AMQP_SEQUENCE, AMQP_VALUE)
 
