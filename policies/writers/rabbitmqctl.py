@@ -8,6 +8,8 @@ for their end for ever. Shovels come last: without their plugin all else is ther
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bridge.topology.resources import Policy, Topology
@@ -36,6 +38,7 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
     found = []
     if wanted.vhost != DEFAULT_VHOST:
         found.append(Command(words=("rabbitmqctl", "add_vhost", wanted.vhost), may_fail=True))
+    found += checks(wanted)
     found += [set_policy(policy, wanted.vhost) for policy in wanted.topology.policies]
     others = replace(wanted.topology, policies=(), shovels=())
     rest = definitions.document(others, DEFAULT_VHOST)
@@ -48,6 +51,45 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
         shovels.pop("vhosts", None)
         found.append(Command(words=("rabbitmqctl", "import_definitions"), document=shovels))
     return tuple(found)
+
+
+def checks(wanted: Wanted) -> list[Command]:
+    """Return the commands that fail, and name it, when a queue is there with another type.
+
+    `import_definitions` says nothing of it and leaves the queue as it is. Only names that an
+    application would use are looked up.
+    """
+    rows = [
+        f"{{{_binary(queue.name)},rabbit_{queue.arguments['x-queue-type']}_queue}}"
+        for queue in wanted.topology.queues
+        if "$" not in queue.name
+    ]
+    return [
+        Command(words=("rabbitmqctl", "eval", _check(rows[start : start + _CHECKED], wanted.vhost)))
+        for start in range(0, len(rows), _CHECKED)
+    ]
+
+
+_CHECKED = 50
+"""Queues in one check: a line of cmd.exe has 8,191 characters at most."""
+
+
+def _check(rows: Sequence[str], vhost: str) -> str:
+    """Return an Erlang expression that fails with name and type of the first queue that differs."""
+    return (
+        "lists:foreach(fun({Name,Type})->"
+        f"case rabbit_amqqueue:lookup(rabbit_misc:r({_binary(vhost)},queue,Name)) of "
+        "{ok,Queue}->case amqqueue:get_type(Queue) of Type->ok;"
+        "Other->exit({queue_of_another_type_is_there,Name,Other}) end;"
+        f"_->ok end end,[{','.join(rows)}])."
+    )
+
+
+def _binary(text: str) -> str:
+    """Return an Erlang binary; quotes and backslashes would end it."""
+    if re.fullmatch(r"[ -!#-\[\]-~]*", text):
+        return f'<<"{text}">>'
+    return "<<" + ",".join(str(byte) for byte in text.encode()) + ">>"
 
 
 def set_policy(policy: Policy, vhost: str) -> Command:

@@ -27,6 +27,8 @@ def run_rabbitmqctl(broker: Broker, words: list[str], document: str | None) -> N
     match words:
         case ["rabbitmqctl", "add_vhost", _]:
             pass
+        case ["rabbitmqctl", "eval", _]:
+            pass
         case ["rabbitmqctl", "import_definitions"]:
             assert document is not None
             broker.management("POST", "/api/definitions", json.loads(document))
