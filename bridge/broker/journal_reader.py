@@ -127,6 +127,9 @@ class JournalReader:
             try:
                 properties = Properties.decode(delivery.properties)
                 stands = (properties.headers or {}).get(OFFSET, ("V", None))[1]
+            except ValueError:
+                return  # no entry of ours: anybody may publish into the journal
+            try:
                 assert isinstance(stands, int), "a stream says where each message stands"
                 if take(Entry(stands, properties, delivery.body)):
                     done.set_result(None)

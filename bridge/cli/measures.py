@@ -19,6 +19,7 @@ from prometheus_client.core import (
 
 from bridge.cli.stalls import BOUNDS_S, Stalls
 from bridge.engine.namespace import RabbitNamespace
+from bridge.engine.poison import PLACES, Poison
 from bridge.gateway.admission import Ended, Refused
 from bridge.gateway.server import Gateway
 from bridge.sidecar.meters import Histogram, Meters
@@ -60,6 +61,7 @@ async def families(
         *_of_clients(namespace, gateway),
         *_of_entities(sidecar.meters),
         *of_leaderless(sidecar.leaderless),
+        *_of_poison(namespace.poison),
         *_of_loop(stalls),
     )
 
@@ -89,6 +91,17 @@ def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
     yield _gauge("locks", "Messages that are locked.", namespace.locks)
     yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.kept)
+
+
+def _of_poison(poison: Poison) -> Iterator[Metric]:
+    family = CounterMetricFamily(
+        _PREFIX + "poison",
+        "What could not be handled, by where it was; the log names it.",
+        labels=("place",),
+    )
+    for place in PLACES:
+        family.add_metric((place,), poison.counts[place])
+    yield family
 
 
 def _of_loop(stalls: Stalls) -> Iterator[Metric]:

@@ -206,7 +206,9 @@ async def _serve(
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         namespace = RabbitNamespace(endpoint, management)
         wanted = _applied(await Directory(management).read(), config, settings.tier)
-        sidecar = Sidecar(endpoint, tier=wanted.tier, on_full=namespace.note_full)
+        sidecar = Sidecar(
+            endpoint, tier=wanted.tier, on_full=namespace.note_full, poison=namespace.poison
+        )
         namespace.follow(sidecar.follow)
         gateway = Gateway(
             namespace,

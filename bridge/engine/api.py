@@ -22,6 +22,10 @@ class ReceiveMode(Enum):
     RECEIVE_AND_DELETE = "ReceiveAndDelete"
 
 
+class Undeliverable(Exception):
+    """A door cannot show a message to any client."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """A message on its way in, as a door made it.

@@ -23,18 +23,19 @@ from bridge.broker.seal import seal
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.departure import Departure
-from bridge.engine.holding import Holding, read
+from bridge.engine.holding import Holding, read, unreadable
 from bridge.engine.intake import SETTLE_S, Intake
 from bridge.engine.locktable import LockTable
 from bridge.engine.sender import Sender
+from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.shelf import Room, Shelf
 from bridge.model import entity as model
 from bridge.model.errors import MessageNotFound
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names, parts
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table
-from bridge.wire.deferred import MalformedAsk, decode_ask, encode_locks
+from bridge.wire.basic import FieldValue, Properties, Table, python_value
+from bridge.wire.deferred import ASK, decode_ask, encode_locks
 from bridge.wire.reply import encode_done, encode_refused
 
 IDLE_S = 60.0
@@ -56,6 +57,16 @@ PREFETCH_MAX = 65_535
 log = logging.getLogger(__name__)
 
 _NO_HEADERS: Table = {}
+_ABSENT: FieldValue = ("V", None)
+
+_SUB_QUEUES: dict[str | None, SubQueue] = {
+    each.value: each for each in (SubQueue.NONE, SubQueue.DEAD_LETTER)
+}
+
+MISPLACED_DESCRIPTION = (
+    "Somebody published the message into the queue of deferred messages. Nobody can ask for it "
+    "there: publish to the entity's exchange."
+)
 
 
 @dataclass(slots=True)
@@ -251,24 +262,34 @@ class DeferredQueue:
         _pass("engine.drop.acked", self._channel)
 
     def _on_delivery(self, delivery: Delivery) -> None:
-        properties = Properties.decode(delivery.properties)
-        table = properties.headers or _NO_HEADERS
-        if headers.KIND in table:
-            self._on_ask(delivery, properties)
-        else:
-            self._on_message(delivery, table)
+        try:
+            properties = Properties.decode(delivery.properties)
+            table = properties.headers or _NO_HEADERS
+            if table.get(headers.KIND, _ABSENT)[1] == ASK.encode():
+                self._on_ask(delivery, properties)
+            else:
+                self._on_message(delivery, table)
+        except ValueError as error:
+            self._refuse(unreadable(delivery, 0), MALFORMED_MESSAGE, str(error))
         if self._asks:
             self._serve()
+
+    def _refuse(self, holding: Holding, reason: str, description: str) -> None:
+        """Have a message made a dead letter that nobody can ask for."""
+        self.departure.poison.note("deferred", self.resource, description)
+        self.departure.refuse(self._shelved[SubQueue.NONE], holding, reason, description)
 
     def _on_message(self, delivery: Delivery, table: Table) -> None:
         holding = read(delivery, 0, can_expire=False)
         holding.failures = holding.generation
-        belongs_to = table.get(headers.DEFERRED)
-        if belongs_to is None or not holding.is_numbered:
-            self.departure.send_back(self._shelved[SubQueue.NONE], holding)
+        belongs_to = python_value(table.get(headers.DEFERRED, _ABSENT))
+        if not isinstance(belongs_to, str):
+            belongs_to = None
+        sub_queue = _SUB_QUEUES.get(belongs_to)
+        if sub_queue is None or not holding.is_numbered:
+            self._refuse(holding, MISPLACED_MESSAGE, MISPLACED_DESCRIPTION)
             return
-        is_dead_letter = belongs_to[1] == SubQueue.DEAD_LETTER.value.encode()
-        shelved = self._shelved[SubQueue.DEAD_LETTER if is_dead_letter else SubQueue.NONE]
+        shelved = self._shelved[sub_queue]
         second = shelved.shelf.arrived(
             holding.identity,
             holding.number,
@@ -281,13 +302,7 @@ class DeferredQueue:
             self.drop(second)
 
     def _on_ask(self, delivery: Delivery, properties: Properties) -> None:
-        try:
-            numbers, of_dead_letters = decode_ask(delivery.body)
-        except MalformedAsk as error:
-            log.error("deferred.malformed queue=%s error=%s", self.resource, error)
-            delivery.channel.ack(delivery.tag)
-            _pass("engine.deferred.answered", delivery.channel)
-            return
+        numbers, of_dead_letters = decode_ask(delivery.body)
         self._asked_s = asyncio.get_running_loop().time()
         sub_queue = SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE
         reply_to, number = properties.reply_to or "", properties.correlation_id or ""

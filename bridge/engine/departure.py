@@ -4,6 +4,7 @@ send_back     published past the front door: goes back through it, to be numbere
 dead_letter   to the dead-letter queue, because a client says so
 expire        its time is over: to the dead-letter queue, or nowhere, as the entity says
 exhaust       failed too often: to the dead-letter queue
+refuse        cannot be handled, or came where nothing should: to the dead-letter queue, numbered
 again         abandoned with changed properties: back into its queue, at the end
 lapse         deferred, and its lock has ended: back into the queue of deferred messages
 defer         set aside, because a client says so: into the queue of deferred messages
@@ -30,6 +31,7 @@ from bridge.engine.holding import (
     EXPIRED_REASON,
     Holding,
 )
+from bridge.engine.poison import Poison
 from bridge.engine.sender import Sender
 from bridge.model import entity as model
 from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusError
@@ -38,7 +40,7 @@ from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long, text
-from bridge.wire.envelope import LAPSED_KIND
+from bridge.wire.envelope import LAPSED_KIND, REFUSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
 DEPARTING_PROPERTIES_BYTES_MAX = 130_000
@@ -47,6 +49,19 @@ what it adds itself when it delivers a message."""
 
 RETRY_S = 1.0
 """RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
+
+_ESSENTIAL = (
+    headers.SEQUENCE_NUMBER,
+    headers.ENQUEUED_TIME,
+    headers.IDENTITY,
+    headers.TIME_TO_LIVE,
+    headers.DELIVERED,
+    headers.DEFERRED,
+    headers.KIND,
+    headers.DEAD_LETTER_REASON,
+    headers.DEAD_LETTER_ERROR_DESCRIPTION,
+)
+"""Headers that a message keeps when it has too many."""
 
 Done = Callable[[BrokerError | None], None]
 
@@ -78,9 +93,14 @@ class Origin(Protocol):
 
 
 class Departure:
-    """Moves messages out of their queues."""
+    """Moves messages out of their queues.
 
-    def __init__(self, sender: Sender, counters: Counters) -> None:
+    Attributes:
+        poison: what could not be handled is noted there.
+    """
+
+    def __init__(self, sender: Sender, counters: Counters, poison: Poison) -> None:
+        self.poison = poison
         self._sender = sender
         self._counters = counters
 
@@ -103,6 +123,23 @@ class Departure:
         publish = Publish(
             names.front(origin.queue.name), "", properties.encode(), holding.record.body
         )
+        self._counters.sent_back += 1
+        self._surely(origin, holding, publish, "engine.send_back")
+
+    def refuse(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
+        """Have a message made a dead letter that cannot be handled, or came where none should."""
+        try:
+            properties = Properties.decode(holding.record.properties.encode())
+        except ValueError:
+            properties = Properties()
+        properties = _clean(properties)
+        properties.user_id = None
+        assert properties.headers is not None
+        properties.headers[headers.KIND] = text(REFUSED_KIND)
+        properties.headers[headers.DEAD_LETTER_REASON] = text(reason)
+        properties.headers[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description[:1_000])
+        front = names.front(origin.queue.name)
+        publish = Publish(front, "", properties.encode(), holding.record.body)
         self._counters.sent_back += 1
         self._surely(origin, holding, publish, "engine.send_back")
 
@@ -226,6 +263,7 @@ class Departure:
         is_put_back: bool = False,
     ) -> None:
         """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
+        publish = _fitting(publish)
 
         def done(error: BrokerError | None) -> None:
             if error is None:
@@ -248,6 +286,16 @@ class Departure:
             handover.submit([publish], acks=acks, done=done, failpoint=failpoint)
 
         attempt()
+
+
+def _fitting(publish: Publish) -> Publish:
+    """Leave out headers of a message that RabbitMQ would close the connection over."""
+    if len(publish.properties) <= DEPARTING_PROPERTIES_BYTES_MAX:
+        return publish
+    properties = Properties.decode(publish.properties)
+    table = properties.headers or {}
+    properties.headers = {name: table[name] for name in _ESSENTIAL if name in table}
+    return publish._replace(properties=properties.encode())
 
 
 def _ack(settled: Holding | Copy, point: str) -> None:

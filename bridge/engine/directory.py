@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from bridge.broker.management import Management
 from bridge.engine import texts
+from bridge.engine.poison import Poison
 from bridge.model import entity as model
 from bridge.model.errors import (
     ArgumentError,
     EntityNotFound,
     NotImplementedHere,
-    ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
@@ -26,16 +27,25 @@ OnChange = Callable[[model.Namespace], None]
 class Directory:
     """What entities there are.
 
+    A definition that cannot be read is named; an entity that it changes stays as it was.
+
+    Args:
+        poison: where such definitions are noted.
+
     Attributes:
         namespace: all of them, as last read.
     """
 
-    def __init__(self, management: Management) -> None:
+    def __init__(self, management: Management, poison: Poison | None = None) -> None:
         self._management = management
+        self._poison = poison or Poison()
+        self._unreadable: dict[str, str] = {}
+        self._readable: dict[str, model.Entity] = {}
         self._queues: dict[str, model.Queue] = {}
         self._topics: frozenset[str] = frozenset()
         self._followers: list[OnChange] = []
         self._named: set[Finding] = set()
+        self._base = model.Namespace()
         self.namespace = model.Namespace()
 
     def follow(self, on_change: OnChange) -> None:
@@ -66,25 +76,34 @@ class Directory:
         prefix = definitions.parameter_prefix(self._management.vhost)
         own_name = definitions.namespace_parameter_name(self._management.vhost)
         base = model.Namespace()
-        found: list[model.Entity] = []
+        readable: dict[str, model.Entity] = {}
+        unreadable: dict[str, str] = {}
         for name, form in (await self._management.global_parameters()).items():
-            if not isinstance(form, dict):
-                continue
             try:
                 if name == own_name:
                     base = definitions.namespace_from_json(form)
                 elif name.startswith(prefix):
-                    entity = definitions.from_json(form)
-                    own = definitions.parameter_name(
-                        self._management.vhost, definitions.path_of(entity)
-                    )
-                    if name != own:
-                        raise ArgumentError(f"this entity's parameter is {own!r}")
-                    found.append(entity)
+                    readable[name] = self._entity(name, form)
                     self._name_unknown(definitions.unknown_fields(form))
-            except ServiceBusError as error:
-                log.error("definition.unreadable parameter=%s error=%s", name, error)
-        return definitions.assemble(base, found)
+            except Exception as error:
+                # Written by anybody, and one of them is not to hide the others.
+                unreadable[name] = f"{type(error).__name__}: {error}"
+                if name in self._readable:
+                    readable[name] = self._readable[name]
+                elif name == own_name:
+                    base = self._base
+        for name in unreadable:
+            if self._unreadable.get(name) != unreadable[name]:
+                self._poison.note("definition", name, unreadable[name])
+        self._unreadable, self._readable, self._base = unreadable, readable, base
+        return definitions.assemble(base, readable.values())
+
+    def _entity(self, name: str, form: Any) -> model.Entity:
+        entity = definitions.from_json(form)
+        own = definitions.parameter_name(self._management.vhost, definitions.path_of(entity))
+        if name != own:
+            raise ArgumentError(f"this entity's parameter is {own!r}")
+        return entity
 
     def _name_unknown(self, findings: Iterable[Finding]) -> None:
         for finding in findings:

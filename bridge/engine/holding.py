@@ -158,6 +158,24 @@ def read(delivery: Delivery, fetch: int, *, can_expire: bool) -> Holding:
     )
 
 
+def unreadable(delivery: Delivery, fetch: int) -> Holding:
+    """Return a delivery of which nothing but the body can be read."""
+    return Holding(
+        -1,
+        fetch,
+        None,
+        delivery.channel,
+        delivery.tag,
+        delivery.exchange,
+        Record(Properties(delivery_mode=2), delivery.body),
+        0,
+        None,
+        0,
+        0,
+        (-1, 0),
+    )
+
+
 def _integer(table: Table, name: str, default: int) -> int:
     field = table.get(name)
     if field is None:

@@ -35,6 +35,7 @@ from bridge.engine.locktable import LockTable
 from bridge.engine.news import CHANGED, FULL, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
+from bridge.engine.poison import Poison
 from bridge.engine.provision import merged, provision
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.receiving import Receiving
@@ -64,6 +65,7 @@ class RabbitNamespace:
     Attributes:
         directory: the definitions; follow it to hear of changes.
         counters: what has been done so far.
+        poison: what could not be handled.
         state: whether it can serve, and why not.
         findings: what this RabbitMQ cannot do as Service Bus does it.
     """
@@ -81,13 +83,14 @@ class RabbitNamespace:
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self.counters = Counters()
-        self.directory = Directory(management)
+        self.poison = Poison()
+        self.directory = Directory(management, self.poison)
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
         self._turn = Turn()
         self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
         self._locks = LockTable(self._on_lock_expired)
-        self._departure = Departure(self._sender, self.counters)
+        self._departure = Departure(self._sender, self.counters, self.poison)
         self._settling = Settling(self._departure, self.counters, self._locks)
         self._deferral = Deferral(
             intake=self._intake,
@@ -97,7 +100,9 @@ class RabbitNamespace:
             on_lost=self._on_channel_lost,
         )
         self._peers = Peers(self._sender, self._settle_own, self._renew_own, self._deferral.show)
-        self._news = News(self._locks.instance, self._sender, self._changed.set, self._on_told)
+        self._news = News(
+            self._locks.instance, self._sender, self._changed.set, self._on_told, self.poison
+        )
         self._receiving = Receiving(
             intake=self._intake,
             turn=self._turn,

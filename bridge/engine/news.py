@@ -16,6 +16,7 @@ from collections.abc import Callable
 from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
+from bridge.engine.poison import Poison
 from bridge.engine.sender import Sender
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, parse_path
@@ -36,6 +37,7 @@ class News:
         instance: the name of this bridge; it does not hear itself, except of changes.
         on_changed: definitions have changed.
         on_told: another bridge has said something (a type and a path).
+        poison: what cannot be read is noted there.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class News:
         sender: Sender,
         on_changed: Callable[[], None],
         on_told: Callable[[str, EntityPath], None],
+        poison: Poison,
     ) -> None:
         self._name = instance.hex()
         self._sender = sender
         self._on_changed = on_changed
         self._on_told = on_told
+        self._poison = poison
 
     async def listen(self, connection: Connection) -> None:
         """Hear on a connection, as long as it lasts."""
@@ -68,12 +72,14 @@ class News:
             return
 
     def _on_delivery(self, delivery: Delivery) -> None:
-        properties = Properties.decode(delivery.properties)
-        if properties.type not in (KEPT, WANTED, FULL):
+        try:
+            properties = Properties.decode(delivery.properties)
+            is_news = properties.type in (KEPT, WANTED, FULL)
+            path = parse_path(delivery.body.decode()) if is_news else None
+        except (ServiceBusError, ValueError) as error:
+            self._poison.note("events", names.EVENTS, error)
+            return
+        if path is None:
             self._on_changed()
         elif properties.app_id != self._name:
-            try:
-                path = parse_path(delivery.body.decode())
-            except (ServiceBusError, UnicodeDecodeError):
-                return
-            self._on_told(properties.type, path)
+            self._on_told(properties.type or "", path)

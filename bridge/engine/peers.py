@@ -116,12 +116,16 @@ class Peers:
         task.add_done_callback(self._answers.discard)
 
     async def _answer(self, delivery: Delivery) -> None:
-        properties = Properties.decode(delivery.properties)
+        try:
+            properties = Properties.decode(delivery.properties)
+        except ValueError as error:
+            log.error("peer.malformed error=%r", error)
+            return
         try:
             reply = await self._carry_out(decode_table(delivery.body)[0])
         except ServiceBusError as error:
             reply = encode_refused(error.condition, str(error))
-        except (KeyError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
             log.error("peer.malformed error=%r", error)
             reply = encode_refused(InternalError.condition, "The question cannot be read.")
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from bridge.broker.channel import Channel
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
-from bridge.engine.api import Received, ReceiveMode
+from bridge.engine.api import Received, ReceiveMode, Undeliverable
 from bridge.engine.counters import Counters
 from bridge.engine.departure import Departure
 from bridge.engine.holding import Holding
@@ -164,13 +164,22 @@ class Receiving:
             return
         self._counters.delivered += 1
         if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
-            receiver.deliver(holding.received())
+            try:
+                receiver.deliver(holding.received())
+            except Undeliverable as error:
+                source.refuse(holding, error)
+                return
             source.ack(holding, "engine.receive_and_delete.acked")
             source.remember(holding)
             self._counters.received_and_deleted += 1
             return
         token, until_ms = self._locks.acquire(source, holding, source.queue.lock_duration_ms)
-        receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+        try:
+            receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+        except Undeliverable as error:
+            # No client can have it; it would come again and again.
+            self._locks.release(token)
+            source.refuse(holding, error)
 
     def _forget(self, number: int) -> None:
         self._receivers.pop(number, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
@@ -30,6 +31,8 @@ BLOCKED_GRACE_S = 2.0
 """What RabbitMQ had read before it raised its alarm is confirmed within this time."""
 
 _CONFIRM_TIMEOUT_S = 20.0
+
+log = logging.getLogger(__name__)
 
 
 class Sender:
@@ -217,7 +220,11 @@ class Sender:
                     confirmed.set_exception(_busy(f"RabbitMQ has an alarm: {self.blocked}"))
 
     def _on_reply(self, delivery: Delivery) -> None:
-        number = Properties.decode(delivery.properties).correlation_id or ""
+        try:
+            number = Properties.decode(delivery.properties).correlation_id or ""
+        except ValueError as error:
+            log.error("reply.malformed error=%r", error)
+            return
         question = self._questions.get(number)
         if question is not None and not question.done():
             question.set_result(delivery)

@@ -13,7 +13,7 @@ from bridge.engine.envelopes import encode, new_identity
 from bridge.engine.peers import error_of
 from bridge.engine.sender import Sender
 from bridge.model import entity as model
-from bridge.model.entity import TIER_MESSAGE_SIZE_MAX_BYTES, Tier
+from bridge.model.entity import Tier, message_size_max_bytes
 from bridge.model.errors import (
     ArgumentError,
     EntityDisabled,
@@ -106,9 +106,7 @@ class Sending:
         full_until_s = self._full_until_s.get(queue.name.lower(), 0.0)
         if full_until_s and asyncio.get_running_loop().time() < full_until_s:
             raise QuotaExceeded(texts.full(queue.name, queue.max_size_mb * MEBIBYTE))
-        limit_bytes = TIER_MESSAGE_SIZE_MAX_BYTES[self.tier]
-        if queue.max_message_size_kb is not None:
-            limit_bytes = queue.max_message_size_kb * 1024
+        limit_bytes = message_size_max_bytes(queue, self.tier)
         for outgoing in batch:
             if outgoing.size_bytes > limit_bytes:
                 raise MessageSizeExceeded(

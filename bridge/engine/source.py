@@ -13,20 +13,24 @@ from collections.abc import Awaitable, Callable
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
+from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.copies import Copies, Copy
 from bridge.engine.departure import Departure, Origin
 from bridge.engine.fetching import Fetching
-from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read
+from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read, unreadable
 from bridge.engine.intake import Intake
 from bridge.engine.lookout import Lookout
 from bridge.engine.turn import Turn
+from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.channels import Channels
 from bridge.machine.demand import Close, Demand, Refill, Withdrawn
 from bridge.machine.rhythm import PAUSE_S, Rhythm
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+from bridge.wire.basic import Properties
+from bridge.wire.record import Record
 
 STOCK_S = 0.05
 """So long after a message has come, what RabbitMQ said of the number behind it still counts."""
@@ -73,6 +77,7 @@ class Source:
         self._active_exchange = names.active_exchange(queue.name)
         self._turn = turn
         self._departure = departure
+        self._poison = departure.poison
         self._can_return = can_return
         self._deliver = deliver
         self._on_lost = on_lost
@@ -273,7 +278,12 @@ class Source:
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
         self._fetching.last_arrival_s = self._loop.time()
-        holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
+        try:
+            holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
+        except Exception as error:
+            self._refuse(fetch, unreadable(delivery, fetch), error)
+            self._turn_soon()
+            return
         if self._is_stray(holding):
             self._leave(fetch, holding, self._departure.send_back)
         elif self._copies.is_second(holding, now_ms()):
@@ -294,7 +304,24 @@ class Source:
     def _leave(self, fetch: int, holding: Holding, leave: Leave) -> None:
         self._demand.discarded(fetch)
         self.departing(holding)
-        leave(self, holding)
+        try:
+            leave(self, holding)
+        except BrokerError:
+            raise
+        except Exception as error:
+            self.refuse(holding, error)
+
+    def _refuse(self, fetch: int, holding: Holding, error: Exception) -> None:
+        self._demand.discarded(fetch)
+        self.refuse(holding, error)
+
+    def refuse(self, holding: Holding, error: Exception) -> None:
+        """Have a message made a dead letter that cannot be handled: its body, and why."""
+        self._poison.note("dead-letter" if self.is_dead_letter else "active", self.resource, error)
+        holding.record = Record(Properties(delivery_mode=2), holding.record.body)
+        self.departing(holding)
+        description = f"The message cannot be handled: {type(error).__name__}: {error}"
+        self._departure.refuse(self, holding, MALFORMED_MESSAGE, description)
 
     def _end_waits(self, holding: Holding, *, is_counted: bool = False) -> None:
         """Drop the second copies of a message, or return them, that need not wait any more."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from bridge.engine.api import Complete, Received, ReceiveMode, Release
+from bridge.engine.api import Complete, Received, ReceiveMode, Release, Undeliverable
 from bridge.engine.texts import disabled
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
@@ -106,7 +106,10 @@ class ReceivingLink:
             if received.lock_token is not None:
                 self.connection.spawn(self._give_back(received.lock_token))
             return
-        payload = message_of(received)
+        try:
+            payload = message_of(received)
+        except Exception as error:
+            raise Undeliverable(f"{type(error).__name__}: {error}") from error
         self._message_bytes = (7 * self._message_bytes + len(payload)) // 8 or 1
         if received.lock_token is not None:
             link.send(received.lock_token.bytes_le, payload, is_settled=False)

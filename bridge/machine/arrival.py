@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridge.wire import envelope, headers
-from bridge.wire.basic import Properties
+from bridge.wire.basic import Properties, python_value
+from bridge.wire.canonical import is_canonical
 from bridge.wire.envelope import Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
 
@@ -24,6 +25,14 @@ connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.
 
 BARE = Properties(delivery_mode=2).encode()
 """What is put in place of properties that cannot go on."""
+
+MALFORMED_MESSAGE = "MalformedMessage"
+MALFORMED_ENVELOPE = "MalformedEnvelope"
+MISPLACED_MESSAGE = "MisplacedMessage"
+"""Reason of what was published into a queue that only the bridge publishes to."""
+
+_REASON_BYTES_MAX = 4_096
+"""Of a dead letter's reason and of its description (Service Bus's limit is 4,096 characters)."""
 
 
 class ReplyTo(NamedTuple):
@@ -65,11 +74,17 @@ class Lapsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
-    """Something that pretends to be an envelope."""
+class Refused:
+    """Something that cannot be handled, or came where nothing should: a dead letter.
+
+    Attributes:
+        reason: in one word.
+        description: a sentence.
+    """
 
     item: Item
     reason: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,30 +94,59 @@ class OwnershipToken:
     life: bytes
 
 
-Command = Send | Cancel | Lapsed | Malformed | OwnershipToken
+Command = Send | Cancel | Lapsed | Refused | OwnershipToken
 
 
 def read(properties: bytes, body: bytes, *, detects_duplicates: bool = False) -> Command:
-    """Return what an arrival asks for.
+    """Return what an arrival asks for; what cannot be read is refused.
 
     Args:
         properties: as RabbitMQ delivered them.
         body: likewise.
         detects_duplicates: the entity does, so a message id chooses the partition.
     """
+    try:
+        return _read(properties, body, detects_duplicates)
+    except Exception as error:
+        # It would come again and again, and stop its entity.
+        return unreadable(body, error)
+
+
+def unreadable(body: bytes, error: Exception) -> Refused:
+    """Return what becomes of a message that nothing but its body can be taken of."""
+    description = f"The message cannot be read: {type(error).__name__}: {error}"
+    return Refused(Item(BARE, body), MALFORMED_MESSAGE, description[:500])
+
+
+def refuse(properties: bytes, body: bytes, reason: str, description: str) -> Refused:
+    """Return what becomes of a message that cannot stay where it came."""
+    try:
+        item = _native(Properties.decode(properties), body, False)
+    except ValueError:
+        item = Item(BARE, body)
+    if len(item.properties) > PROPERTIES_BYTES_MAX:
+        item = Item(BARE, body)
+    return Refused(item, reason, description)
+
+
+def _read(properties: bytes, body: bytes, detects_duplicates: bool) -> Command:
     if properties == envelope.SILENT_PROPERTIES:
         return _read_envelope(body, None) or _malformed(Properties.decode(properties), body)
     try:
         basic = Properties.decode(properties)
     except ValueError as error:
-        return Malformed(Item(BARE, body), f"The properties cannot be read: {error}")
+        description = f"The properties cannot be read: {error}"
+        return Refused(Item(BARE, body), MALFORMED_MESSAGE, description)
     if len(properties) > PROPERTIES_BYTES_MAX:
-        return Malformed(Item(BARE, body), f"The properties have {len(properties)} bytes.")
+        description = f"The properties have {len(properties)} bytes."
+        return Refused(Item(BARE, body), MALFORMED_MESSAGE, description)
     kind = (basic.headers or {}).get(headers.KIND, ("V", None))[1]
     if kind == b"envelope":
         return _read_envelope(body, _reply_to(basic)) or _malformed(basic, body)
     if kind == OWNERSHIP_TOKEN_KIND.encode():
         return OwnershipToken(body)
+    if kind == b"refused":
+        return _refused(basic, body)
     item = _native(basic, body, detects_duplicates)
     return Lapsed(item) if kind == b"lapsed" else Send(None, (item,))
 
@@ -112,20 +156,49 @@ def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | Non
         read = envelope.decode(body)
     except MalformedEnvelope:
         return None
-    if any(len(item.properties) > PROPERTIES_BYTES_MAX for item in read.items):
-        return None
+    for item in read.items:
+        if len(item.properties) > PROPERTIES_BYTES_MAX:
+            return None
+        if not is_canonical(item.properties):
+            _canonicalise(item)
     if read.operation is Operation.CANCEL:
         return Cancel(read.identity, read.numbers, reply_to)
     return Send(read.identity, read.items, reply_to)
 
 
-def _malformed(basic: Properties, body: bytes) -> Malformed:
+def _canonicalise(item: Item) -> None:
+    """Make the properties of an item ready to be stamped; no bridge has written them."""
+    native = clean(Properties.decode(item.properties))
+    if len(native.properties) > PROPERTIES_BYTES_MAX:
+        raise ValueError("an envelope's message has too large properties")
+    item.properties = native.properties
+
+
+def _malformed(basic: Properties, body: bytes) -> Refused:
     reason = "its messages have too large properties"
     try:
         envelope.decode(body)
     except MalformedEnvelope as error:
         reason = str(error)
-    return Malformed(_native(basic, body, False), f"The envelope cannot be read: {reason}")
+    description = f"The envelope cannot be read: {reason}"
+    return Refused(_native(basic, body, False), MALFORMED_ENVELOPE, description)
+
+
+def _refused(basic: Properties, body: bytes) -> Refused:
+    """Take the reason out of the headers, where the bridge that refused the message put it."""
+    table = basic.headers or {}
+    names = headers.DEAD_LETTER_REASON, headers.DEAD_LETTER_ERROR_DESCRIPTION
+    reason, description = [python_value(table.pop(name, ("S", b""))) for name in names]
+    item = _native(basic, body, False)
+    return Refused(item, _cut(reason) or MALFORMED_MESSAGE, _cut(description))
+
+
+def _cut(value: object) -> str:
+    return (
+        value.encode("utf-8", "replace")[:_REASON_BYTES_MAX].decode("utf-8", "replace")
+        if isinstance(value, str)
+        else ""
+    )
 
 
 def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:

@@ -35,6 +35,7 @@ from bridge.model import number as numbering
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties, Table
 from bridge.wire.journal import BucketState
+from bridge.wire.sections import NewerJournal
 from bridge.wire.stamp import NO_IDENTITY, read_waiting
 
 
@@ -71,6 +72,7 @@ class Replay:
         addresses: the channels by which the newest snapshot and the markers behind it were
             published, without those of `readers`; a snapshot's writer had waited for all others.
         entries: how many were read.
+        unreadable: what was wrong with those that could not be.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Replay:
         self.lives: list[bytes] = []
         self.addresses: set[str] = set()
         self.entries = 0
+        self.unreadable: list[str] = []
         self._readers = readers
         self._is_partitioned = is_partitioned
         self._fingerprint = fingerprint
@@ -103,12 +106,21 @@ class Replay:
         self._carried_out: set[bytes] = set()
 
     def feed(self, basic: Properties, body: bytes) -> None:
-        """Take one entry.
+        """Take one entry; one that cannot be read is passed over, and `unreadable` says why.
 
         Raises:
             NewerJournal: a newer bridge wrote the entry, and it must not be passed over.
-            MalformedEntry: the entry is of a kind that the bridge writes, and cannot be read.
         """
+        try:
+            self._feed(basic, body)
+        except NewerJournal:
+            raise
+        except Exception as error:
+            # Anybody may publish into the journal, and it is read again and again.
+            self.unreadable.append(f"{type(error).__name__}: {error}")
+        self.entries += 1
+
+    def _feed(self, basic: Properties, body: bytes) -> None:
         table = basic.headers or {}
         kind = table.get(headers.ENTRY, ("V", None))[1]
         if headers.WAITING in table:
@@ -131,7 +143,6 @@ class Replay:
         else:
             assert isinstance(kind, bytes), kind
             journal.check_unknown(kind.decode(errors="replace"), body)
-        self.entries += 1
 
     def result(self) -> Memory:
         """Return what was learnt; what entries say is newer than what a snapshot inherited."""

@@ -26,13 +26,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 
-from bridge.machine.arrival import Cancel, Command, Lapsed, Malformed, OwnershipToken, ReplyTo, Send
+from bridge.machine.arrival import Cancel, Command, Lapsed, OwnershipToken, Refused, ReplyTo, Send
 from bridge.machine.known import Known, encode_activated, encode_cancelled, encode_known
 from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.wheel import Place, Wheel, place
 from bridge.model import number as numbering
 from bridge.model.duration import MAX_MS
-from bridge.model.entity import TIER_TIME_TO_LIVE_MAX_MS, Queue, Tier, effective_time_to_live_ms
+from bridge.model.entity import (
+    TIER_TIME_TO_LIVE_MAX_MS,
+    Queue,
+    Tier,
+    effective_time_to_live_ms,
+    message_size_max_bytes,
+)
 from bridge.model.errors import MessageNotFound
 from bridge.topology import names
 from bridge.wire import headers, journal, reply, stamp
@@ -42,7 +48,7 @@ from bridge.wire.journal import BucketState
 
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
-MALFORMED_REASON = "MalformedEnvelope"
+TOO_LARGE_REASON = "MessageSizeExceeded"
 
 _SNAPSHOT_PROPERTIES = journal.entry_properties(journal.SNAPSHOT)
 
@@ -146,6 +152,7 @@ class Sequencer:
         """Take over a changed definition."""
         self.queue = queue
         self._is_partitioned = queue.enable_partitioning
+        self._message_bytes_max = message_size_max_bytes(queue, tier)
         self._ttl_cap_ms = min(
             queue.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
         )
@@ -161,7 +168,26 @@ class Sequencer:
         ]
 
     def apply(self, command: Command, now_ms: int) -> Outcome:
-        """Carry out one command; the buckets for `dues_ms` must be there."""
+        """Carry out one command; the buckets for `dues_ms` must be there.
+
+        Raises:
+            Exception: it cannot be carried out, and nothing has come of it.
+        """
+        memory = self.memory
+        before = memory.counters[:], memory.enqueued_ms, self.entries, self.bytes
+        try:
+            return self._apply(command, now_ms)
+        except Exception:
+            given, (memory.counters[:], memory.enqueued_ms, self.entries, self.bytes) = (
+                memory.counters[:],
+                before,
+            )
+            for last, first in zip(given, memory.counters, strict=True):
+                for number in range(first + 1, last + 1):
+                    memory.pending.remove(number)
+            raise
+
+    def _apply(self, command: Command, now_ms: int) -> Outcome:
         match command:
             case Send():
                 return self._send(command, now_ms)
@@ -169,9 +195,8 @@ class Sequencer:
                 return self._cancel(command)
             case Lapsed():
                 return Outcome((self._bury_lapsed(command.item, now_ms),))
-            case Malformed():
-                reasons = (MALFORMED_REASON, command.reason)
-                return Outcome((self._bury(command.item, now_ms, *reasons),))
+            case Refused(item=item, reason=reason, description=description):
+                return Outcome((self._bury(item, now_ms, reason, description),))
             case OwnershipToken():
                 return Outcome(())
             case _:
@@ -247,6 +272,15 @@ class Sequencer:
         self.memory.cancelled = set()
 
     def _send(self, command: Send, now_ms: int) -> Outcome:
+        if command.identity is None:
+            item = command.items[0]
+            size_bytes = len(item.body) + len(item.properties)
+            if size_bytes > self._message_bytes_max:
+                description = (
+                    f"The message has {size_bytes} bytes; the limit of '{self.queue.name}' is "
+                    f"{self._message_bytes_max}."
+                )
+                return Outcome((self._bury(item, now_ms, TOO_LARGE_REASON, description),))
         publications: list[Publication] = []
         numbers: list[int] = []
         identity = stamp.NO_IDENTITY
@@ -381,6 +415,8 @@ class Sequencer:
         return enqueued_ms
 
     def _ttl_ms(self, own_ms: int | None) -> int | None:
-        """Return the effective TTL, `None` for ever."""
+        """Return the effective TTL, `None` for ever; RabbitMQ takes no negative one."""
+        if own_ms is not None and own_ms < 0:
+            own_ms = None
         ttl_ms = effective_time_to_live_ms(own_ms, self._ttl_cap_ms)
         return None if ttl_ms >= MAX_MS else ttl_ms

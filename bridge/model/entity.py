@@ -309,3 +309,10 @@ TIER_MESSAGE_SIZE_MAX_BYTES = {
     Tier.PREMIUM: 100 * 1024 * 1024,
 }
 """The largest message of a tier (Service Bus quotas)."""
+
+
+def message_size_max_bytes(queue: Queue, tier: Tier) -> int:
+    """Return the largest message of a queue: its own limit, else its tier's."""
+    if queue.max_message_size_kb is not None:
+        return queue.max_message_size_kb * 1024
+    return TIER_MESSAGE_SIZE_MAX_BYTES[tier]

@@ -22,6 +22,7 @@ from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
 from bridge.broker.seal import seal, settle
+from bridge.machine import arrival
 from bridge.machine.wheel import Bucket, Place, place
 from bridge.topology import names
 from bridge.topology.parts import bucket_queue
@@ -146,7 +147,11 @@ class Buckets:
         now_ms = self._clock()
         while held and held[0][0] <= now_ms and life.is_ready and life.flights.has_room:
             due_ms, _, waiting, delivery = heapq.heappop(held)
-            publication = life.sequencer.activate(waiting, delivery.body, now_ms)
+            try:
+                publication = life.sequencer.activate(waiting, delivery.body, now_ms)
+            except Exception as error:
+                self._refuse(delivery, error)
+                continue
             if publication is None:
                 self._drop(delivery)
                 continue
@@ -274,11 +279,27 @@ class Buckets:
         where = self._places[delivery.consumer_tag]
         self._outstanding[where] += 1
         try:
-            waiting = stamp.unwait(delivery.properties)
-        except ValueError:
-            self._drop(delivery)
-            return
-        self._sort(waiting, delivery)
+            self._sort(stamp.unwait(delivery.properties), delivery)
+        except BrokerError:
+            raise
+        except Exception as error:
+            self._refuse(delivery, error)
+
+    def _refuse(self, delivery: Delivery, error: Exception) -> None:
+        """Make a dead letter of what the sequencer has not put into a bucket."""
+        life = self._life
+        where = self._places[delivery.consumer_tag]
+        life.note_poison("bucket", self._queue(where), error)
+        description = f"The message came in a queue of scheduled messages: {error}."
+        command = arrival.refuse(
+            delivery.properties, delivery.body, arrival.MISPLACED_MESSAGE, description
+        )
+        life.submit(
+            life.sequencer.apply(command, self._clock()).publications,
+            acks=((delivery.channel, delivery.tag),),
+            then=partial(self._count_out, where),
+            site="scheduler.activate",
+        )
 
     def _sort(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
         """Hold what came out of a bucket until its time, or move it to a finer one."""

@@ -14,18 +14,28 @@ from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.handover import HandOver, Publish
+from bridge.engine.poison import Poison
+from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.topology import names
 from bridge.wire import headers
-from bridge.wire.basic import Properties
+from bridge.wire.basic import Properties, python_value, text
 from bridge.wire.envelope import LAPSED_KIND
 
 PREFETCH = 200
 
+_BARE = Properties(headers={headers.KIND: text(LAPSED_KIND)}, delivery_mode=2).encode()
+"""In place of more properties than RabbitMQ takes."""
+
 log = logging.getLogger(__name__)
 
 
-async def return_lapsed(connection: Connection) -> None:
-    """Hand lapsed messages back to their inboxes for as long as the channel lives."""
+async def return_lapsed(connection: Connection, poison: Poison) -> None:
+    """Hand lapsed messages back to their inboxes for as long as the channel lives.
+
+    Args:
+        poison: what came from no inbox is noted there; it is dropped, as there is no entity that it
+            is a message of.
+    """
     channel = await connection.channel()
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -34,8 +44,13 @@ async def return_lapsed(connection: Connection) -> None:
             ended.set_exception(error)
 
     def on_delivery(delivery: Delivery) -> None:
-        publish = _returned(delivery)
         acks = ((channel, delivery.tag),)
+        try:
+            publish = _returned(delivery)
+        except ValueError as error:
+            poison.note("lapsed", names.LAPSED, error)
+            handover.submit((), acks=acks, failpoint="lapsed.return")
+            return
 
         def done(error: BrokerError | None) -> None:
             if isinstance(error, Unroutable):
@@ -59,12 +74,24 @@ async def return_lapsed(connection: Connection) -> None:
 
 
 def _returned(delivery: Delivery) -> Publish:
-    """Return the message as it goes back: without its death, marked as lapsed."""
+    """Return the message as it goes back: without its death, marked as lapsed.
+
+    Raises:
+        ValueError: it came from no inbox.
+    """
     properties = Properties.decode(delivery.properties)
     table = properties.headers or {}
-    inbox = table.get("x-first-death-queue", ("S", b""))[1]
+    inbox = python_value(table.get("x-first-death-queue", ("V", None)))
+    if not isinstance(inbox, str) or not inbox.endswith(names.INBOX_SUFFIX):
+        raise ValueError(f"the message expired in {inbox!r}, which is no inbox")
     kept = {key: field for key, field in table.items() if key not in headers.BROKER_ONLY}
-    kept.setdefault(headers.KIND, ("S", LAPSED_KIND.encode()))
-    properties.headers, properties.expiration = kept, None
-    routing_key = inbox.decode() if isinstance(inbox, bytes) else ""
-    return Publish("", routing_key, properties.encode(), delivery.body)
+    kept.setdefault(headers.KIND, text(LAPSED_KIND))
+    if properties.user_id is not None:
+        # RabbitMQ would compare it with the bridge's own user.
+        kept[headers.BASIC_USER_ID] = text(properties.user_id)
+    properties.headers = kept
+    properties.user_id = properties.expiration = None
+    raw = properties.encode()
+    if len(raw) > PROPERTIES_BYTES_MAX:
+        raw = _BARE
+    return Publish("", inbox, raw, delivery.body)

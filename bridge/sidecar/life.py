@@ -249,6 +249,8 @@ class Life:
             life=self._life,
             boot=self._boot,
         )
+        for error in replay.unreadable:
+            self.note_poison("journal", names.journal(self.name), error)
         self.sequencer, left = take_over(office, replay)
         self.flights.keep(left)
         office.begin(self.sequencer, self._life, self.flights.open)
@@ -330,9 +332,27 @@ class Life:
             )
             if type(command) is arrival.OwnershipToken:
                 self._token.take(delivery, command.life, self.flights)
-            elif not self._carry_out(delivery, command):
+            elif not self._carry_out_or_refuse(delivery, command):
                 break
             arrivals.done()
+
+    def _carry_out_or_refuse(self, delivery: Delivery, command: Command) -> bool:
+        """Carry out one arrival; one that cannot be becomes a dead letter, and the next goes on."""
+        if type(command) is arrival.Refused:
+            self.note_poison("inbox", names.inbox(self.name), command.description)
+        try:
+            return self._carry_out(delivery, command)
+        except BrokerError:
+            raise
+        except Exception as error:
+            if type(command) is arrival.Refused:
+                raise
+            self.note_poison("inbox", names.inbox(self.name), error)
+            return self._carry_out(delivery, arrival.unreadable(delivery.body, error))
+
+    def note_poison(self, place: str, name: str, error: Exception | str) -> None:
+        """Take note of something that could not be handled."""
+        self._office.poison.note(place, name, error)
 
     def _carry_out(self, delivery: Delivery, command: Command) -> bool:
         """Carry out one arrival; False when a bucket must be made first."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bridge.engine.poison import Poison
 from bridge.machine.sequencer import Answer, Publication, Sequencer
 from bridge.model.entity import Queue, Tier
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX
@@ -51,6 +52,7 @@ class Office:
         meters: the entity's counters.
         leaderless_ms: since when, as far as is known here, nobody has numbered (UTC ms); `None`
             while somebody does, here or in another process.
+        poison: what could not be handled is noted there.
     """
 
     queue: Queue
@@ -63,6 +65,7 @@ class Office:
     prefetch: int = PREFETCH_MAX
     meters: Meters = field(default_factory=Meters)
     leaderless_ms: int | None = None
+    poison: Poison = field(default_factory=Poison)
 
     def begin(self, sequencer: Sequencer, life: bytes, flights: dict[int, Flight]) -> None:
         """Remember who is in office now, and the flights that are added and removed there."""

@@ -15,6 +15,7 @@ from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, PublishRefused
 from bridge.broker.reconnect import keep_connected
 from bridge.engine.clock import now_ms
+from bridge.engine.poison import Poison
 from bridge.model.entity import Namespace, Queue, Tier
 from bridge.sidecar.arrival_buffer import PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
@@ -55,6 +56,7 @@ class Sidecar:
     Args:
         on_full: called with an entity's name whenever its queue takes no more messages; again and
             again, `RESTART_MAX_S` and a life of the sequencer apart at most, while it is full.
+        poison: where what could not be handled is noted.
 
     Attributes:
         connected: set while RabbitMQ is there.
@@ -67,12 +69,14 @@ class Sidecar:
         tier: Tier = Tier.STANDARD,
         clock: Callable[[], int] = now_ms,
         on_full: Callable[[str], None] = lambda entity: None,
+        poison: Poison | None = None,
     ) -> None:
         self.connected = asyncio.Event()
         self._endpoint = endpoint
         self._tier = tier
         self._clock = clock
         self._on_full = on_full
+        self.poison = poison or Poison()
         self._offices: dict[str, Office] = {}
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -172,7 +176,7 @@ class Sidecar:
         key = queue.name.lower()
         office = self._offices.get(key)
         if office is None:
-            self._offices[key] = Office(queue, self._tier)
+            self._offices[key] = Office(queue, self._tier, poison=self.poison)
             self._employ(key)
         else:
             office.queue = queue
@@ -215,7 +219,9 @@ class Sidecar:
             self.connected.set()
             for key in self._offices:
                 self._employ(key)
-            self._start("", self._again_and_again("lapsed", lambda: return_lapsed(connection)))
+            self._start(
+                "", self._again_and_again("lapsed", lambda: return_lapsed(connection, self.poison))
+            )
             await self._stopped.wait()
         finally:
             self.connected.clear()

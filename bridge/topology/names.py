@@ -42,6 +42,10 @@ BUCKET_NAMES = 256
 """Names of buckets of one entity and level."""
 
 
+INBOX_SUFFIX = "/$inbox"
+"""What the names of inboxes end with."""
+
+
 def resource_base(entity: str) -> str:
     """Return the RabbitMQ name that an entity's resources begin with."""
     return legal(entity.lower())
@@ -68,7 +72,7 @@ def front(entity: str) -> str:
 
 def inbox(entity: str) -> str:
     """Queue: what was sent and has no number yet."""
-    return resource_base(entity) + "/$inbox"
+    return resource_base(entity) + INBOX_SUFFIX
 
 
 def active_exchange(entity: str) -> str:

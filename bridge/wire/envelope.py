@@ -39,6 +39,10 @@ KIND = "envelope"
 LAPSED_KIND = "lapsed"
 """Value of that header on a message that expired in the inbox and came back."""
 
+REFUSED_KIND = "refused"
+"""Value of that header on a message that a bridge could not handle, or found where none should be:
+it becomes a dead letter, with reason and description from its headers."""
+
 SILENT_PROPERTIES = Properties(
     headers={headers.KIND: ("S", KIND.encode())}, delivery_mode=2
 ).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -54,10 +55,13 @@ def clean(properties: Properties) -> Native:
     if properties.user_id is not None:
         kept[headers.BASIC_USER_ID] = text(properties.user_id)
     key = _text(table.get(headers.SESSION_ID)) or _text(table.get(headers.PARTITION_KEY))
-    if properties.reply_to is not None:
+    if properties.reply_to == headers.DIRECT_REPLY_TO:
+        properties.reply_to = None  # RabbitMQ would put an address of the bridge's there
+    elif properties.reply_to is not None:
         properties.reply_to = _utf8(properties.reply_to)
     properties.headers = kept or None
     properties.priority = properties.user_id = properties.expiration = None
+    properties.cluster_id = None
     properties.delivery_mode = 2
     return Native(properties.encode(), ttl_ms, scheduled_ms, key, properties.message_id)
 
@@ -70,12 +74,15 @@ def _utf8(value: str) -> str:
 def _storable(field: FieldValue) -> FieldValue:
     """Return a header as a stream can take it: a decimal closes the connection with 541.
 
-    Measured on 3.10, 4.0 and 4.3; so a decimal becomes a double.
+    Measured on 3.10, 4.0 and 4.3; so a decimal becomes a double. A number that Erlang has not
+    comes only in a malformed envelope.
     """
     letter, value = field
     if letter == "D":
         scale, unscaled = cast("tuple[int, int]", value)
         return "d", unscaled / 10**scale
+    if letter in "fd" and not math.isfinite(cast(float, value)):
+        return "V", None
     if letter == "A":
         return "A", [_storable(each) for each in cast("list[FieldValue]", value)]
     if letter == "F":

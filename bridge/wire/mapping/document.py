@@ -60,7 +60,7 @@ _REST = """\
 | annotation `x-opt-enqueued-time` | header of that name (UTC ms, signed long) |
 | annotation `x-opt-scheduled-enqueue-time` | header of that name (UTC ms; a native publisher may also write a timestamp) |
 | annotations `x-opt-partition-key`, `x-opt-via-partition-key` | headers of those names |
-| other annotations, footer | in `x-busbridge-sections` |
+| other annotations, delivery annotations, footer | in `x-busbridge-sections` |
 | one Data section | the body |
 | several Data sections, amqp-sequence, amqp-value | the sections as encoded; header `x-busbridge-body` is `sections` |
 
@@ -76,6 +76,8 @@ _REST = """\
 | `priority` | header.priority; order is arrival order |
 | headers `x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`, `x-acquired-count`, `CC`, `BCC`, `x-opt-sequence-number`, `x-opt-enqueued-time`, `x-busbridge-*` | taken off: only a broker or the bridge may say these. `x-busbridge-sections` and `x-busbridge-body` stay, so that a message can be moved from queue to queue, and are left out when they hold anything but sections |
 | header `x-opt-time-to-live`, negative | no TTL of its own |
+| larger than the entity takes | a dead letter, `MessageSizeExceeded` |
+| published into `$deferred` or a bucket | a dead letter, `MisplacedMessage` |
 | text that is no UTF-8 | U+FFFD where it is none |
 | a header table | a map (in application properties; SDKs may show it or not) |
 | a header array | a list |

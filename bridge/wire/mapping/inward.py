@@ -31,6 +31,9 @@ connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.
 KEY_CHARACTERS_MAX = 128
 """Service Bus's limit for message id, session ids and partition keys."""
 
+_DIRECT_REPLY_TO = headers.DIRECT_REPLY_TO.encode()
+"""RabbitMQ puts an address in its place, or closes the channel."""
+
 _STRING_CODES = (0xA1, 0xB1)
 _SYMBOL_CODES = (0xA3, 0xB3)
 
@@ -212,7 +215,8 @@ def _read_properties(
             value = field[1] if field else None
             if isinstance(value, int):
                 value = str(value).encode()
-            if isinstance(value, bytes) and len(value) <= SHORT_STRING_BYTES_MAX:
+            is_storable = value != _DIRECT_REPLY_TO or name != "reply-to"
+            if isinstance(value, bytes) and len(value) <= SHORT_STRING_BYTES_MAX and is_storable:
                 try:
                     setattr(properties, BASIC_PROPERTIES[name], value.decode())
                 except UnicodeDecodeError:

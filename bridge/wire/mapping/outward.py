@@ -133,7 +133,7 @@ def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> b
         bytes((0x50, priority)) if isinstance(priority, int) and 0 <= priority < 256 else _NULL,
         _NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
         _NULL,
-        encode_uint(delivery_count),
+        encode_uint(min(max(delivery_count, 0), UINT_MAX)),
     ]
     return _described(part.HEADER, encode_list(items))
 

@@ -1,0 +1,126 @@
+"""Whether encoded properties are canonical (see `wire.envelope`), without decoding them.
+
+The sequencer stamps the properties of an envelope's items as they are. A bridge writes them so that
+RabbitMQ takes them; anybody else may publish an envelope too, and RabbitMQ closes a connection, or
+a channel, over much that can stand there. What is not plainly right here is decoded and cleaned.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from bridge.wire import headers
+
+_NEVER = 0x0917
+"""Flags of priority, expiration, user_id, cluster_id, and those that no property has."""
+
+_SHORT_BEFORE = (0x8000, 0x4000)
+_SHORT_BEHIND = (0x0400, 0x0200, 0x0080)
+_SHORT_LAST = (0x0020, 0x0008)
+
+_WIDTHS = {
+    ord("b"): 1,
+    ord("B"): 1,
+    ord("t"): 1,
+    ord("s"): 2,
+    ord("u"): 2,
+    ord("I"): 4,
+    ord("i"): 4,
+    ord("l"): 8,
+    ord("L"): 8,
+    ord("T"): 8,
+    ord("V"): 0,
+}
+
+_OWN_PREFIX = headers.OWN_PREFIX.encode()
+_OWN_CONTENT = frozenset({headers.SECTIONS.encode(), headers.BODY.encode()})
+_RESERVED = frozenset(
+    name.encode()
+    for name in (
+        *headers.BROKER_ONLY,
+        headers.SEQUENCE_NUMBER,
+        headers.ENQUEUED_TIME,
+        headers.TIME_TO_LIVE,
+    )
+)
+_STREAM_PREFIX = b"x-stream-"
+_DIRECT_REPLY_TO = headers.DIRECT_REPLY_TO.encode()
+_FLOAT = struct.Struct(">f")
+_DOUBLE = struct.Struct(">d")
+
+
+def is_canonical(raw: bytes) -> bool:
+    """Whether RabbitMQ takes these properties, with a stamp in front of their headers."""
+    size = len(raw)
+    if size < 3:
+        return False
+    flags = (raw[0] << 8) | raw[1]
+    if flags & _NEVER or not flags & 0x1000:
+        return False
+    try:
+        at = 2
+        for flag in _SHORT_BEFORE:
+            if flags & flag:
+                at += 1 + raw[at]
+        if flags & 0x2000:
+            end = at + 4 + int.from_bytes(raw[at : at + 4], "big")
+            if end > size or not _are_fields(raw, at + 4, end):
+                return False
+            at = end
+        if raw[at] != 2:
+            return False
+        at += 1
+        for flag in _SHORT_BEHIND:
+            if flags & flag:
+                if flag == 0x0200 and not _is_reply_to(raw[at + 1 : at + 1 + raw[at]]):
+                    return False
+                at += 1 + raw[at]
+        if flags & 0x0040:
+            at += 8
+        for flag in _SHORT_LAST:
+            if flags & flag:
+                at += 1 + raw[at]
+    except IndexError:
+        return False
+    return at == size
+
+
+def _is_reply_to(text: bytes) -> bool:
+    """RabbitMQ puts an address in place of one text, and streams of 4.3 take UTF-8 only."""
+    if text == _DIRECT_REPLY_TO:
+        return False
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _are_fields(raw: bytes, at: int, end: int) -> bool:
+    """Whether here are plain fields alone, none of which only the bridge or a broker may write."""
+    while at < end:
+        key_end = at + 1 + raw[at]
+        key = raw[at + 1 : key_end]
+        if key in _RESERVED or key.startswith(_STREAM_PREFIX):
+            return False
+        if key.startswith(_OWN_PREFIX) and key not in _OWN_CONTENT:
+            return False
+        letter = raw[key_end]
+        at = key_end + 1
+        width = _WIDTHS.get(letter)
+        if width is not None:
+            at += width
+        elif letter == 0x53 or letter == 0x78:  # text and bytes
+            at += 4 + int.from_bytes(raw[at : at + 4], "big")
+        elif letter == 0x64 and at + 8 <= end:
+            if not math.isfinite(_DOUBLE.unpack_from(raw, at)[0]):
+                return False
+            at += 8
+        elif letter == 0x66 and at + 4 <= end:
+            if not math.isfinite(_FLOAT.unpack_from(raw, at)[0]):
+                return False
+            at += 4
+        else:
+            return False
+    return at == end

@@ -1,0 +1,514 @@
+"""Poison never stops an entity: it becomes a dead letter, or is named, and the next one goes on.
+
+RabbitMQ takes any of these from whoever may publish. Each is published into each queue that the
+bridge consumes, and healthy messages behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import struct
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from azure.servicebus._pyamqp._decode import decode_payload
+
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
+from bridge.engine.api import Received
+from bridge.engine.clock import now_ms
+from bridge.gateway.receiving import message_of
+from bridge.machine.wheel import place
+from bridge.model import entity as model
+from bridge.topology import definitions, names
+from bridge.topology.resources import Value
+from bridge.wire import envelope, headers
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.envelope import Item, Operation
+from tests.fixtures.broker import Broker
+from tests.integration.door import Client, Door, open_door, outgoing, until
+
+ORDERS = model.Queue(name="orders", dead_lettering_on_message_expiration=True)
+
+Poison = tuple[bytes, bytes]
+"""Properties and body."""
+
+DEEP_LEVELS = 100
+
+BATCH = 100
+"""So many are published at once; where one is refused, they are published one by one."""
+
+
+def nested(letter: str) -> FieldValue:
+    """A table or an array far deeper than anybody's."""
+    field: FieldValue = ("V", None)
+    for _ in range(DEEP_LEVELS):
+        field = (letter, {"a": field} if letter == "F" else [field])
+    return field
+
+
+def raw_table(fields: bytes) -> bytes:
+    """Properties with a header table of these bytes."""
+    return b"\x30\x00" + struct.pack(">I", len(fields)) + fields + b"\x02"
+
+
+def raw_field(name: bytes, field: FieldValue) -> bytes:
+    """A field as the codec writes it, but for its depth."""
+    return bytes((len(name),)) + name + raw_value(field)
+
+
+def raw_value(field: FieldValue) -> bytes:
+    """A value, however deep."""
+    letter, value = field
+    if letter in "FA":
+        assert isinstance(value, dict | list)
+        parts = (
+            [raw_field(name.encode(), each) for name, each in value.items()]
+            if isinstance(value, dict)
+            else [raw_value(each) for each in value]
+        )
+        inner = b"".join(parts)
+        return letter.encode() + struct.pack(">I", len(inner)) + inner
+    return Properties(headers={"": field}).encode()[7:]
+
+
+FIELDS: tuple[FieldValue, ...] = (
+    *((letter, number) for letter in "bsIl" for number in (-1, 0, 1)),
+    *(("b", number) for number in (-128, 127)),
+    *((letter, (1 << bits) - 1) for letter, bits in (("B", 8), ("u", 16), ("i", 32), ("T", 64))),
+    *((letter, sign * 2**63 - (sign > 0)) for letter in "lL" for sign in (-1, 1)),
+    ("T", 0),
+    ("T", 2**63),
+    ("t", True),
+    ("V", None),
+    ("f", 1.5),
+    ("d", -1e308),
+    ("D", (255, 2**32 - 1)),
+    ("D", (0, 5)),
+    ("S", b""),
+    ("S", b"\xff\xfe"),
+    ("S", b"text"),
+    ("S", b"x" * 60_000),
+    ("x", bytes(20)),
+    ("x", bytes(44)),
+    ("x", b"\xff" * 16),
+    ("x", b"\x00\x53\x74\xd1\xff\xff\xff\xff"),
+    ("A", []),
+    ("A", [("D", (1, 1)), ("A", [("V", None)]), ("F", {})]),
+    ("F", {}),
+    ("F", {"D": ("D", (3, 1)), "": ("A", [])}),
+    nested("F"),
+    nested("A"),
+)
+"""Every type of field, at its ends."""
+
+OURS = tuple(
+    value
+    for name, value in vars(headers).items()
+    if name.isupper()
+    and isinstance(value, str)
+    and value not in (headers.DIRECT_REPLY_TO, headers.OWN_PREFIX)
+)
+OTHERS = (
+    *("x-opt-creation-time", "x-opt-absolute-expiry-time", "x-opt-user-id"),
+    *("x-opt-group-sequence", "x-stream-offset", "x-stream-filter-value", "x-death"),
+    *("x-first-death-queue", "x-first-death-reason", "x-delivery-count", "x-acquired-count"),
+    *("x-any", ""),
+)
+
+SECTIONS = (
+    *(b"", b"\x00", b"\x00\x53", b"\x00\x53\x74", b"\x00\x53\x74\xc1\x01\x01", b"\xff" * 9),
+    b"\x00\x53\x74\xd1\x00\x00\x00\x04\xff\xff\xff\xff",
+    b"\x00\x53\x72\xc1\x01\x00\x00\x53\x72\xc1\x01\x00",
+    b"\x00\x53\x73\xc0\x02\x01\xff",
+    b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x40",
+)
+
+
+def headers_of_every_type() -> Iterator[Poison]:
+    """Each header of the bridge's and some of RabbitMQ's, with a value of each type."""
+    serial = itertools.count()
+    for name in (*OURS, *OTHERS):
+        for field in FIELDS:
+            yield raw_table(raw_field(name.encode(), field)), b"header %d" % next(serial)
+    yield raw_table(raw_field(b"\xff\xfe", ("S", b"a"))), b"key"
+    yield raw_table(b"".join(raw_field(b"%d" % n, ("V", None)) for n in range(10_000))), b"many"
+    for raw in SECTIONS:
+        for name in (headers.SECTIONS, headers.BODY):
+            yield raw_table(raw_field(name.encode(), ("x", raw))), raw or b"empty"
+
+
+def properties_of_every_kind() -> Iterator[Poison]:
+    """The properties that are no headers."""
+    odd = "\udcff\udcfe"
+    made = (
+        *(Properties(**{name: odd}) for name in ("content_type", "message_id", "type", "app_id")),
+        *(Properties(**{name: odd}) for name in ("reply_to", "correlation_id", "cluster_id")),
+        *(Properties(**{name: "x" * 255}) for name in ("reply_to", "message_id", "cluster_id")),
+        Properties(reply_to="amq.rabbitmq.reply-to.nobody"),
+        Properties(priority=255, delivery_mode=1),
+        Properties(timestamp=2**64 - 1),
+        Properties(user_id="guest"),
+    )
+    for number, properties in enumerate(made):
+        yield properties.encode(), b"properties %d" % number
+
+
+def envelopes() -> Iterator[Poison]:
+    """What pretends to be an envelope, or is one that no bridge has written."""
+    kind = envelope.SILENT_PROPERTIES
+    asks = envelope.envelope_properties("nobody/\udcff", "\udcff")
+    bare = Properties(delivery_mode=2).encode()
+    whole = envelope.encode(Operation.SEND, bytes(16), [Item(bare, b"x")])
+    for cut in range(len(whole)):
+        yield kind, whole[:cut]
+    yield kind, whole + b"more"
+    yield asks, whole[:-1]
+    yield kind, whole[:18] + b"\xff\xff\xff\xff" + whole[22:]
+    for operation in (0, 4, 255):
+        yield kind, bytes((1, operation)) + whole[2:]
+    yield kind, whole[:22] + b"\xff" + whole[23:]
+    for number in (-(2**63), 2**63 - 1):
+        yield asks, envelope.encode_cancel(bytes(16), [number])
+        times: Any = {"ttl_ms": number, "scheduled_ms": None}
+        yield kind, envelope.encode(Operation.SEND, bytes(16), [Item(bare, b"ttl", **times)])
+    for number, (properties, _) in enumerate([*headers_of_every_type(), *unfit()]):
+        identity = number.to_bytes(16, "big")
+        yield kind, envelope.encode(Operation.SEND, identity, [Item(properties, b"item")])
+
+
+def unfit() -> Iterator[Poison]:
+    """Properties that RabbitMQ itself takes of nobody."""
+    for raw in (b"", b"\xff", b"\xff\xff", b"\x20\x00", b"\x20\x00\xff\xff\xff\xff", b"\x00\x01"):
+        yield raw, b""
+    made = (
+        Properties(delivery_mode=2, expiration="no number"),
+        Properties(delivery_mode=2, expiration="-1"),
+        Properties(delivery_mode=2, reply_to=headers.DIRECT_REPLY_TO),
+        Properties(delivery_mode=2, user_id="somebody"),
+        Properties(delivery_mode=2, headers={"CC": ("S", b"orders")}),
+        Properties(delivery_mode=2, headers={"BCC": ("I", 5)}),
+        Properties(delivery_mode=2, headers={"a": ("d", float("nan"))}),
+        Properties(delivery_mode=2, headers={"a": ("f", float("inf"))}),
+    )
+    for properties in made:
+        yield properties.encode(), b""
+    yield raw_table(b"\x01a?"), b""
+    yield raw_table(b"\x01aS\xff\xff\xff\xff"), b""
+    yield raw_table(b"\xffa"), b""
+
+
+def batons() -> Iterator[Poison]:
+    """The other kinds of the bridge's own messages, with bodies of nobody."""
+    for kind in (b"baton", b"lapsed", b"refused", b"ask", b"nothing", b"\xff"):
+        table: Table = {headers.KIND: ("S", kind)}
+        yield Properties(headers=table, delivery_mode=2).encode(), b"kind " + kind
+    table = {headers.KIND: ("S", b"refused"), headers.DEAD_LETTER_REASON: ("I", 5)}
+    yield Properties(headers=table, delivery_mode=2).encode(), b"refused"
+
+
+def messages() -> list[Poison]:
+    """All that a publisher may do to a queue."""
+    return [*headers_of_every_type(), *properties_of_every_kind(), *batons()]
+
+
+@pytest_asyncio.fixture
+async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
+    """A bridge with one queue."""
+    async with open_door(endpoint, broker.management_url, ORDERS) as opened:
+        yield opened
+
+
+class Publisher:
+    """Publishes what RabbitMQ takes; over what it does not take it ends channel or connection."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+        self._channel: Any = None
+        self._opening = asyncio.Lock()
+
+    async def publish(self, exchange: str, key: str, poison: list[Poison]) -> int:
+        """Publish all; return how many RabbitMQ has taken."""
+        taken = 0
+        for start in range(0, len(poison), BATCH):
+            batch = poison[start : start + BATCH]
+            publishes = [self._publish(exchange, key, *each) for each in batch]
+            results = await asyncio.gather(*publishes)
+            if not all(results):
+                results = [await self._publish(exchange, key, *each) for each in batch]
+            taken += sum(results)
+        return taken
+
+    async def _publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> bool:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await Connection.open(self._endpoint, name="poison")
+                self._channel = None
+            if self._channel is None or self._channel.close_reason is not None:
+                self._channel = await self._connection.channel()
+                await self._channel.confirm_select()
+        try:
+            await self._channel.publish_confirmed(exchange, key, properties, body)
+        except (BrokerError, ValueError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+@pytest_asyncio.fixture
+async def publisher(endpoint: Endpoint) -> AsyncIterator[Publisher]:
+    """A native publisher."""
+    opened = Publisher(endpoint)
+    yield opened
+    await opened.close()
+
+
+async def drain(door: Door, client: Client, *, dead: bool = False) -> list[Received]:
+    """Receive and complete until nothing has come for a second; each can be shown to an SDK."""
+    found: list[Received] = []
+    client.receiver.add_credit(5_000)
+    while True:
+        try:
+            async with asyncio.timeout(1.5):
+                (received,) = await client.wait(1)
+        except TimeoutError:
+            await client.receiver.close()
+            return found
+        decode_payload(memoryview(message_of(received)))
+        await door.complete(received, path=door.dead_letters if dead else None)
+        found.append(received)
+
+
+async def drained(door: Door) -> tuple[list[Received], list[Received]]:
+    """What is in the queue, and what is dead."""
+    alive = await drain(door, door.client())
+    return alive, await drain(door, door.client(path=door.dead_letters), dead=True)
+
+
+def ends(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What has been logged of lives, channels and connections that ended."""
+    words = ("sequencer.", "source.lost", "broker.lost", "deferred.lost", "definitions.failed")
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and record.getMessage().startswith(words)
+    ]
+
+
+@pytest.mark.parametrize("make", [messages, lambda: [*envelopes()]], ids=["messages", "envelopes"])
+async def test_at_the_front_door(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture, make: Any
+) -> None:
+    """What comes to the sequencer is numbered, or is a dead letter with a reason."""
+    await door.send("before")
+    taken = await publisher.publish(names.front("orders"), "", make())
+    await door.send("after")
+    alive, dead = await drained(door)
+
+    assert ends(caplog) == []
+    assert {b"before", b"after"} <= {each.record.body for each in alive}
+    if make is messages:
+        batons_and_asks = 1  # a baton of nobody's is acked with the next one
+        assert len(alive) + len(dead) >= taken + 2 - batons_and_asks - len(FIELDS)
+    numbers = [each.sequence_number for each in (*alive, *dead)]
+    assert len(numbers) == len(set(numbers))
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [names.active_queue("orders"), names.dead_letter_queue("orders")],
+    ids=["active", "dead-letter"],
+)
+async def test_past_the_front_door(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture, queue: str
+) -> None:
+    """What was published into a queue that clients receive from reaches one, or is dead."""
+    await door.send("before")
+    taken = await publisher.publish("", queue, messages())
+    await door.send("after")
+    alive, dead = await drained(door)
+
+    assert ends(caplog) == []
+    assert {b"before", b"after"} <= {each.record.body for each in alive}
+    assert len(alive) + len(dead) >= taken + 2 - 1 - len(FIELDS)
+
+
+async def test_among_deferred_messages(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What somebody publishes there by hand comes out as a dead letter, with a reason."""
+    from bridge.engine.api import Defer, ReceiveMode
+
+    await door.send("deferred")
+    (received,) = await door.client().receive()
+    assert received.lock_token is not None
+    await door.namespace.settle(door.path, received.lock_token, Defer())
+    taken = await publisher.publish("", names.deferred_queue("orders"), messages())
+    numbers = [received.sequence_number]
+    (found,) = await door.namespace.receive_deferred(
+        door.path, numbers, ReceiveMode.RECEIVE_AND_DELETE
+    )
+    assert found.record.body == b"deferred"
+    await until(lambda: door.namespace.poison.counts["deferred"] >= taken)
+    alive, dead = await drained(door)
+
+    assert ends(caplog) == []
+    assert alive == []
+    assert len(dead) >= taken
+    table = dead[0].record.properties.headers or {}
+    assert table[headers.DEAD_LETTER_REASON][1] in (b"MisplacedMessage", b"MalformedMessage")
+    assert dead[0].sequence_number > 0
+
+
+async def test_in_a_bucket(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What somebody publishes into a bucket is a dead letter; what waits there comes in time."""
+    due_ms = now_ms() + 6_000
+    await door.namespace.schedule(door.path, [outgoing("later", scheduled_ms=due_ms)])
+    where = place(due_ms, now_ms() - 500)
+    taken = await publisher.publish(
+        "", names.bucket("orders", where.level, where.slot), messages()[::3]
+    )
+    client = door.client()
+    (received,) = await client.receive()
+    assert received.record.body == b"later"
+    await door.complete(received)
+    await until(lambda: door.sidecar.poison.counts["bucket"] >= taken - 2)
+    dead = await drain(door, door.client(path=door.dead_letters), dead=True)
+
+    assert ends(caplog) == []
+    assert len(dead) >= taken - 2  # a stamp of 44 bytes is that of a message that was cancelled
+
+
+async def test_among_lapsed_messages(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came from no inbox is named and dropped; what lapsed in one becomes a dead letter."""
+    inbox = names.inbox("orders").encode()
+    known: Table = {"x-first-death-queue": ("S", inbox)}
+    await publisher.publish("", names.LAPSED, messages())
+    odd = Properties(headers=known, delivery_mode=2, user_id="guest").encode()
+    assert await publisher.publish("", names.LAPSED, [(odd, b"lapsed")]) == 1
+    (dead,) = await drain(door, door.client(path=door.dead_letters), dead=True)
+
+    assert ends(caplog) == []
+    assert dead.record.body == b"lapsed"
+    assert door.sidecar.poison.counts["lapsed"] > 100
+
+
+async def test_among_news(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What bridges tell each other anybody may say, and nobody is stopped by it."""
+    news: list[Poison] = [
+        (Properties(type=kind).encode(), body)
+        for kind in ("kept", "wanted", "full", "", "x")
+        for body in (b"", b"\xff", b"$", b"a" * 1_000)
+    ]
+    await publisher.publish(names.EVENTS, "", messages() + news)
+    await door.send("after")
+    (received,) = await door.client().receive()
+    await door.complete(received)
+    await until(lambda: door.namespace.poison.counts["events"] > 0)
+
+    assert ends(caplog) == []
+
+
+async def test_in_the_journal(
+    endpoint: Endpoint, broker: Broker, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What somebody publishes there is passed over when the next sequencer reads it."""
+    async with open_door(endpoint, broker.management_url, ORDERS) as door:
+        await door.send("one")
+        taken = await publisher.publish("", names.journal("orders"), unnumbered())
+        assert taken > 100
+        await door.send("two")
+        await until(lambda: door.sidecar.meters["orders"].published >= 2)
+    async with open_door(endpoint, broker.management_url, ORDERS) as door:
+        await door.send("three")
+        received = await door.client().receive(3)
+        await door.complete(*received)
+
+    assert [each.record.body for each in received] == [b"one", b"two", b"three"]
+    assert [each.sequence_number for each in received] == [1, 2, 3]
+    assert ends(caplog) == []
+
+
+def unnumbered() -> list[Poison]:
+    """All but what may be a number, a waiting message, or an entry of a newer bridge."""
+    forged = (headers.SEQUENCE_NUMBER.encode(), headers.WAITING.encode(), headers.ENTRY.encode())
+    return [each for each in messages() if not any(name in each[0] for name in forged)]
+
+
+WRONG: tuple[Value, ...] = (
+    *(None, True, 5, -1, 1.5, "", "x", "P1D", "P99999999999999999999D", [], [[]], {}, {"a": 1}),
+    *(10**30, "\ud800" if False else "\u0000", ["a", "b"], [["a", 1], ["b", 2]]),
+)
+
+
+async def test_definitions_of_wrong_types(
+    door: Door, broker: Broker, vhost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is named; the entity stays as it was, and the others are heeded."""
+    prefix = "/api/global-parameters/"
+
+    def put(entity: str, form: Value) -> None:
+        name = definitions.parameter_name(vhost, entity).replace("/", "%2F")
+        with contextlib.suppress(OSError, AssertionError):  # RabbitMQ takes not all of them
+            broker.management("PUT", prefix + name, {"name": name, "value": form})
+
+    good = dict(definitions.to_json(ORDERS))
+    forms: list[Value] = [*WRONG, *({**good, key: wrong} for key in good for wrong in WRONG)]
+    seen = 0
+    for number, form in enumerate(forms):
+        put("orders", form)
+        if number % 10 == 0 or number < len(WRONG):
+            await door.namespace.check()
+            assert [queue.name for queue in door.namespace.directory.namespace.queues][:1] == [
+                "orders"
+            ] or isinstance(form, dict)
+            seen += 1
+    put("orders", definitions.to_json(ORDERS))
+    put("others", definitions.to_json(model.Queue(name="others")))
+    put("broken", 5)
+    await door.namespace.check()
+    found = [queue.name for queue in door.namespace.directory.namespace.queues]
+
+    assert found == ["orders", "others"]
+    assert door.namespace.poison.counts["definition"] > seen // 2
+    assert ends(caplog) == []
+    await door.send("after")
+    await door.client().receive()
+
+
+async def test_a_native_message_above_the_limit(endpoint: Endpoint, broker: Broker) -> None:
+    """A dead letter with a reason; one at the limit is delivered."""
+    small = model.Queue(name="orders", max_message_size_kb=1)
+    async with open_door(endpoint, broker.management_url, small) as door:
+        connection = await Connection.open(endpoint, name="native")
+        channel = await connection.channel()
+        await channel.confirm_select()
+        properties = Properties(delivery_mode=2).encode()
+        for size in (1024 - len(properties), 1025 - len(properties)):
+            await channel.publish_confirmed("orders", "", properties, bytes(size))
+        (received,) = await door.client().receive()
+        await door.complete(received)
+        (dead,) = await door.client(path=door.dead_letters).receive()
+        await connection.close()
+
+    assert len(received.record.body) == 1024 - len(properties)
+    table = dead.record.properties.headers or {}
+    assert table[headers.DEAD_LETTER_REASON] == ("S", b"MessageSizeExceeded")
+    assert b"1025 bytes" in table[headers.DEAD_LETTER_ERROR_DESCRIPTION][1]  # type: ignore[operator]
