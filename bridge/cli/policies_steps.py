@@ -27,6 +27,11 @@ from policies.writers.definitions import document
 _IMPORTED_MAX = 200
 """Objects in one import: each is one request, and a bar that stands still says nothing."""
 
+_NO_SHOVELS = (
+    "\nWhat forwards needs RabbitMQ's plugin: run 'rabbitmq-plugins enable rabbitmq_shovel' on "
+    "each node, then apply again. All before it is done."
+)
+
 Step = Change | Topology
 """A change, or new objects that are declared in one import."""
 
@@ -86,7 +91,8 @@ async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
     try:
         await _make(broker, step, vhost)
     except BrokerError as error:
-        raise CommandFailed(text=f"{title(step.resource)}: {error}") from error
+        remedy = _NO_SHOVELS if "component shovel not found" in str(error) else ""
+        raise CommandFailed(text=f"{title(step.resource)}: {error}{remedy}") from error
 
 
 async def _make(broker: LiveBroker, change: Change, vhost: str) -> None:

@@ -125,6 +125,19 @@ def test_a_catch_all_takes_no_dead_letters_and_fills_no_sink(
     assert count(channel, "orders/$deadletterqueue") == 8
 
 
+def test_without_its_plugin_a_shovel_is_a_named_error(
+    start_broker: Callable[..., Broker], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to do about it; everything else is there."""
+    broker = start_broker()
+    command = Command(broker, "/", tmp_path, "management", capsys)
+    file = command.file(model.Queue(name="a", forward_to="b"), model.Queue(name="b"))
+
+    assert command.elsewhere("/", "apply", file, *PLAIN, "--accept-losses", "*") == 1
+    assert "rabbitmq-plugins enable rabbitmq_shovel" in capsys.readouterr().err
+    assert {"a", "b"} <= {row["name"] for row in broker.management("GET", "/api/queues")}
+
+
 @pytest.fixture
 def shovelling(
     start_broker: Callable[..., Broker], tmp_path: Path, capsys: pytest.CaptureFixture[str]
