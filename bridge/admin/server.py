@@ -1,7 +1,8 @@
 """The HTTP server of health and metrics.
 
 `/health` answers as Azure's emulator does; `/health/live` is green while the process works,
-`/health/ready` while it can serve, with a sentence a reason otherwise.
+`/health/ready` while it can serve, with a sentence a reason otherwise. What is wrong with single
+queues of RabbitMQ's is a warning there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class AdminServer:
 
     Args:
         reasons: why the bridge is not ready, a sentence each; empty when it is.
+        warnings: which queues RabbitMQ gives no answer for, a sentence each.
         families: the metrics of now.
     """
 
@@ -41,9 +43,11 @@ class AdminServer:
         self,
         *,
         reasons: Callable[[], Sequence[str]],
+        warnings: Callable[[], Sequence[str]],
         families: Callable[[], Awaitable[Iterable[Metric]]],
     ) -> None:
         self._reasons = reasons
+        self._warnings = warnings
         self._families = families
         app = web.Application()
         app.router.add_get("/health", self._health)
@@ -79,7 +83,8 @@ class AdminServer:
         reasons = list(self._reasons())
         status = "not ready" if reasons else "ready"
         return web.json_response(
-            {"status": status, "reasons": reasons}, status=503 if reasons else 200
+            {"status": status, "reasons": reasons, "warnings": list(self._warnings())},
+            status=503 if reasons else 200,
         )
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Protocol
 
 from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import NotFound
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -20,12 +20,19 @@ from bridge.wire.headers import DIRECT_REPLY_TO
 POLL_S = 0.01
 
 
+class HasChannels(Protocol):
+    """A connection, or what stands for one."""
+
+    async def channel(self) -> Channel:
+        """Open a channel."""
+
+
 async def take_address(channel: Channel) -> None:
     """Have a channel get an address."""
     await channel.consume(DIRECT_REPLY_TO, _ignore, no_ack=True)
 
 
-async def await_ends(connection: Connection, addresses: Iterable[str]) -> None:
+async def await_ends(connection: HasChannels, addresses: Iterable[str]) -> None:
     """Wait until the channels that have these addresses are over; `connection` is where to ask."""
     for address in addresses:
         channel = await connection.channel()

@@ -263,6 +263,7 @@ class Channel(Publishing):
         if self.close_reason is not None:
             return
         self._before_write()
+        self._has_left_asking = self.awaits_queue
         code = error.code or _CLOSED_BY_US
         frame = wire.method_frame(self.number, wire.CHANNEL_CLOSE, code, error.text[:80], 0, 0)
         self._transport.write(frame)

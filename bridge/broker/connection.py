@@ -50,6 +50,8 @@ class Connection:
         closed: set when the connection has ended.
         close_reason: why; None while it lives.
         on_closed: called once with that reason.
+        unanswered: the owners of the channels on which a queue had been asked something, and had
+            not answered, when the connection ended.
     """
 
     def __init__(self, name: str, timeout_s: float, confirm_timeout_s: float) -> None:
@@ -59,6 +61,7 @@ class Connection:
         self.closed = asyncio.Event()
         self.close_reason: ConnectionLost | None = None
         self.on_closed: Callable[[ConnectionLost], None] | None = None
+        self.unanswered: frozenset[str] = frozenset()
         self._timeout_s = timeout_s
         self._confirm_timeout_s = confirm_timeout_s
         self._transport = Transport(self._on_lost)
@@ -138,9 +141,28 @@ class Connection:
         """Whether the connection has ended."""
         return self.close_reason is not None
 
-    async def channel(self) -> Channel:
-        """Open a channel."""
-        channel = self._channel()
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held or awaited on any of its channels, and nobody consumes."""
+        return not any(channel.is_busy for channel in self._channels.values())
+
+    @property
+    def queue_answers(self) -> int:
+        """How many answers have come from queues themselves (consume, get)."""
+        return self._transport.queue_answers
+
+    @property
+    def awaits_queue(self) -> bool:
+        """Whether a queue was asked something and has not answered yet."""
+        return any(channel.awaits_queue for channel in self._channels.values())
+
+    async def channel(self, owner: str = "") -> Channel:
+        """Open a channel.
+
+        Args:
+            owner: for which queue or entity it is.
+        """
+        channel = self._channel(owner)
         try:
             await channel.open()
         except asyncio.CancelledError:
@@ -153,7 +175,7 @@ class Connection:
         """Whether less than half of all channels are in use; the rest is for who needs one."""
         return len(self._channels) < self._channel_max // 2
 
-    def channel_soon(self) -> Channel:
+    def channel_soon(self, owner: str = "") -> Channel:
         """Open a channel, and return it at once: what is asked on it is written behind that.
 
         Raises:
@@ -161,11 +183,11 @@ class Connection:
         """
         if not self.has_channels_to_spare:
             raise BrokerError(504, f"half of the channels of {self.name} are in use")
-        channel = self._channel()
+        channel = self._channel(owner)
         channel.open_soon()
         return channel
 
-    def _channel(self) -> Channel:
+    def _channel(self, owner: str) -> Channel:
         if self.close_reason is not None:
             raise self.close_reason.again()
         number = self._free.pop() if self._free else len(self._channels) + 1
@@ -178,6 +200,7 @@ class Connection:
             timeout_s=self._timeout_s,
             confirm_timeout_s=self._confirm_timeout_s,
         )
+        channel.owner = owner
         self._channels[number] = self._transport.sinks[number] = channel
         return channel
 
@@ -313,6 +336,9 @@ class Connection:
 
     def _on_lost(self, error: ConnectionLost) -> None:
         self.close_reason = error
+        self.unanswered = frozenset(
+            channel.owner for channel in self._channels.values() if channel.awaits_queue
+        )
         if self._awaited is not None and not self._awaited.done():
             self._awaited.set_exception(error.again())
             self._awaited.exception()

@@ -77,6 +77,11 @@ class Consuming(Declaring):
         """How many deliveries are not settled yet."""
         return len(self._outstanding)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is delivered, or may be, or an answer is due."""
+        return bool(self._consumers or self._outstanding or self._questions)
+
     def qos(self, prefetch: int) -> Awaitable[None]:
         """Limit what is outstanding for each consumer that starts from now on; 0 is no limit."""
         return self._tell(wire.BASIC_QOS_OK, wire.BASIC_QOS, 0, prefetch, False)
@@ -116,6 +121,7 @@ class Consuming(Declaring):
         *,
         tag: str,
         prefetch: int,
+        no_ack: bool = False,
         on_cancel: OnCancel | None = None,
     ) -> asyncio.Future[Any]:
         """Write what starts a consumer with a prefetch of its own.
@@ -123,7 +129,7 @@ class Consuming(Declaring):
         Returns what is done when RabbitMQ has answered.
         """
         self._ask((wire.BASIC_QOS_OK,), wire.BASIC_QOS, 0, prefetch, False)
-        return self._start(tag, queue, on_delivery, on_cancel, None, False)
+        return self._start(tag, queue, on_delivery, on_cancel, None, no_ack)
 
     def _start(
         self,

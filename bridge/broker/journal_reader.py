@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from bridge.broker.address import HasChannels
 from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerSilent
 from bridge.wire.basic import Properties, Table
@@ -44,7 +44,7 @@ Take = Callable[[Entry], bool]
 class JournalReader:
     """Reads one journal."""
 
-    def __init__(self, connection: Connection, stream: str) -> None:
+    def __init__(self, connection: HasChannels, stream: str) -> None:
         self._connection = connection
         self._stream = stream
 

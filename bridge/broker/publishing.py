@@ -82,6 +82,11 @@ class Publishing(Consuming):
         self._is_confirming = True
         return selected
 
+    def confirm_select_soon(self) -> None:
+        """Have every publish confirmed from now on, without waiting."""
+        self._ask((wire.CONFIRM_SELECT_OK,), wire.CONFIRM_SELECT, False)
+        self._is_confirming = True
+
     def publish(
         self,
         exchange: str,

@@ -14,10 +14,20 @@ from typing import Any
 from bridge.broker.answer import arguments_of, done
 from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
 from bridge.broker.transport import Transport
-from bridge.wire.amqp091 import Method, method_frame
+from bridge.wire.amqp091 import (
+    BASIC_CONSUME_OK,
+    BASIC_GET_EMPTY,
+    BASIC_GET_OK,
+    Method,
+    method_frame,
+)
 
 RPC_TIMEOUT_S = 30.0
 """How long an answer may take: longer than a leader election, shorter than a client waits."""
+
+_OF_QUEUES = frozenset((BASIC_CONSUME_OK, BASIC_GET_OK, BASIC_GET_EMPTY))
+"""Answers that come from a queue's own process. RabbitMQ ends the whole connection when that gives
+none (541): its Raft server is stopped, or has no leader within half a minute."""
 
 
 class Question:
@@ -55,6 +65,7 @@ class Rpc:
     Attributes:
         number: the channel's number.
         close_reason: why no more questions can be asked; None while it is open.
+        owner: for which queue or entity the channel is; "" when for none of its own.
     """
 
     def __init__(self, transport: Transport, number: int, timeout_s: float = RPC_TIMEOUT_S) -> None:
@@ -63,6 +74,15 @@ class Rpc:
         self._transport = transport
         self._timeout_s = timeout_s
         self._questions: deque[Question] = deque()
+        self._has_left_asking = False
+        self.owner = ""
+
+    @property
+    def awaits_queue(self) -> bool:
+        """Whether a queue was asked something (consume, get) and has not answered yet."""
+        return self._has_left_asking or any(
+            not _OF_QUEUES.isdisjoint(question.answers) for question in self._questions
+        )
 
     def _ask(
         self,
@@ -123,6 +143,8 @@ class Rpc:
         for index, question in enumerate(self._questions):
             if number in question.answers:
                 del self._questions[index]
+                if number in _OF_QUEUES:
+                    self._transport.queue_answers += 1
                 return question
         raise ValueError(f"method {number >> 16}.{number & 0xFFFF} answers nothing")
 

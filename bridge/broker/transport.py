@@ -69,6 +69,7 @@ class Transport(asyncio.Protocol):
         self.is_full = False
         self.is_blocked = False
         self.lost: ConnectionLost | None = None
+        self.queue_answers = 0
         self.is_gone = asyncio.Event()
         self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
         self.loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ What is counted for every message is a plain number; it is read when somebody as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from itertools import accumulate
 from typing import TypeVar
@@ -22,6 +22,7 @@ from bridge.engine.namespace import RabbitNamespace
 from bridge.engine.poison import PLACES, Poison
 from bridge.gateway.admission import Ended, Refused
 from bridge.gateway.server import Gateway
+from bridge.machine.suspects import Suspect
 from bridge.sidecar.meters import Histogram, Meters
 from bridge.sidecar.sidecar import Sidecar
 
@@ -62,6 +63,7 @@ async def families(
         *_of_entities(sidecar.meters),
         *of_leaderless(sidecar.leaderless),
         *_of_poison(namespace.poison),
+        _of_silence([*namespace.state.silent, *sidecar.silent]),
         *_of_loop(stalls),
     )
 
@@ -102,6 +104,17 @@ def _of_poison(poison: Poison) -> Iterator[Metric]:
     for place in PLACES:
         family.add_metric((place,), poison.counts[place])
     yield family
+
+
+def _of_silence(silent: Iterable[Suspect]) -> Metric:
+    family = GaugeMetricFamily(
+        _PREFIX + "queue_silent_since_seconds",
+        "Since when RabbitMQ gives no answer for a queue or entity (seconds since 1970).",
+        labels=("queue",),
+    )
+    for name, since_ms in {each.name: each.since_ms for each in silent}.items():
+        family.add_metric((name,), since_ms / 1000)
+    return family
 
 
 def _of_loop(stalls: Stalls) -> Iterator[Metric]:

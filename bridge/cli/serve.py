@@ -228,6 +228,7 @@ async def _serve(
         parts.callback(stalls.stop)
         admin = AdminServer(
             reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
+            warnings=lambda: _warnings(namespace, sidecar),
             families=lambda: families(namespace, sidecar, gateway, stalls),
         )
         await admin.start(listeners.admin)
@@ -310,6 +311,12 @@ def _tell(definitions: model.Namespace, capabilities: Capabilities, told: set[Fi
 def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> None:
     gateway.rules = rules.merged(RuleSet.of(definitions))
     gateway.recheck()
+
+
+def _warnings(namespace: RabbitNamespace, sidecar: Sidecar) -> list[str]:
+    """Return what is wrong with single entities."""
+    silent = [*namespace.state.silent, *sidecar.silent]
+    return [each.sentence for each in silent]
 
 
 async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:

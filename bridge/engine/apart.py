@@ -24,7 +24,7 @@ from functools import partial
 
 from bridge.broker.channel import Channel
 from bridge.broker.errors import BrokerError
-from bridge.engine.intake import Intake
+from bridge.broker.pool import Route
 from bridge.machine.channels import Channels
 
 APART_MAX = 500
@@ -46,8 +46,8 @@ class Apart:
         on_lost: called when one has ended that was not told to.
     """
 
-    def __init__(self, intake: Intake, channels: Channels, on_lost: Callable[[], None]) -> None:
-        self._intake = intake
+    def __init__(self, route: Route, channels: Channels, on_lost: Callable[[], None]) -> None:
+        self._route = route
         self._is_reused = channels is Channels.REUSED
         self._busy: set[Channel] = set()
         self._on_lost = on_lost
@@ -67,7 +67,7 @@ class Apart:
         if len(self._channels) >= APART_MAX:
             return None
         try:
-            channel = self._intake.channel_soon()
+            channel = self._route.channel_soon()
         except BrokerError:
             return None
         channel.on_closed = lambda error: self._on_lost()

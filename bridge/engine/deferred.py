@@ -228,7 +228,7 @@ class DeferredQueue:
             if self._channel is not None or self._is_closing:
                 return
             await self.declare()
-            channel = await self._intake.channel()
+            channel = await self._intake.route(self.resource).channel()
             channel.on_closed = partial(self._on_closed, channel)
             self._channel = channel
             self._opened_s = loop.time()

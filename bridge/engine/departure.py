@@ -250,7 +250,7 @@ class Departure:
                 )
             )
         acks = ((holding.channel, holding.tag),)
-        await self._sender.handover.move([publish], acks=acks, failpoint=failpoint)
+        await self._sender.move(publish, acks=acks, failpoint=failpoint)
         origin.remember(holding, is_put_back=is_put_back)
 
     def _surely(
@@ -277,13 +277,11 @@ class Departure:
         def attempt() -> None:
             if holding.channel.close_reason is not None:
                 return
-            try:
-                handover = self._sender.handover
-            except ServiceBusError:
-                again()
-                return
             acks = ((holding.channel, holding.tag),)
-            handover.submit([publish], acks=acks, done=done, failpoint=failpoint)
+            try:
+                self._sender.hand_over(publish, acks=acks, done=done, failpoint=failpoint)
+            except (ServiceBusError, BrokerError):
+                again()
 
         attempt()
 

@@ -14,9 +14,9 @@ from typing import Any, assert_never
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
+from bridge.broker.pool import Route
 from bridge.engine.apart import Apart
 from bridge.engine.holding import Holding
-from bridge.engine.intake import Intake
 from bridge.machine.channels import Channels
 from bridge.machine.demand import Close, Demand, Get, Look, Open
 
@@ -41,7 +41,7 @@ class Fetching:
 
     Args:
         resource: the queue.
-        intake: where a channel is had.
+        route: where a channel is had.
         demand: what plans, and is told what comes of it.
         channels: what windows and gets are on.
         on_delivery: called with the fetch that has brought a delivery, and the delivery.
@@ -58,7 +58,7 @@ class Fetching:
         self,
         resource: str,
         *,
-        intake: Intake,
+        route: Route,
         demand: Demand[Holding],
         channels: Channels,
         on_delivery: Callable[[int, Delivery], None],
@@ -68,13 +68,13 @@ class Fetching:
         self.channel: Channel | None = None
         self.last_arrival_s = 0.0
         self._resource = resource
-        self._intake = intake
+        self._route = route
         self._demand = demand
         self._on_delivery = on_delivery
         self._on_lost = on_lost
         self._turn_soon = turn_soon
         self._opening: asyncio.Task[None] | None = None
-        self._apart = Apart(intake, channels, self._on_apart_lost) if channels.are_apart else None
+        self._apart = Apart(route, channels, self._on_apart_lost) if channels.are_apart else None
         self._windows: dict[int, Channel] = {}
         self._returning = 0
         self._starting: dict[int, asyncio.Future[Any]] = {}
@@ -173,7 +173,7 @@ class Fetching:
     async def _open_channel(self, wait_s: float) -> None:
         try:
             await asyncio.sleep(wait_s)
-            channel = await self._intake.channel()
+            channel = await self._route.channel()
         except BrokerError as error:
             log.info("source.unopened entity=%s error=%s", self._resource, error)
             await asyncio.sleep(REOPEN_S)

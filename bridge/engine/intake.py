@@ -1,4 +1,8 @@
-"""The consuming connection: what the sources' channels, and this bridge's own queue, live on."""
+"""The consuming connections: a pool for the queues that are received from, and one beside them.
+
+The one beside them has this bridge's own queue, and declares. It asks no queue that could be dead,
+so it, and with it the name that locks have, outlasts the others.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.pool import Pool, Route
 from bridge.broker.reconnect import keep_connected
 
 SETTLE_S = 1.0
@@ -17,12 +22,13 @@ never delivered comes before what was held (measured on 3.10, 4.0 and 4.3)."""
 
 
 class Intake:
-    """The connection that messages come in on; it comes back when it is lost.
+    """The connections that messages come in on; they come back when they are lost.
 
     Args:
         on_up: called with the connection whenever there is a new one, before any source uses it.
 
     Attributes:
+        pool: the connections that queues are received from.
         lost: why there is no connection, else `None`.
     """
 
@@ -38,6 +44,7 @@ class Intake:
         self._on_up = on_up
         self._connection: Connection | None = None
         self._has_been_up = False
+        self.pool = Pool(endpoint, name=name, settle_s=SETTLE_S)
         self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 
@@ -45,29 +52,27 @@ class Intake:
         return f"Intake(lost={self.lost!r})"
 
     async def run(self) -> None:
-        """Keep the connection until cancelled."""
-        await keep_connected(self._endpoint, self._work, name=self._name, on_state=self._on_state)
+        """Keep the connections until cancelled."""
+        try:
+            await keep_connected(
+                self._endpoint, self._work, name=self._name, on_state=self._on_state
+            )
+        finally:
+            await self.pool.close()
+
+    def route(self, queue: str) -> Route:
+        """Return the way to a queue that messages come from."""
+        return self.pool.route(queue)
 
     async def channel(self) -> Channel:
-        """Open a channel, once there is a connection."""
+        """Open a channel that asks no queue for messages, once there is a connection."""
         await self.ready.wait()
         assert self._connection is not None
         return await self._connection.channel()
 
-    def channel_soon(self) -> Channel:
-        """Open a channel without waiting.
-
-        Raises:
-            BrokerError: there is no connection, or it has all the channels that it may have.
-        """
-        if self._connection is None:
-            raise ConnectionLost(text="not connected")
-        return self._connection.channel_soon()
-
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
-        if self._connection is not None:
-            self._connection.flush()
+        self.pool.flush()
 
     async def _work(self, connection: Connection) -> None:
         if self._has_been_up:

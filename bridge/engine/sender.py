@@ -1,4 +1,4 @@
-"""What the engine publishes, on a connection of its own.
+"""What the engine publishes: on a connection of its own, a channel for each exchange or queue.
 
 RabbitMQ stops reading from a connection that publishes while it has an alarm, so acks and rejects
 never go this way: settling goes on when sending is refused. Questions to other processes (the owner
@@ -10,16 +10,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import zlib
+from dataclasses import dataclass
+from functools import partial
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, ConnectionLost, Unroutable
-from bridge.broker.handover import HandOver
+from bridge.broker.errors import (
+    BrokerError,
+    BrokerSilent,
+    ConnectionLost,
+    PublishRefused,
+    Unroutable,
+)
+from bridge.broker.handover import Acks, Done, Publish
 from bridge.broker.reconnect import keep_connected
 from bridge.engine import texts
+from bridge.engine.clock import now_ms
+from bridge.engine.publisher import Publisher
 from bridge.model.errors import OperationTimeout, ServerBusy
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -32,7 +43,25 @@ BLOCKED_GRACE_S = 2.0
 
 _CONFIRM_TIMEOUT_S = 20.0
 
+TARGETS_MAX = 900
+SHARED_MAX = 64
+"""A connection has 2,047 channels, half of them for this; what is beyond these shares channels."""
+
+IDLE_S = 60.0
+"""A channel that was not used for so long is closed; what was silent is forgotten, if nothing more
+is sent to it."""
+
+_ANSWERS = "answers"
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """What RabbitMQ confirms nothing for: since when, and when that was seen last."""
+
+    since_ms: int
+    seen_s: float = 0.0
 
 
 class Sender:
@@ -46,10 +75,12 @@ class Sender:
     def __init__(self, endpoint: Endpoint, *, name: str) -> None:
         self._endpoint = endpoint
         self._name = name
-        self._channel: Channel | None = None
-        self._handover: HandOver | None = None
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._publishers: dict[str, Publisher] = {}
+        self._silent: dict[str, _Silence] = {}
         self._unconfirmed: set[asyncio.Future[None]] = set()
-        self._questions: dict[str, asyncio.Future[Delivery]] = {}
+        self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
         self._question_numbers = itertools.count(1)
         self.blocked: str | None = None
         self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
@@ -62,17 +93,6 @@ class Sender:
         """Keep the connection until cancelled."""
         await keep_connected(self._endpoint, self._work, name=self._name, on_state=self._on_state)
 
-    @property
-    def handover(self) -> HandOver:
-        """What moves messages.
-
-        Raises:
-            ServerBusy: RabbitMQ takes nothing now.
-        """
-        self._check()
-        assert self._handover is not None
-        return self._handover
-
     async def publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
         """Publish and wait for the confirm.
 
@@ -81,11 +101,12 @@ class Sender:
                 have arrived all the same.
             Unroutable: no queue took it.
         """
-        self._check()
-        assert self._channel is not None
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def settled(error: BrokerError | None) -> None:
+            # What an exchange leads to has no limit: it refuses while it is dead.
+            if target in self._silent or (exchange and isinstance(error, PublishRefused)):
+                self._note_outcome(target, error)
             if confirmed.done():
                 return
             if error is None:
@@ -93,9 +114,11 @@ class Sender:
             else:
                 confirmed.set_exception(error)
 
+        target = exchange or key
         try:
-            self._channel.publish(exchange, key, properties, body, settled=settled)
-            self._pass("engine.send.published")
+            publisher = self._publisher(target)
+            publisher.publish(exchange, key, properties, body, settled)
+            self._pass("engine.send.published", publisher)
             self._unconfirmed.add(confirmed)
             async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
                 await confirmed
@@ -109,6 +132,37 @@ class Sender:
         finally:
             self._unconfirmed.discard(confirmed)
         failpoint.reach("engine.send.confirmed")
+
+    def hand_over(self, publish: Publish, *, acks: Acks, done: Done, failpoint: str) -> None:
+        """Publish, and when that is confirmed ack, then call `done`; see `HandOver.submit`.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+            BrokerError: nothing was published.
+        """
+        target = publish.exchange or publish.routing_key
+
+        def settled(error: BrokerError | None) -> None:
+            if target in self._silent:
+                self._note_outcome(target, error)
+            done(error)
+
+        self._publisher(target).hand_over(publish, acks, settled, failpoint)
+
+    async def move(self, publish: Publish, *, acks: Acks, failpoint: str) -> None:
+        """Hand a message over and wait until it is done; raises what went wrong."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BrokerError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.hand_over(publish, acks=acks, done=done, failpoint=failpoint)
+        await future
 
     async def ask(
         self,
@@ -128,9 +182,14 @@ class Sender:
         Raises:
             ServerBusy, OperationTimeout, Unroutable: there is no answer.
         """
+        try:
+            publisher = self._publisher(exchange or key)
+            publisher.hear_replies()
+        except BrokerError as error:
+            raise _busy(str(error)) from error
         number = str(next(self._question_numbers))
         answer: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        self._questions[number] = answer
+        self._questions[number] = answer, publisher.channel
         properties = Properties(
             headers=headers,
             delivery_mode=2 if persistent else 1,
@@ -154,56 +213,109 @@ class Sender:
         Raises:
             ServerBusy: RabbitMQ takes nothing now.
         """
-        self._check()
-        assert self._channel is not None
-        self._channel.publish(exchange, "", properties, body, mandatory=False)
-        self._pass("engine.tell.published")
+        publisher = self._publisher(exchange)
+        publisher.tell(exchange, "", properties, body)
+        self._pass("engine.tell.published", publisher)
 
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> None:
         """Answer another process; it asks again when this is lost."""
-        if self._channel is not None and self.blocked is None:
+        if self._connection is not None and self.blocked is None:
             properties = Properties(correlation_id=correlation_id).encode()
-            self._channel.publish("", reply_to, properties, body, mandatory=False)
-            self._pass("engine.tell.published")
+            publisher = self._publisher(_ANSWERS)
+            publisher.tell("", reply_to, properties, body)
+            self._pass("engine.tell.published", publisher)
 
-    async def with_channel(self, connection: Connection) -> None:
-        """Serve on one channel until it closes."""
-        channel = await connection.channel()
-        await channel.confirm_select()
-        await channel.consume(DIRECT_REPLY_TO, self._on_reply, no_ack=True)
-        self._channel, self._handover = channel, HandOver(channel)
-        self.lost = None
-        self.ready.set()
-        try:
-            await channel.closed.wait()
-        finally:
-            self._channel = self._handover = None
-            self.lost = channel.close_reason or ConnectionLost(text="closing")
-            self.ready.clear()
-            for question in self._questions.values():
-                if not question.done():
-                    question.set_exception(_busy("the channel was lost"))
-                    question.exception()
+    @property
+    def silent(self) -> dict[str, int]:
+        """Exchanges and queues that RabbitMQ confirms nothing for: since when (UTC ms)."""
+        for target, publisher in self._publishers.items():
+            if publisher.silent_s:
+                self._note_silent(target, publisher)
+        now_s = self._loop.time()
+        for target, silence in list(self._silent.items()):
+            if now_s - silence.seen_s > IDLE_S:
+                del self._silent[target]
+        return {target: silence.since_ms for target, silence in self._silent.items()}
+
+    def _note_silent(self, target: str, publisher: Publisher) -> None:
+        since_ms = now_ms() - int(publisher.silent_s * 1000)
+        silence = self._silent.setdefault(target, _Silence(since_ms))
+        silence.seen_s = self._loop.time()
+
+    def _note_outcome(self, target: str, error: BrokerError | None) -> None:
+        if error is None:
+            del self._silent[target]
+        else:
+            silence = self._silent.setdefault(target, _Silence(now_ms()))
+            silence.seen_s = self._loop.time()
+
+    def _publisher(self, target: str) -> Publisher:
+        """Return the target's publisher; of very many targets some share one."""
+        if self.blocked is not None:
+            raise _busy(f"RabbitMQ has an alarm: {self.blocked}")
+        connection = self._connection
+        if connection is None:
+            raise _busy(f"no connection to RabbitMQ: {self.lost}")
+        publisher = self._publishers.get(target)
+        if publisher is not None and publisher.channel.close_reason is None:
+            return publisher
+        if len(self._publishers) >= TARGETS_MAX:
+            self._retire()
+            if len(self._publishers) >= TARGETS_MAX + SHARED_MAX:
+                raise _busy("every channel for publishing is in use")
+            if len(self._publishers) >= TARGETS_MAX:
+                shared = f"{_ANSWERS}{zlib.crc32(target.encode()) % SHARED_MAX}"
+                if target != shared:
+                    return self._publisher(shared)
+        publisher = Publisher(connection, target, on_reply=self._on_reply, clock=self._loop.time)
+        publisher.channel.on_closed = partial(self._on_channel_closed, target, publisher)
+        self._publishers[target] = publisher
+        return publisher
+
+    def _retire(self) -> None:
+        """Close the channels that were not used for a while."""
+        before_s = self._loop.time() - IDLE_S
+        asking = {channel for _, channel in self._questions.values()}
+        for target, publisher in list(self._publishers.items()):
+            is_over = publisher.is_idle and publisher.used_s < before_s
+            if is_over and publisher.channel not in asking:
+                del self._publishers[target]
+                publisher.channel.on_closed = None
+                publisher.channel.abandon()
+
+    def _on_channel_closed(self, target: str, publisher: Publisher, error: BrokerError) -> None:
+        if self._publishers.get(target) is publisher:
+            del self._publishers[target]
+        if isinstance(error, BrokerSilent):
+            self._note_silent(target, publisher)
+            log.warning("queue.silent name=%s error=%s", target, error)
+        publisher.lose(error)
+        for question, channel in self._questions.values():
+            if channel is publisher.channel and not question.done():
+                question.set_exception(_busy("the channel was lost"))
+                question.exception()
 
     async def _work(self, connection: Connection) -> None:
         connection.on_blocked = self._on_blocked
-        while connection.close_reason is None:
-            await self.with_channel(connection)
-        raise connection.close_reason.again()
+        self._connection = connection
+        self.lost = None
+        self.ready.set()
+        try:
+            while True:
+                await asyncio.sleep(IDLE_S)
+                self._retire()
+        finally:
+            self._connection = None
+            self.ready.clear()
 
-    def _pass(self, point: str) -> None:
-        if failpoint.IS_ARMED and self._channel is not None:
-            self._channel.flush()
+    def _pass(self, point: str, publisher: Publisher) -> None:
+        if failpoint.IS_ARMED:
+            publisher.channel.flush()
             failpoint.reach(point)
-
-    def _check(self) -> None:
-        if self.blocked is not None:
-            raise _busy(f"RabbitMQ has an alarm: {self.blocked}")
-        if self._channel is None:
-            raise _busy(f"no connection to RabbitMQ: {self.lost}")
 
     def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
         if connection is None:
+            self._connection = None
             self.lost = error
             self.blocked = None
 
@@ -225,7 +337,7 @@ class Sender:
         except ValueError as error:
             log.error("reply.malformed error=%r", error)
             return
-        question = self._questions.get(number)
+        question, _ = self._questions.get(number, (None, None))
         if question is not None and not question.done():
             question.set_result(delivery)
 

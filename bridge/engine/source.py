@@ -90,7 +90,7 @@ class Source:
         self._copies = Copies()
         self._fetching = Fetching(
             self.resource,
-            intake=intake,
+            route=intake.route(self.resource),
             demand=self._demand,
             channels=channels,
             on_delivery=self._on_delivery,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bridge.broker.management import Management
 from bridge.engine.intake import Intake
 from bridge.engine.sender import Sender
+from bridge.machine.suspects import Suspect
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
@@ -39,8 +40,18 @@ class State:
         return not self.reasons
 
     @property
+    def silent(self) -> list[Suspect]:
+        """Queues and exchanges that RabbitMQ gives no answer for; all others work."""
+        text = "it confirms nothing that is published there"
+        unconfirmed = self._sender.silent.items()
+        return [
+            *self._intake.pool.suspects.silent,
+            *(Suspect(target, since_ms, text) for target, since_ms in unconfirmed),
+        ]
+
+    @property
     def reasons(self) -> list[str]:
-        """Return why not; empty when it does."""
+        """Return why not; empty when it can."""
         found = []
         if self._sender.lost is not None:
             found.append(f"There is no connection for publishing to RabbitMQ: {self._sender.lost}.")

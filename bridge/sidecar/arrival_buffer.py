@@ -27,6 +27,10 @@ class PrefetchChanged(BrokerError):
     """The life ends so that another number of arrivals is sent ahead to the next one."""
 
 
+class Moved(BrokerError):
+    """The life ends so that the next one has another connection."""
+
+
 class ArrivalBuffer:
     """The arrivals of one life."""
 

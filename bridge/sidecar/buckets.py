@@ -17,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
+from bridge.broker.pool import Lease
 from bridge.broker.seal import seal, settle
 from bridge.machine import arrival
 from bridge.machine.wheel import Bucket, Place, place
@@ -55,9 +55,7 @@ _ORDER = itertools.count()
 class Buckets:
     """The buckets that one life of a sequencer looks after."""
 
-    def __init__(
-        self, life: Life, connection: Connection, boot: str, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, life: Life, connection: Lease, boot: str, clock: Callable[[], int]) -> None:
         self._life = life
         self._boot = boot
         self._connection = connection

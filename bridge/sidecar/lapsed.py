@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.handover import HandOver, Publish
+from bridge.broker.pool import Lease
 from bridge.engine.poison import Poison
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.topology import names
@@ -29,7 +29,7 @@ _BARE = Properties(headers={headers.KIND: text(LAPSED_KIND)}, delivery_mode=2).e
 log = logging.getLogger(__name__)
 
 
-async def return_lapsed(connection: Connection, poison: Poison) -> None:
+async def return_lapsed(connection: Lease, poison: Poison) -> None:
     """Hand lapsed messages back to their inboxes for as long as the channel lives.
 
     Args:

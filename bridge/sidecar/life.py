@@ -30,16 +30,16 @@ from functools import partial
 from bridge.broker import failpoint
 from bridge.broker.address import take_address
 from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import AckLost, BrokerError, ChannelClosed, PublishRefused
 from bridge.broker.handover import Acks, Publish
+from bridge.broker.pool import Lease
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_marker, marker
 from bridge.machine.wheel import Place
-from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, PrefetchChanged
+from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.flights import Flights
 from bridge.sidecar.office import Flight, Office
@@ -79,7 +79,7 @@ class Life:
     def __init__(
         self,
         office: Office,
-        connection: Connection,
+        connection: Lease,
         replies: Channel,
         boot: str,
         clock: Callable[[], int] = now_ms,
@@ -107,6 +107,7 @@ class Life:
         self._returned_s: float | None = None
         self._is_pump_due = False
         self._is_retiring = False
+        self._is_moving = False
         self._is_in_office = False
         self._has_failed = False
 
@@ -157,6 +158,11 @@ class Life:
         if not self._ended.done():
             self._ended.set_result(None)
 
+    def leave(self) -> None:
+        """Carry out no more arrivals; end when what was published is confirmed."""
+        self._is_retiring = self._is_moving = True
+        self._on_confirmed()
+
     async def _settle(self) -> None:
         """Wait until all is confirmed, or has failed; when nothing has, have the journal know."""
         with contextlib.suppress(TimeoutError, BrokerError):
@@ -182,6 +188,21 @@ class Life:
         """Whether arrivals may wait in the inbox: as many are unacked here as it may send."""
         inbox = self._consuming
         return self.is_ready and inbox is not None and inbox.outstanding >= self._arrivals.prefetch
+
+    async def count_ready(self) -> None:
+        """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
+
+        While RabbitMQ does not answer (an alarm) they keep the last count.
+        """
+        if self._connection.is_blocked:
+            return
+        with contextlib.suppress(BrokerError):
+            channel = self._connection.channel_soon()
+            try:
+                inbox = await channel.declare_queue(names.inbox(self.name), passive=True)
+                self.meters.ready = inbox.messages
+            finally:
+                channel.abandon()
 
     def submit(
         self,
@@ -441,7 +462,9 @@ class Life:
         if prefetch is not None:
             self._office.prefetch = prefetch
             self._is_retiring = True
-        if self._is_retiring and not self.flights.open:
+        if self._is_moving and not self.flights.open:
+            self.fail(Moved(text="it goes on over another connection"))
+        elif self._is_retiring and not self.flights.open:
             text = f"{self._office.prefetch} arrivals at once from now on"
             self.fail(PrefetchChanged(text=text))
 

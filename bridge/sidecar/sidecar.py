@@ -1,4 +1,8 @@
-"""The sidecar: one sequencer for every entity, kept alive while RabbitMQ comes and goes."""
+"""The sidecar: one sequencer for every entity, kept alive while RabbitMQ comes and goes.
+
+Entities share a pool of connections. One whose inbox, journal or bucket has given no answer works
+on a connection of its own, until it has worked there for a while.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,13 @@ from bridge.broker.boot import node_boot
 from bridge.broker.channel import Channel
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, PublishRefused
-from bridge.broker.reconnect import keep_connected
+from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
+from bridge.broker.pool import LOOK_S, Lease, Pool
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
+from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, Queue, Tier
-from bridge.sidecar.arrival_buffer import PrefetchChanged
+from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.life import Life
 from bridge.sidecar.meters import Meters
@@ -30,6 +35,9 @@ after RabbitMQ came back nothing is consumed."""
 
 COUNT_S = 1.0
 """So long RabbitMQ may take to count what waits in the inboxes."""
+
+STEADY_S = 10.0
+"""An entity that has worked so long on a connection of its own goes back to the others."""
 
 RESTART_MIN_S = 0.2
 RESTART_MAX_S = 5.0
@@ -59,7 +67,8 @@ class Sidecar:
         poison: where what could not be handled is noted.
 
     Attributes:
-        connected: set while RabbitMQ is there.
+        connected: set when RabbitMQ is there for the first time.
+        pool: the connections.
     """
 
     def __init__(
@@ -81,18 +90,17 @@ class Sidecar:
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._connection: Connection | None = None
-        self._replies: Channel | None = None
-        self._boot = ""
+        self.pool = Pool(endpoint, name="busbridge sidecar", settle_s=SETTLE_S, judges=False)
+        self._ways: dict[int, _Way] = {}
         self._failing: dict[str, tuple[float, str]] = {}
-        self._has_lost = False
+        self._is_running = False
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
 
     @property
     def is_connected(self) -> bool:
         """Whether RabbitMQ is there."""
-        return self.connected.is_set()
+        return self.connected.is_set() and self.pool.is_up
 
     @property
     def reasons(self) -> list[str]:
@@ -105,6 +113,11 @@ class Sidecar:
             *([waiting] if waiting else []),
             *self._failure_reasons(now_s),
         ]
+
+    @property
+    def silent(self) -> list[Suspect]:
+        """Entities of which RabbitMQ gives no answer for a queue; all others work."""
+        return self.pool.suspects.silent
 
     @property
     def leaderless(self) -> dict[str, int]:
@@ -153,23 +166,13 @@ class Sidecar:
 
         While RabbitMQ does not answer (an alarm) they keep the last count.
         """
-        connection = self._connection
-        if connection is None or connection.is_blocked:
-            return
         behind = [life for life in self._lives.values() if life.may_have_more]
-        for office in self._offices.values():
-            office.meters.ready = 0
-        if not behind:
-            return
-        with contextlib.suppress(BrokerError, TimeoutError):
-            channel = connection.channel_soon()
-            try:
-                async with asyncio.timeout(COUNT_S):
-                    for life in behind:
-                        inbox = await channel.declare_queue(names.inbox(life.name), passive=True)
-                        life.meters.ready = inbox.messages
-            finally:
-                channel.abandon()
+        for key, office in self._offices.items():
+            if self._lives.get(key) not in behind:
+                office.meters.ready = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COUNT_S):
+                await asyncio.gather(*(life.count_ready() for life in behind))
 
     def add_entity(self, queue: Queue) -> None:
         """Begin to look after an entity whose resources are declared; or take over a change."""
@@ -189,7 +192,9 @@ class Sidecar:
             self.add_entity(queue)
         there = {queue.name.lower() for queue in definitions.queues}
         for key in self._offices.keys() - there:
-            self._failing.pop(self._offices.pop(key).queue.name, None)
+            name = self._offices.pop(key).queue.name
+            self._failing.pop(name, None)
+            self.pool.give_back(name)
             task = self._tasks.pop(key, None)
             if task is not None:
                 task.cancel()
@@ -197,10 +202,19 @@ class Sidecar:
                 task.add_done_callback(self._leaving.discard)
 
     async def run(self) -> None:
-        """Work until `stop`, over all losses of the connection."""
-        await keep_connected(
-            self._endpoint, self._serve, name="busbridge sidecar", on_state=self._on_state
-        )
+        """Work until `stop`, over all losses of connections."""
+        self._is_running = True
+        try:
+            for key in self._offices:
+                self._employ(key)
+            self._start("", self._again_and_again(names.LAPSED, self._return_lapsed))
+            await self._stopped.wait()
+        finally:
+            self._is_running = False
+            self.connected.clear()
+            for key in list(self._tasks):
+                await self._dismiss(key)
+            await self.pool.close()
 
     async def stop(self) -> None:
         """Let what is under way be confirmed, and end `run`."""
@@ -208,31 +222,27 @@ class Sidecar:
         await asyncio.gather(*(life.stop() for life in list(self._lives.values())))
         self._stopped.set()
 
-    async def _serve(self, connection: Connection) -> None:
-        boot = await node_boot(connection)
-        if self._has_lost or self._boot not in ("", boot):
-            await asyncio.sleep(SETTLE_S)
-        self._has_lost = False
-        self._connection, self._boot = connection, boot
-        self._replies = await connection.channel()
-        try:
-            self.connected.set()
-            for key in self._offices:
-                self._employ(key)
-            self._start(
-                "", self._again_and_again("lapsed", lambda: return_lapsed(connection, self.poison))
-            )
-            await self._stopped.wait()
-        finally:
-            self.connected.clear()
-            self._connection = self._replies = None
-            for key in list(self._tasks):
-                await self._dismiss(key)
-
     def _employ(self, key: str) -> None:
-        if self._connection is not None and key not in self._tasks:
+        if self._is_running and key not in self._tasks:
             name = self._offices[key].queue.name
             self._start(key, self._again_and_again(name, lambda: self._live(key)))
+
+    async def _return_lapsed(self) -> None:
+        lease = await self.pool.lease(names.LAPSED)
+        self.connected.set()
+        await return_lapsed(lease, self.poison)
+
+    async def _way(self, name: str) -> _Way:
+        """Return the connection that serves an entity, with what its sequencers share there."""
+        lease = await self.pool.lease(name)
+        self.connected.set()
+        for gone in [each for each in self._ways.values() if each.connection.is_closed]:
+            del self._ways[id(gone.connection)]
+        way = self._ways.get(id(lease.connection))
+        if way is None:
+            way = self._ways[id(lease.connection)] = _Way(lease.connection)
+        await way.open()
+        return way
 
     def _start(self, key: str, work: Coroutine[None, None, None]) -> None:
         self._tasks[key] = asyncio.create_task(work, name=f"sidecar {key}")
@@ -245,24 +255,50 @@ class Sidecar:
 
     async def _live(self, key: str) -> None:
         """Live one life after another; they end without fault when the prefetch must change."""
-        assert self._connection is not None
-        assert self._replies is not None
         office = self._offices[key]
         while not self._stopping.is_set():
-            life = Life(office, self._connection, self._replies, self._boot, clock=self._clock)
+            name = office.queue.name
+            way = await self._way(name)
+            lease = Lease(way.connection, name)
+            life = Life(office, lease, way.replies, way.boot, clock=self._clock)
             self._lives[key] = life
+            steady = None
+            if self.pool.is_suspect(name):
+                steady = asyncio.create_task(self._return(life), name=f"sidecar return {name}")
             try:
                 await life.run()
                 return
-            except PublishRefused:
-                # A full queue is no fault: its senders are told.
-                office.leaderless_ms = None
-                self._on_full(life.name)
+            except PublishRefused as error:
+                if await _is_full(way.connection, name, error):
+                    # A full queue is no fault: its senders are told.
+                    office.leaderless_ms = None
+                    self._on_full(name)
+                else:
+                    self.pool.suspect(name, str(error))
                 raise
             except PrefetchChanged as change:
                 log.info("sequencer.prefetch entity=%s prefetch=%s", life.name, change)
+            except Moved:
+                self.pool.give_back(name)
+            except BrokerError as error:
+                # One whose publishes are not confirmed may stop its whole connection.
+                if isinstance(error, BrokerSilent) or is_silence(error.text):
+                    self.pool.suspect(name, str(error))
+                raise
             finally:
                 del self._lives[key]
+                if steady is not None:
+                    steady.cancel()
+
+    async def _return(self, life: Life) -> None:
+        """Have a life that works on a connection of its own end in order, to go on elsewhere."""
+        steady_s = 0.0
+        while steady_s < STEADY_S:
+            await asyncio.sleep(LOOK_S)
+            if life.is_ready:
+                self.pool.suspects.answered(life.name)
+                steady_s += LOOK_S
+        life.leave()
 
     async def _again_and_again(
         self, name: str, work: Callable[[], Coroutine[None, None, None]]
@@ -293,5 +329,41 @@ class Sidecar:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), wait_s)
 
-    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
-        self._has_lost |= connection is None
+
+async def _is_full(connection: Connection, name: str, refusal: PublishRefused) -> bool:
+    """Whether an entity's queue has refused a message because it is full.
+
+    One that is dead refuses, too, and RabbitMQ then says that it has no messages and no consumers.
+    """
+    if names.active_exchange(name) not in refusal.text:
+        return False  # what else is published to has no limit
+    try:
+        channel = await connection.channel()
+        state = await channel.declare_queue(names.active_queue(name), passive=True)
+        channel.abandon()
+    except BrokerError:
+        return False
+    return bool(state.messages or state.consumers)
+
+
+class _Way:
+    """One connection, and what all sequencers on it share."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.boot = ""
+        self._replies: Channel | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def replies(self) -> Channel:
+        """Where answers are published."""
+        assert self._replies is not None
+        return self._replies
+
+    async def open(self) -> None:
+        """Learn which boot of RabbitMQ this is, once."""
+        async with self._opening:
+            if self._replies is None or self._replies.close_reason is not None:
+                self.boot = self.boot or await node_boot(self.connection)
+                self._replies = await self.connection.channel()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.broker.address import await_ends
-from bridge.broker.connection import Connection
 from bridge.broker.handover import Publish
 from bridge.broker.journal_reader import Entry, JournalReader
+from bridge.broker.pool import Lease
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer, is_snapshot, marker
 from bridge.sidecar.flights import Flights
@@ -37,7 +37,7 @@ _STAMPED = (
 
 async def read_journal(
     office: Office,
-    connection: Connection,
+    connection: Lease,
     flights: Flights,
     *,
     life: bytes,

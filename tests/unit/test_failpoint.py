@@ -21,6 +21,7 @@ PASSING = frozenset({"failpoint", "point", "site", "SITE"})
 ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("sending.py", "send"): "likewise",
+    ("publisher.py", "tell"): "is called by `Sender.tell` and `Sender.answer`, which have theirs",
     ("life.py", "_on_failed"): "tells the next life what a full queue refused, and ends",
 }
 """Functions that need no point of their own."""

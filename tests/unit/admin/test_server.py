@@ -41,7 +41,7 @@ async def _none() -> Sequence[object]:
 @asynccontextmanager
 async def admin() -> AsyncIterator[int]:
     """Run an admin server; yields its port."""
-    server = AdminServer(reasons=tuple, families=_none)  # type: ignore[arg-type]
+    server = AdminServer(reasons=tuple, warnings=tuple, families=_none)  # type: ignore[arg-type]
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)
     try:
