@@ -30,6 +30,8 @@ from bridge.cli.policies_input import (
 )
 from bridge.cli.policies_steps import carry_out
 from bridge.cli.terminal import can_ask, confirmed, is_coloured
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
 from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import is_owned, removal
@@ -244,10 +246,12 @@ async def _compared(
     there = live.topology_of(export, vhost)
     namespace, is_plain = reading.namespace, Flavour(arguments.flavour) is Flavour.PLAIN
     findings: list[Finding] = []
-    if not arguments.prune and not is_plain:
-        known, unknown = live.namespace_of(there, vhost)
-        namespace = live.merged(known, namespace)
-        findings += unknown
+    if not is_plain:
+        known, unknown = _known(there, vhost, may_be_malformed=arguments.prune)
+        if not arguments.prune:
+            namespace = live.merged(known, namespace)
+            findings += unknown
+        namespace = definitions.with_incarnations(namespace, known or model.Namespace())
     if said := refusal(there, vhost, wants_plain=is_plain):
         raise _OtherFlavour(said)
     target = Capabilities.of(version)
@@ -387,6 +391,17 @@ def _overridden(made: Plan) -> str:
         lines.append(f"With --priority {highest + 1} ours are above them.")
     lines.append("Or give them patterns that leave ours out, such as '^[^$]*$' for a catch-all.")
     return "\n".join(lines)
+
+
+def _known(
+    there: Topology, vhost: str, *, may_be_malformed: bool
+) -> tuple[model.Namespace | None, tuple[Finding, ...]]:
+    try:
+        return live.namespace_of(there, vhost)
+    except ServiceBusError:
+        if may_be_malformed:  # it is replaced
+            return None, ()
+        raise
 
 
 async def _apply(

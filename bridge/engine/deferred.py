@@ -28,6 +28,7 @@ from bridge.engine.intake import SETTLE_S, Intake
 from bridge.engine.locktable import LockTable
 from bridge.engine.sender import Sender
 from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
+from bridge.machine.deduplicator import Left
 from bridge.machine.shelf import Room, Shelf
 from bridge.model import entity as model
 from bridge.model.errors import MessageNotFound
@@ -133,10 +134,10 @@ class Shelved:
     def putting_back(self, holding: Holding, generation: int) -> None:
         """A message is about to be published into the queue again."""
 
-    def remember(self, holding: Holding, *, is_put_back: bool = False) -> None:
-        """A message is settled."""
+    def left(self, holding: Holding, how: Left) -> None:
+        """A message is in the queue no more, or as a later copy."""
         self._held_in.out.discard(holding)
-        if is_put_back or not self.holds(holding):
+        if how is Left.REPLACED or not self.holds(holding):
             return
         second = self.shelf.gone(holding.identity, now_ms=now_ms())
         if second is not None:

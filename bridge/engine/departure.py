@@ -22,17 +22,18 @@ from bridge.broker.errors import AckLost, BrokerError, PublishRefused
 from bridge.broker.handover import Publish
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
-from bridge.engine.copies import Copy
 from bridge.engine.counters import Counters
 from bridge.engine.holding import (
     EXHAUSTED_DESCRIPTION,
     EXHAUSTED_REASON,
     EXPIRED_DESCRIPTION,
     EXPIRED_REASON,
+    Copy,
     Holding,
 )
 from bridge.engine.poison import Poison
 from bridge.engine.sender import Sender
+from bridge.machine.deduplicator import Left
 from bridge.model import entity as model
 from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusError
 from bridge.model.name import SubQueue
@@ -88,8 +89,8 @@ class Origin(Protocol):
     def putting_back(self, holding: Holding, generation: int) -> None:
         """The message is about to be published into its queue again."""
 
-    def remember(self, holding: Holding, *, is_put_back: bool = False) -> None:
-        """The message is settled."""
+    def left(self, holding: Holding, how: Left) -> None:
+        """The message is in this queue no more."""
 
 
 class Departure:
@@ -160,7 +161,7 @@ class Departure:
             self._surely(origin, holding, dead, "engine.expire")
         else:
             _ack(holding, "engine.expire.acked")
-            origin.remember(holding)
+            origin.left(holding, Left.SETTLED)
 
     def exhaust(self, origin: Origin, holding: Holding) -> None:
         """End a message that has failed too often."""
@@ -201,7 +202,7 @@ class Departure:
             return
         publish = _again(origin, holding, changes, failures)
         origin.putting_back(holding, failures)
-        await self._move(origin, holding, publish, "engine.again", is_put_back=True)
+        await self._move(origin, holding, publish, "engine.again", Left.REPLACED)
 
     def lapse(self, origin: Origin, holding: Holding) -> None:
         """Put a deferred message back whose lock has ended, one more on its count."""
@@ -210,7 +211,7 @@ class Departure:
             self.exhaust(origin, holding)
         else:
             publish = _again(origin, holding, {}, failures)
-            self._surely(origin, holding, publish, "engine.again", is_put_back=True)
+            self._surely(origin, holding, publish, "engine.again", Left.REPLACED)
 
     async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
         """Set a message aside, its count unchanged.
@@ -227,9 +228,8 @@ class Departure:
         queue = names.deferred_queue(origin.queue.name)
         publish = Publish("", queue, properties.encode(), holding.record.body)
         try:
-            await self._move(
-                origin, holding, publish, "engine.defer", is_put_back=origin.is_deferred
-            )
+            how = Left.REPLACED if origin.is_deferred else Left.MOVED
+            await self._move(origin, holding, publish, "engine.defer", how)
         except PublishRefused as error:
             raise QuotaExceeded(texts.deferred_full(origin.queue.name)) from error
 
@@ -239,8 +239,7 @@ class Departure:
         holding: Holding,
         publish: Publish,
         failpoint: str,
-        *,
-        is_put_back: bool = False,
+        how: Left = Left.MOVED,
     ) -> None:
         size_bytes = len(publish.properties)
         if size_bytes > DEPARTING_PROPERTIES_BYTES_MAX:
@@ -251,7 +250,7 @@ class Departure:
             )
         acks = ((holding.channel, holding.tag),)
         await self._sender.move(publish, acks=acks, failpoint=failpoint)
-        origin.remember(holding, is_put_back=is_put_back)
+        origin.left(holding, how)
 
     def _surely(
         self,
@@ -259,15 +258,14 @@ class Departure:
         holding: Holding,
         publish: Publish,
         failpoint: str,
-        *,
-        is_put_back: bool = False,
+        how: Left = Left.MOVED,
     ) -> None:
         """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
         publish = _fitting(publish)
 
         def done(error: BrokerError | None) -> None:
             if error is None:
-                origin.remember(holding, is_put_back=is_put_back)
+                origin.left(holding, how)
             elif not isinstance(error, AckLost):
                 again()
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.engine.api import Received
+from bridge.machine.deduplicator import Identity
 from bridge.machine.demand import Fetched
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
@@ -30,13 +31,6 @@ DEATHS: dict[bytes, tuple[str, str]] = {
 """RabbitMQ's reason for a dead letter -> reason and description as Azure words them.
 
 The third has no counterpart in Azure: only a native consumer can do that.
-"""
-
-Identity = bytes | tuple[int, int]
-"""What all copies of a message have in common, and no other message of its entity has.
-
-Not its number: two messages may have one when RabbitMQ and a sequencer failed together. A native
-message has number and enqueued time only.
 """
 
 _DELIVERY_COUNT = "x-delivery-count"
@@ -124,6 +118,21 @@ class Holding(Fetched):
             dead_letter=self.death,
             is_deferred=is_deferred,
         )
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A second copy, unacked. Its bytes are not kept: RabbitMQ has them.
+
+    Attributes:
+        fetch: what brought it.
+        channel: where it is settled.
+        tag: its delivery tag there.
+    """
+
+    fetch: int
+    channel: Channel
+    tag: int
 
 
 def read(delivery: Delivery, fetch: int, *, can_expire: bool) -> Holding:

@@ -36,7 +36,7 @@ from bridge.engine.news import CHANGED, FULL, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
-from bridge.engine.provision import merged, provision
+from bridge.engine.provision import merged, new_incarnation, provision
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.receiving import Receiving
 from bridge.engine.sender import Sender
@@ -48,6 +48,7 @@ from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.definitions import with_incarnations
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
@@ -174,7 +175,8 @@ class RabbitNamespace:
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
-        wanted = merged(await self.directory.read(), namespace)
+        there = await self.directory.read()
+        wanted = with_incarnations(merged(there, namespace), there, new_incarnation)
         channel = await self._intake.channel()
         try:
             self.findings = await provision(wanted, self.capabilities, self._management, channel)

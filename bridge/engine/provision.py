@@ -63,6 +63,11 @@ def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespac
     return definitions.assemble(wanted, found.values())
 
 
+def new_incarnation() -> str:
+    """Return what tells an entity that is made now from others of its name."""
+    return os.urandom(6).hex()
+
+
 def _rules_of(entity: model.Entity) -> tuple[model.AuthorizationRule, ...]:
     return () if isinstance(entity, model.Subscription) else entity.authorization_rules
 

@@ -19,6 +19,8 @@ from bridge.engine.news import KEPT, WANTED
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.source import Source
 from bridge.engine.turn import Turn
+from bridge.machine.deduplicator import Left
+from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
 from bridge.model.errors import NotAllowed
 from bridge.model.name import EntityPath, SubQueue
@@ -59,6 +61,7 @@ class Receiving:
         self._on_lost = on_lost
         self._can_return = False
         self._is_clustered = False
+        self._settled = SettledMemory()
         self._sources: dict[tuple[str, SubQueue], Source] = {}
         self._receivers: dict[int, QueueReceiver] = {}
         self._last_receiver = 0
@@ -97,7 +100,7 @@ class Receiving:
         """The definitions have changed."""
         queues = {queue.name.lower(): queue for queue in namespace.queues}
         for source in self._sources.values():
-            source.queue = queues.get(source.path.key, source.queue)
+            source.update(queues.get(source.path.key, source.queue))
 
     def on_told(self, kind: str, path: EntityPath) -> None:
         """Another bridge keeps messages of an entity, or waits for them."""
@@ -150,6 +153,7 @@ class Receiving:
                 intake=self._intake,
                 turn=self._turn,
                 departure=self._departure,
+                settled=self._settled,
                 can_return=self._can_return,
                 is_clustered=self._is_clustered,
                 deliver=self._deliver,
@@ -170,7 +174,7 @@ class Receiving:
                 source.refuse(holding, error)
                 return
             source.ack(holding, "engine.receive_and_delete.acked")
-            source.remember(holding)
+            source.left(holding, Left.SETTLED)
             self._counters.received_and_deleted += 1
             return
         token, until_ms = self._locks.acquire(source, holding, source.queue.lock_duration_ms)

@@ -24,6 +24,7 @@ from bridge.engine.departure import Departure
 from bridge.engine.holding import Holding
 from bridge.engine.locktable import Locked, LockTable
 from bridge.engine.owner import Owner
+from bridge.machine.deduplicator import Left
 from bridge.machine.locks import Lock
 from bridge.model.errors import (
     MessageLockLost,
@@ -69,7 +70,7 @@ class Settling:
             if error is not None:
                 done(MessageLockLost(texts.LOCK_LOST))
                 return
-            owner.remember(holding)
+            owner.left(holding, Left.SETTLED)
             self._counters.completed += 1
             done(None)
 

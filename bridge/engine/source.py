@@ -2,7 +2,8 @@
 
 A message that has come is in exactly one place: with its asker (locked, or settled at once), kept
 for the next asker, or leaving (sent back through the front door, expired, failed too often). A
-second copy of one that is in such a place waits, and shares its fate.
+second copy of one that is in such a place waits, and shares its fate; one of what is settled is
+dropped.
 """
 
 from __future__ import annotations
@@ -15,20 +16,23 @@ from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
-from bridge.engine.copies import Copies, Copy
 from bridge.engine.departure import Departure, Origin
 from bridge.engine.fetching import Fetching
-from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Holding, read, unreadable
+from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Copy, Holding, read, unreadable
 from bridge.engine.intake import Intake
 from bridge.engine.lookout import Lookout
 from bridge.engine.turn import Turn
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.channels import Channels
+from bridge.machine.deduplicator import Deduplicator, Left, Standing
 from bridge.machine.demand import Close, Demand, Refill, Withdrawn
+from bridge.machine.failures import CarriedFailures
 from bridge.machine.rhythm import PAUSE_S, Rhythm
+from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
 
@@ -43,6 +47,7 @@ class Source:
 
     Args:
         turn: where what is to be done at the end of a loop turn is collected.
+        settled: where what is settled is remembered.
         can_return: `basic.nack(requeue)` does not count as a failed delivery (RabbitMQ 4.3).
         is_clustered: RabbitMQ has several nodes, or may have.
         deliver: called with the source, the receiver's number and its message.
@@ -64,6 +69,7 @@ class Source:
         intake: Intake,
         turn: Turn,
         departure: Departure,
+        settled: SettledMemory,
         can_return: bool,
         is_clustered: bool,
         deliver: Callable[[Source, int, Holding], None],
@@ -87,7 +93,8 @@ class Source:
             is_clustered=is_clustered and not can_return,
             channels=channels,
         )
-        self._copies = Copies()
+        self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
+        self._carried = CarriedFailures()
         self._fetching = Fetching(
             self.resource,
             route=intake.route(self.resource),
@@ -113,7 +120,7 @@ class Source:
         self._standing: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"Source({self.path}, {self._demand!r}, {self._copies!r})"
+        return f"Source({self.path}, {self._demand!r}, {self._deduplicator!r})"
 
     @property
     def is_deferred(self) -> bool:
@@ -170,7 +177,7 @@ class Source:
     def give_back(self, holding: Holding, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
         self._end_rhythm()
-        self._copies.let_go(holding)
+        self._deduplicator.let_go(holding)
         self._requeue(holding, point, is_counted=True)
         self._end_waits(holding, is_counted=True)
 
@@ -181,7 +188,7 @@ class Source:
         """
         self._end_rhythm()
         if self._can_return:
-            self._copies.let_go(holding)
+            self._deduplicator.let_go(holding)
             self._requeue(holding, "engine.release.returned", is_counted=False)
             self._end_waits(holding)
         else:
@@ -196,19 +203,25 @@ class Source:
 
     def stayed(self, holding: Holding) -> None:
         """A message that was about to be handed over was not."""
-        self._copies.expect_no_more(holding)
+        self._deduplicator.expect_no_more(holding)
         if self.holds(holding):
             self._demand.stayed(holding.fetch)
 
     def putting_back(self, holding: Holding, generation: int) -> None:
         """A message is about to be published into its queue again."""
-        self._copies.expect(holding, generation)
+        self._deduplicator.expect(holding, generation)
 
-    def remember(self, holding: Holding, *, is_put_back: bool = False) -> None:
-        """A message is settled: what comes with its identity from now on is a second copy."""
-        self._copies.expect_no_more(holding)
-        self._copies.settle(holding, now_ms(), is_put_back=is_put_back)
+    def left(self, holding: Holding, how: Left) -> None:
+        """A message has left the queue, and its second copies with it."""
+        for copy in self._deduplicator.leave(holding, how):
+            self._drop(copy)
         self._end_waits(holding)
+
+    def update(self, queue: model.Queue) -> None:
+        """Take over a changed definition; an entity that was made anew counts from 1."""
+        if incarnation_of(queue) != incarnation_of(self.queue):
+            self._deduplicator.forget()
+        self.queue = queue
 
     def close(self) -> Awaitable[None]:
         """Close its channels; what is locked or kept goes back to its queue then."""
@@ -239,7 +252,7 @@ class Source:
         fetching.watch()
 
     def _on_channel_lost(self, channel: Channel) -> None:
-        self._copies.lose_all()
+        self._deduplicator.lose()
         self._on_lost(channel)
 
     @property
@@ -286,18 +299,23 @@ class Source:
             return
         if self._is_stray(holding):
             self._leave(fetch, holding, self._departure.send_back)
-        elif self._copies.is_second(holding, now_ms()):
+        elif (standing := self._deduplicator.standing(holding)) is not Standing.NEW:
             self._demand.discarded(fetch)
-            self._copies.wait(holding)
-            self._end_waits(holding)
+            copy = Copy(fetch, holding.channel, holding.tag)
+            if standing is Standing.HELD:
+                self._deduplicator.wait(holding, copy)
+            else:
+                self._drop(copy)
         else:
-            self._copies.hold(holding)
+            self._deduplicator.hold(holding)
             reason = self._reason_to_leave(holding)
             if reason is not None:
                 self._leave(fetch, holding, reason)
             else:
                 if self.is_dead_letter and holding.exchange:
-                    holding.failures = self._copies.failures_here(holding)
+                    holding.failures = self._carried.failures_here(
+                        holding.identity, holding.failures
+                    )
                 self._give(fetch, holding)
         self._turn_soon()
 
@@ -324,18 +342,16 @@ class Source:
         self._departure.refuse(self, holding, MALFORMED_MESSAGE, description)
 
     def _end_waits(self, holding: Holding, *, is_counted: bool = False) -> None:
-        """Drop the second copies of a message, or return them, that need not wait any more."""
-        copies = self._copies
-        if not copies.has_waiting:
-            return
-        for copy in copies.take_settled(holding.identity, now_ms()):
-            self._end_rhythm()
-            if copy.channel.close_reason is None:
-                self._before(copy.fetch)
-                self._departure.drop(copy)
-        for copy in copies.take_free(holding.identity):
+        """Return the second copies of a message that wait for nothing any more."""
+        for copy in self._deduplicator.take_free(holding):
             if copy.channel.close_reason is None:
                 self._requeue(copy, "engine.release.returned", is_counted=is_counted)
+
+    def _drop(self, copy: Copy) -> None:
+        self._end_rhythm()
+        if copy.channel.close_reason is None:
+            self._before(copy.fetch)
+            self._departure.drop(copy)
 
     def _requeue(self, returned: Holding | Copy, point: str, *, is_counted: bool) -> None:
         """Return a message to its queue; before 4.3 this counts as a failed delivery anyway."""

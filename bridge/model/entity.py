@@ -136,7 +136,12 @@ def _check_duration(entity: str, what: str, value_ms: int, low_ms: int, high_ms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue. Defaults are those of the service for omitted properties."""
+    """A queue. Defaults are those of the service for omitted properties.
+
+    Attributes:
+        incarnation: made when the entity is; another one of its name has another. "" when nobody
+            has made one.
+    """
 
     name: str
     lock_duration_ms: int = MINUTE_MS
@@ -152,6 +157,7 @@ class Queue:
     forward_to: str = ""
     forward_dead_lettered_messages_to: str = ""
     user_metadata: str = ""
+    incarnation: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False
@@ -168,7 +174,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A subscription of a topic."""
+    """A subscription of a topic; `incarnation` as a queue's."""
 
     topic: str
     name: str
@@ -183,6 +189,7 @@ class Subscription:
     forward_to: str = ""
     forward_dead_lettered_messages_to: str = ""
     user_metadata: str = ""
+    incarnation: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
 
@@ -203,7 +210,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic with its subscriptions."""
+    """A topic with its subscriptions; `incarnation` as a queue's."""
 
     name: str
     max_size_mb: int = 1024
@@ -214,6 +221,7 @@ class Topic:
     status: EntityStatus = EntityStatus.ACTIVE
     support_ordering: bool = True
     user_metadata: str = ""
+    incarnation: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_type_hints
 from urllib.parse import quote
 
@@ -91,6 +91,32 @@ def entities(namespace: model.Namespace) -> tuple[model.Entity, ...]:
     return tuple(found)
 
 
+def incarnation_of(entity: model.Entity) -> str:
+    """Return what tells an entity from earlier and later ones of its name, as a short id.
+
+    One that nobody has made an incarnation for (an older version, a person) has its path's.
+    """
+    return entity.incarnation or hashlib.sha256(path_of(entity).lower().encode()).hexdigest()[:12]
+
+
+def with_incarnations(
+    wanted: model.Namespace, there: model.Namespace, make: Callable[[], str] = str
+) -> model.Namespace:
+    """Return a namespace whose entities have the incarnations of those that are there.
+
+    Args:
+        make: returns one for an entity that is not; "" leaves it to `incarnation_of`.
+    """
+    known = {path_of(each).lower(): each.incarnation for each in entities(there)}
+    found = []
+    for entity in entities(wanted):
+        incarnation = known.get(path_of(entity).lower())
+        found.append(
+            dataclasses.replace(entity, incarnation=make() if incarnation is None else incarnation)
+        )
+    return assemble(wanted, found)
+
+
 def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Namespace:
     """Return a namespace of these entities, sorted by name, with `base`'s own properties.
 
@@ -113,14 +139,14 @@ def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Name
 def to_json(entity: model.Entity) -> Json:
     """Return the JSON form of an entity; a topic without subscriptions.
 
-    Every field is there but those without a value: `rabbitmqctl import_definitions` of 3.10 makes
-    the text "nil" of a null.
+    Every field is there but those without a value (`rabbitmqctl import_definitions` of 3.10 makes
+    the text "nil" of a null) and an incarnation that nobody has made.
     """
     kind = next(kind for kind, each in _KINDS.items() if isinstance(entity, each))
     form: Json = {"schema": SCHEMA, "kind": kind}
     for field in _fields(type(entity)):
         value = getattr(entity, field)
-        if value is not None:
+        if value is not None and (value or field != "incarnation"):
             form[_key(field)] = written(field, value)
     return form
 

@@ -93,6 +93,21 @@ def check(events: Iterable[Event], *, first_number: int = 1, bridges: int = 1) -
     return faults
 
 
+def came_back(events: Iterable[Event]) -> int:
+    """Return how many messages were delivered again after their settlement had been answered."""
+    stories, _ = _stories(events)
+    return sum(
+        any(
+            delivery.number == settled.number
+            and delivery.is_dead == settled.is_dead
+            and delivery.locked_ms > settled.at_ms
+            for settled in story.settled
+            for delivery in story.deliveries
+        )
+        for story in stories.values()
+    )
+
+
 def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[Killed]]:
     stories: dict[str, _Story] = defaultdict(_Story)
     kills: list[Killed] = []

@@ -105,6 +105,10 @@ class Siege:
         self.side = Notes()
         self._own = {bridge: Notes() for bridge in bridges}
 
+    def notes_of(self, port: int) -> Notes:
+        """Return what happened over the bridge at this port, where much is sent and received."""
+        return next(notes for bridge, notes in self._own.items() if bridge.port == port)
+
     @contextmanager
     def under_load(self) -> Iterator[None]:
         """Have all clients at work meanwhile; afterwards nothing is on its way."""

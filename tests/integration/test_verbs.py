@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
-from bridge.engine.api import Abandon, Outgoing
+from bridge.engine.api import Abandon, DeadLetter, Outgoing
 from bridge.engine.clock import now_ms
 from bridge.gateway.receiving import message_of
 from bridge.model import entity as model
@@ -28,7 +28,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath
-from bridge.topology import definitions
+from bridge.topology import definitions, names
 from bridge.topology.resources import Policy, Value
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
@@ -248,6 +248,70 @@ async def test_a_second_copy_is_dropped(
     client.receiver.add_credit(1)
     await until(lambda: door.namespace.counters.second_copies == 2)
     assert client.received == []
+
+
+async def test_a_dead_letter_that_an_operator_moves_back_is_delivered(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """It has left the queue, and is not settled; completed, its copies are dropped."""
+    await door.send("a")
+    client = door.client()
+    (received,) = await client.receive()
+    assert received.lock_token is not None
+    await door.namespace.settle(door.path, received.lock_token, DeadLetter())
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    dead = names.dead_letter_queue("orders")
+
+    def is_there() -> bool:
+        return bool(channel.queue_declare(dead, passive=True).method.message_count)
+
+    await until(is_there)
+    method, properties, body = channel.basic_get(dead, auto_ack=True)
+    assert method is not None
+    for _ in range(2):
+        channel.basic_publish("orders/$active", "", body, properties)
+    (again,) = await client.receive()
+    assert (again.record.body, again.sequence_number) == (b"a", received.sequence_number)
+    client.receiver.add_credit(1)
+    await door.complete(again)
+    await until(lambda: door.namespace.counters.second_copies == 1)
+    assert client.received == []
+
+
+async def test_an_entity_keeps_its_incarnation_and_one_made_anew_has_another(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """Numbers and identities of one say nothing of the other."""
+    (before,) = [
+        each for each in door.namespace.directory.namespace.queues if each.name == "orders"
+    ]
+    assert before.incarnation
+    changed = replace(before, incarnation="", max_delivery_count=before.max_delivery_count + 1)
+    await door.namespace.apply(model.Namespace(queues=(changed,)))
+    after = door.namespace.entity(door.path)
+    assert after == replace(changed, incarnation=before.incarnation)
+    client = door.client()
+    await door.send("a")
+    (received,) = await client.receive()
+    await door.complete(received)
+    stamp = received.record.properties.headers
+    assert stamp is not None
+    anew = replace(after, incarnation="another")
+    door.namespace.directory.take(
+        replace(
+            door.namespace.directory.namespace,
+            queues=tuple(
+                anew if each.name == "orders" else each
+                for each in door.namespace.directory.namespace.queues
+            ),
+        )
+    )
+    copy = pika.BasicProperties(headers={name: value for name, (_, value) in stamp.items()})
+    channel = pika_connection.channel()
+    channel.basic_publish("orders/$active", "", b"a", copy)
+    (again,) = await client.receive()
+    assert again.record.body == b"a"
 
 
 @pytest.mark.parametrize(

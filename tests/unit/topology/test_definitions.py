@@ -36,6 +36,30 @@ def test_a_definition_can_be_as_short_as_a_person_writes_it() -> None:
     assert definitions.from_json(written) == expected
 
 
+def test_an_entity_without_an_incarnation_has_one_of_its_path() -> None:
+    """An older version or a person wrote it; it stays the same, and is not written."""
+    queue = model.Queue(name="Orders")
+    assert "incarnation" not in definitions.to_json(queue)
+    assert definitions.incarnation_of(queue) == definitions.incarnation_of(
+        model.Queue(name="orders", max_delivery_count=3)
+    )
+    assert definitions.incarnation_of(queue) != definitions.incarnation_of(
+        model.Queue(name="other")
+    )
+
+
+def test_an_entity_that_is_there_keeps_its_incarnation() -> None:
+    """Only what is new gets one."""
+    there = model.Namespace(
+        queues=(model.Queue(name="old"), model.Queue(name="Orders", incarnation="one"))
+    )
+    wanted = model.Namespace(
+        queues=tuple(model.Queue(name=name) for name in ("new", "old", "orders"))
+    )
+    found = definitions.with_incarnations(wanted, there, lambda: "made")
+    assert [each.incarnation for each in found.queues] == ["made", "", "one"]
+
+
 def test_a_field_of_a_newer_version_is_named_and_has_no_effect() -> None:
     """A bridge reads what a newer one wrote, and says what it left out."""
     form = {**definitions.to_json(model.Queue(name="orders")), "schema": 2, "colour": "red"}
