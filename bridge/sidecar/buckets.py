@@ -143,7 +143,7 @@ class Buckets:
         """Activate what is due, as far as there is room; then wait for the next."""
         held, life = self._held, self._life
         now_ms = self._clock()
-        while held and held[0][0] <= now_ms and life.is_ready and life.flights.has_room:
+        while held and held[0][0] <= now_ms and life.is_ready and life.in_flight.has_room:
             due_ms, _, waiting, delivery = heapq.heappop(held)
             try:
                 publication = life.sequencer.activate(waiting, delivery.body, now_ms)
@@ -172,7 +172,7 @@ class Buckets:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._held and self._life.is_ready and self._life.flights.has_room:
+        if self._held and self._life.is_ready and self._life.in_flight.has_room:
             # The wall clock may be set; the loop's never is. So no timer is longer than a second.
             delay_s = (self._held[0][0] - self._clock()) / 1000
             self._timer = self._loop.call_later(min(max(delay_s, 0), 1.0), self.fire)
@@ -247,7 +247,7 @@ class Buckets:
         where = bucket.place
         queue = self._queue(where)
         # A queue is deleted with what it holds, and what comes later is confirmed all the same.
-        is_led_to = self._life.flights.lead_to(queue) or channel.leads_to(queue)
+        is_led_to = self._life.in_flight.lead_to(queue) or channel.leads_to(queue)
         if self._outstanding[where] or is_led_to:
             return False
         state = await channel.declare_queue(queue, passive=True)

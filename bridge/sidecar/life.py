@@ -14,7 +14,7 @@ is not known to have landed its successor publishes again: after a kill, a quoru
 the channel's end before it applies all that was published there (3.10.8, under load), and drop the
 rest, which the journal has.
 
-    arrivals -> read -> machine.sequencer -> flights -> (confirmed) -> ack, answer
+    arrivals -> read -> machine.sequencer -> in flight -> (confirmed) -> ack, answer
                             ^                 ^
                           buckets (what is due)
 """
@@ -41,8 +41,8 @@ from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_mark
 from bridge.machine.wheel import Place
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
-from bridge.sidecar.flights import Flights
-from bridge.sidecar.office import Flight, Office
+from bridge.sidecar.in_flight import InFlight
+from bridge.sidecar.office import Office, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.snapshots import MARGIN_S, Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
@@ -68,13 +68,13 @@ class Life:
     Attributes:
         name: the entity.
         sequencer: who gives the numbers; there once office was taken.
-        flights: what was published; there once the channel is open.
+        in_flight: what was published; there once the channel is open.
         meters: the entity's counters.
         is_ready: it is in office and carries out arrivals.
     """
 
     sequencer: Sequencer
-    flights: Flights
+    in_flight: InFlight
 
     def __init__(
         self,
@@ -167,10 +167,10 @@ class Life:
         """Wait until all is confirmed, or has failed; when nothing has, have the journal know."""
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(STOP_S):
-                await self.flights.settle()
+                await self.in_flight.settle()
                 if self._is_in_office and not self._has_failed:
                     self._is_in_office = False
-                    await self.flights.move(self._commit_marker(), site="sequencer.journal")
+                    await self.in_flight.move(self._commit_marker(), site="sequencer.journal")
 
     def _commit_marker(self) -> Publish:
         return Publish(*commit_marker(self._office.queue, self._life, self._boot))
@@ -213,7 +213,7 @@ class Life:
         site: str,
     ) -> None:
         """Publish what the sequencer made; when it is confirmed, ack, and do what comes then."""
-        self.flights.submit(self.sequencer, publications, acks=acks, then=then, site=site)
+        self.in_flight.submit(self.sequencer, publications, acks=acks, then=then, site=site)
 
     async def write(self, publication: Publication) -> None:
         """Publish an entry of the journal's and wait until it is confirmed."""
@@ -224,7 +224,7 @@ class Life:
 
     async def _main(self) -> None:
         self._publishing = publishing = await self._connection.channel()
-        self.flights = Flights(
+        self.in_flight = InFlight(
             publishing,
             on_failed=self._on_failed,
             on_confirmed=self._on_confirmed,
@@ -233,7 +233,7 @@ class Life:
         publishing.on_closed = self.fail
         await publishing.confirm_select()
         await take_address(publishing)
-        await self.flights.move(self._token.publish(), site=SITE)
+        await self.in_flight.move(self._token.publish(), site=SITE)
         self._consuming = consuming = await self._inbox_channel(publishing)
         consuming.on_closed = self.fail
         await consuming.qos(self._arrivals.prefetch)
@@ -266,35 +266,35 @@ class Life:
         replay = await read_journal(
             office,
             self._connection,
-            self.flights,
+            self.in_flight,
             life=self._life,
             boot=self._boot,
         )
         for error in replay.unreadable:
             self.note_poison("journal", names.journal(self.name), error)
         self.sequencer, left = take_over(office, replay)
-        self.flights.keep(left)
-        office.begin(self.sequencer, self._life, self.flights.open)
+        self.in_flight.keep(left)
+        office.begin(self.sequencer, self._life, self.in_flight.open)
         self._is_in_office = True
         await self._buckets.declare()
-        self._publish_again(self.flights.release())
+        self._publish_again(self.in_flight.release())
         # The snapshot says of what was published again that it is where it belongs.
-        await self.flights.wait_confirmed()
+        await self.in_flight.wait_confirmed()
         self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
-        await self.flights.wait_confirmed()
+        await self.in_flight.wait_confirmed()
         self._buckets.begin()
         self._loop.call_later(RETURNING_S, self._forget_inherited)
 
-    def _publish_again(self, flights: Sequence[Flight]) -> None:
+    def _publish_again(self, unconfirmed: Sequence[Unconfirmed]) -> None:
         """Publish what an earlier life here published and did not see confirmed."""
-        for flight in flights:
-            native = flight.native
-            self.sequencer.entries += len(flight.publications)
-            self.flights.submit(
+        for one in unconfirmed:
+            native = one.native
+            self.sequencer.entries += len(one.publications)
+            self.in_flight.submit(
                 self.sequencer,
-                flight.publications,
-                answer=flight.answer,
+                one.publications,
+                answer=one.answer,
                 native=native,
                 then=None if native is None else partial(self._await_return, native),
                 site="sequencer.again",
@@ -334,7 +334,7 @@ class Life:
                 self._buckets.fire()
             self._carry_out_all()
             self._mind_returned()
-            self._token.pass_on(self.flights)
+            self._token.pass_on(self.in_flight)
             self._mind_snapshot()
             self._mind_prefetch()
         except Exception as error:
@@ -344,7 +344,7 @@ class Life:
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
         detects_duplicates = self._office.queue.requires_duplicate_detection
-        while arrivals and self.is_ready and self.flights.has_room:
+        while arrivals and self.is_ready and self.in_flight.has_room:
             if self._making is not None or self._is_retiring:
                 break
             delivery = arrivals.next()
@@ -352,7 +352,7 @@ class Life:
                 delivery.properties, delivery.body, detects_duplicates=detects_duplicates
             )
             if type(command) is arrival.OwnershipToken:
-                self._token.take(delivery, command.life, self.flights)
+                self._token.take(delivery, command.life, self.in_flight)
             elif not self._carry_out_or_refuse(delivery, command):
                 break
             arrivals.done()
@@ -389,10 +389,10 @@ class Life:
         self.meters.arrivals += 1
         native = command.items[0] if type(command) is Send and command.identity is None else None
         if native is not None and self._has_returned(native):
-            self.flights.ack(delivery, site="sequencer.number")
+            self.in_flight.ack(delivery, site="sequencer.number")
             return True
         publications, answer = sequencer.apply(command, now)
-        self.flights.submit(
+        self.in_flight.submit(
             sequencer,
             publications,
             acks=((delivery.channel, delivery.tag),),
@@ -423,7 +423,7 @@ class Life:
         self._pump()
 
     def _write_snapshot(self, snapshots: Snapshots) -> None:
-        first_entry = self.flights.first_entry(self.sequencer.entries)
+        first_entry = self.in_flight.first_entry(self.sequencer.entries)
         self.submit(snapshots.take(first_entry), site="sequencer.journal")
 
     def _mind_snapshot(self) -> None:
@@ -462,9 +462,9 @@ class Life:
         if prefetch is not None:
             self._office.prefetch = prefetch
             self._is_retiring = True
-        if self._is_moving and not self.flights.open:
+        if self._is_moving and not self.in_flight.open:
             self.fail(Moved(text="it goes on over another connection"))
-        elif self._is_retiring and not self.flights.open:
+        elif self._is_retiring and not self.in_flight.open:
             text = f"{self._office.prefetch} arrivals at once from now on"
             self.fail(PrefetchChanged(text=text))
 
@@ -480,6 +480,6 @@ class Life:
 
     def _measure(self) -> None:
         meters, memory = self.meters, self.sequencer.memory
-        meters.at_hand, meters.in_flight = len(self._arrivals), self.flights.count
+        meters.at_hand, meters.in_flight = len(self._arrivals), self.in_flight.count
         meters.published, meters.pending = self.sequencer.entries, len(memory.pending)
         meters.buckets = len(memory.wheel.buckets)

@@ -19,7 +19,7 @@ from bridge.wire.envelope import Item
 
 
 @dataclass(slots=True)
-class Flight:
+class Unconfirmed:
     """Publications that belong together, on their way to RabbitMQ.
 
     Attributes:
@@ -45,7 +45,7 @@ class Office:
         sequencer: that of the last life here, or `None`.
         life: the last life here that was in office.
         attempts: the lives here since then.
-        flights: what that life had published and not seen confirmed, in order.
+        unconfirmed: what that life had published and not seen confirmed, in order.
         returning: native messages that were confirmed when they were published again: their
             arrivals are not acked yet and come once more.
         prefetch: how many arrivals the next life may have unacked.
@@ -60,16 +60,16 @@ class Office:
     sequencer: Sequencer | None = None
     life: bytes | None = None
     attempts: set[bytes] = field(default_factory=set)
-    flights: dict[int, Flight] = field(default_factory=dict)
+    unconfirmed: dict[int, Unconfirmed] = field(default_factory=dict)
     returning: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)
     prefetch: int = PREFETCH_MAX
     meters: Meters = field(default_factory=Meters)
     leaderless_ms: int | None = None
     poison: Poison = field(default_factory=Poison)
 
-    def begin(self, sequencer: Sequencer, life: bytes, flights: dict[int, Flight]) -> None:
-        """Remember who is in office now, and the flights that are added and removed there."""
-        self.sequencer, self.life, self.flights = sequencer, life, flights
+    def begin(self, sequencer: Sequencer, life: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
+        """Remember who is in office now, and the collection of what it has unconfirmed."""
+        self.sequencer, self.life, self.unconfirmed = sequencer, life, unconfirmed
         self.attempts.clear()
 
     def is_successor(self, lives: Sequence[bytes]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bridge.broker.delivery import Delivery
 from bridge.broker.handover import Publish
 from bridge.machine.arrival import OWNERSHIP_TOKEN_KIND
-from bridge.sidecar.flights import Flights
+from bridge.sidecar.in_flight import InFlight
 from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties
@@ -46,15 +46,15 @@ class OwnershipToken:
         """Return a new token."""
         return Publish("", self._inbox, _PROPERTIES, self._life)
 
-    def take(self, delivery: Delivery, life: bytes, flights: Flights) -> None:
+    def take(self, delivery: Delivery, life: bytes, in_flight: InFlight) -> None:
         """Keep the token that came; one that was kept before is not needed any more."""
         self.has_own_come |= life == self._life
         if self._held is not None:
-            flights.ack(self._held, site=SITE)
+            in_flight.ack(self._held, site=SITE)
         self._held = delivery
 
-    def pass_on(self, flights: Flights) -> None:
+    def pass_on(self, in_flight: InFlight) -> None:
         """Send it round once more, when that is worth while."""
         if self._held is not None and self.arrivals >= ARRIVALS:
-            flights.pass_on(self.publish(), self._held, site=SITE)
+            in_flight.pass_on(self.publish(), self._held, site=SITE)
             self._held, self.arrivals = None, 0

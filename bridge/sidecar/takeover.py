@@ -16,8 +16,8 @@ from bridge.broker.journal_reader import Entry, JournalReader
 from bridge.broker.pool import Lease
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer, is_snapshot, marker
-from bridge.sidecar.flights import Flights
-from bridge.sidecar.office import Flight, Office
+from bridge.sidecar.in_flight import InFlight
+from bridge.sidecar.office import Office, Unconfirmed
 from bridge.topology import names
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties
@@ -38,7 +38,7 @@ _STAMPED = (
 async def read_journal(
     office: Office,
     connection: Lease,
-    flights: Flights,
+    in_flight: InFlight,
     *,
     life: bytes,
     boot: str,
@@ -48,7 +48,7 @@ async def read_journal(
     Args:
         office: the entity's.
         connection: where to read.
-        flights: through which the life publishes.
+        in_flight: through which the life publishes.
         life: its identity.
         boot: which boot of RabbitMQ runs now.
 
@@ -72,7 +72,7 @@ async def read_journal(
     over: set[str] = set()
     while True:
         end = await reader.find_own(
-            lambda: flights.move(entry, site="sequencer.journal"), partial(_is_marker, life)
+            lambda: in_flight.move(entry, site="sequencer.journal"), partial(_is_marker, life)
         )
         replay = await recent.read_to(end)
         # What was published between this life's marker and the end of another's channel is behind
@@ -140,7 +140,7 @@ def _lightened(entry: Entry) -> Entry:
     return Entry(entry.offset, Properties(headers=stamped), b"")
 
 
-def take_over(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Flight]]:
+def take_over(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:
     """Return the sequencer that goes on, and what must be published again.
 
     Snapshots are not: whoever comes into office writes a new one.
@@ -149,9 +149,9 @@ def take_over(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Fligh
         office.returning.clear()
         return Sequencer(office.queue, office.tier, replay.result()), ()
     assert office.life is not None, "whose sequencer it is"
-    left = office.flights.values()
-    flights = [each for each in left if not is_snapshot(each.publications[0])]
-    replay.go_on(office.life, [each for flight in flights for each in flight.publications])
+    left = office.unconfirmed.values()
+    unconfirmed = [each for each in left if not is_snapshot(each.publications[0])]
+    replay.go_on(office.life, [each for one in unconfirmed for each in one.publications])
     office.sequencer.inherit(replay.result())
     office.sequencer.update(office.queue, office.tier)
-    return office.sequencer, flights
+    return office.sequencer, unconfirmed

@@ -42,9 +42,9 @@ async def test_a_life_that_has_ended_comes_into_office_no_more(
     """An arrival that is one too many may come in one packet with the last confirm of the start."""
     orders = rig()
     life, living = await begin(orders, connection)
-    while not hasattr(life, "flights"):  # noqa: ASYNC110 - nobody is told
+    while not hasattr(life, "in_flight"):  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
-    life.flights.on_confirmed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
+    life.in_flight.on_confirmed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
 
     with pytest.raises(PrefetchChanged):
         await living
@@ -83,9 +83,9 @@ async def entries(connection: Connection, entity: str) -> list[str]:
     [
         (lambda life: life.fail(PrefetchChanged(text="16 arrivals from now on")), "landed"),
         (lambda life: life.fail(ChannelClosed(404, "the inbox was deleted")), "landed"),
-        (lambda life: life.flights.on_failed(AckLost(text="confirmed, not acked")), "landed"),
-        (lambda life: life.flights.on_failed(PublishRefused(text="a queue is full")), "marker"),
-        (lambda life: life.flights.on_failed(BrokerSilent(text="no confirm")), ""),
+        (lambda life: life.in_flight.on_failed(AckLost(text="confirmed, not acked")), "landed"),
+        (lambda life: life.in_flight.on_failed(PublishRefused(text="a queue is full")), "marker"),
+        (lambda life: life.in_flight.on_failed(BrokerSilent(text="no confirm")), ""),
     ],
 )
 async def test_a_life_says_at_its_end_whether_all_has_landed(
@@ -95,7 +95,7 @@ async def test_a_life_says_at_its_end_whether_all_has_landed(
     orders = rig()
     life, living = await begin(orders, connection)
     await asyncio.to_thread(orders.take, 1)
-    await life.flights.settle()
+    await life.in_flight.settle()
     end(life)
     with pytest.raises(BrokerError):
         await living

@@ -1,8 +1,8 @@
 """What a sequencer has published and not seen confirmed: in order, bounded, and never forgotten.
 
 All publishing of a life goes through here, over one channel, so that numbers stand in the journal
-in the order in which they were given. When a publication fails the life ends; its flights stay, for
-the next life of this process to publish again.
+in the order in which they were given. When a publication fails the life ends; what was
+unconfirmed stays, for the next life of this process to publish again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.sequencer import Answer, Publication, Sequencer
-from bridge.sidecar.office import Flight
+from bridge.sidecar.office import Unconfirmed
 from bridge.wire.envelope import Item
 
 WINDOW = 4_000
@@ -27,14 +27,14 @@ WINDOW_BYTES = 32 << 20
 """So many bytes may be unconfirmed; a message that is larger goes alone."""
 
 
-class Flights:
+class InFlight:
     """The publications of one life that are on their way.
 
     Attributes:
-        open: the flights by serial number, oldest first.
+        open: what is unconfirmed, by serial number, oldest first.
         on_failed: called when a publication failed.
-        on_confirmed: called when a flight was confirmed.
-        on_answer: called with what is to be told when a flight was confirmed.
+        on_confirmed: called when something was confirmed.
+        on_answer: called with what is to be told when something was confirmed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Flights:
         on_confirmed: Callable[[], None],
         on_answer: Callable[[Answer], None],
     ) -> None:
-        self.open: dict[int, Flight] = {}
+        self.open: dict[int, Unconfirmed] = {}
         self.on_failed = on_failed
         self.on_confirmed = on_confirmed
         self.on_answer = on_answer
@@ -103,7 +103,7 @@ class Flights:
             return
         serial = next(self._serials)
         first_entry = sequencer.entries - len(publications)
-        self.open[serial] = Flight(first_entry, publications, answer, native)
+        self.open[serial] = Unconfirmed(first_entry, publications, answer, native)
         size = sum([len(each.body) for each in publications])
         self._bytes += size
         self._unsettled += 1
@@ -126,15 +126,15 @@ class Flights:
         publishes = cast("Sequence[Publish]", publications)
         self._handover.submit(publishes, acks=acks, done=done, failpoint=site)
 
-    def keep(self, flights: Sequence[Flight]) -> None:
+    def keep(self, unconfirmed: Sequence[Unconfirmed]) -> None:
         """Take over what an earlier life left, to be published again."""
-        self.open.update((next(self._serials), flight) for flight in flights)
+        self.open.update((next(self._serials), one) for one in unconfirmed)
 
-    def release(self) -> list[Flight]:
+    def release(self) -> list[Unconfirmed]:
         """Give up what was taken over."""
-        flights = list(self.open.values())
+        unconfirmed = list(self.open.values())
         self.open.clear()
-        return flights
+        return unconfirmed
 
     def ack(self, arrival: Delivery, *, site: str) -> None:
         """Ack an arrival that needs no publication."""
