@@ -9,7 +9,7 @@ grow with the number of lives.
 
 Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
 drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
-bridge, and another came into office at once). So an entry is trusted when its writer's commit
+bridge, and another took over at once). So an entry is trusted when its writer's commit
 marker stands behind it: whoever writes that knows that all before it has reached its queues. What
 was written in another boot of the broker is not trusted, as a queue may have lost it since; what
 waits for its time never is, since a second copy in a bucket is dropped there.
@@ -83,7 +83,7 @@ class Replay:
         Args:
             is_partitioned: whether the entity is.
             readers: the life that reads, whose marker is the range's last entry, and those of the
-                same process that read before and never came into office.
+                same process that read before and never took over.
             fingerprint: the boot of the broker that runs now.
         """
         self.lives: list[bytes] = []
@@ -156,7 +156,7 @@ class Replay:
         """Let the last writer go on, whose process lives and knows what was confirmed to it.
 
         Args:
-            life: the last that was in office, of the process that reads.
+            life: the last that was leading, of the process that reads.
             unconfirmed: all that it did not see confirmed, and that is published again, and
                 confirmed, before anything else is done.
         """

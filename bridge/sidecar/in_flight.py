@@ -17,7 +17,7 @@ from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.sequencer import Answer, Publication, Sequencer
-from bridge.sidecar.office import Unconfirmed
+from bridge.sidecar.leader_state import Unconfirmed
 from bridge.wire.envelope import Item
 
 WINDOW = 4_000

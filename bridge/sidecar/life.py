@@ -3,7 +3,7 @@
 **Theory.** Every bridge process consumes every inbox; an inbox has a single active consumer, whom
 RabbitMQ elects. So the first arrival means: this process is the sequencer now. It then reads the
 journal's tail, and only then begins to carry out arrivals. Arrivals and acks go over one channel,
-publications over another, so that RabbitMQ works on both at once. Office is given up by closing
+publications over another, so that RabbitMQ works on both at once. It gives up by closing
 them, publications first: RabbitMQ then gives back what was not acked, in order, before anything
 newer, to the next one. Where both end at once that one may get arrivals before the last
 publications are made; so it waits for the end of the channel whose address is in the journal's last
@@ -42,7 +42,7 @@ from bridge.machine.wheel import Place
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.in_flight import InFlight
-from bridge.sidecar.office import Office, Unconfirmed
+from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.snapshots import MARGIN_S, Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
@@ -67,10 +67,10 @@ class Life:
 
     Attributes:
         name: the entity.
-        sequencer: who gives the numbers; there once office was taken.
+        sequencer: who gives the numbers; there once it leads.
         in_flight: what was published; there once the channel is open.
         meters: the entity's counters.
-        is_ready: it is in office and carries out arrivals.
+        is_ready: it is leading and carries out arrivals.
     """
 
     sequencer: Sequencer
@@ -78,17 +78,17 @@ class Life:
 
     def __init__(
         self,
-        office: Office,
+        state: LeaderState,
         connection: Lease,
         replies: Channel,
         boot: str,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        self.name = office.queue.name
-        self.meters = office.meters
+        self.name = state.queue.name
+        self.meters = state.meters
         self.is_ready = False
         self._life = os.urandom(16)
-        self._office = office
+        self._state = state
         self._connection = connection
         self._replies = replies
         self._boot = boot
@@ -96,7 +96,7 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
-        self._arrivals = ArrivalBuffer(office.prefetch)
+        self._arrivals = ArrivalBuffer(state.prefetch)
         self._token = OwnershipToken(self.name, self._life)
         self._buckets = Buckets(self, connection, boot, clock)
         self._publishing: Channel | None = None
@@ -108,20 +108,20 @@ class Life:
         self._is_pump_due = False
         self._is_retiring = False
         self._is_moving = False
-        self._is_in_office = False
+        self._is_leading = False
         self._has_failed = False
 
     def __repr__(self) -> str:
-        state = "in office" if self.is_ready else "ended" if self._ended.done() else "waiting"
-        return f"<Life of {self.name!r} [{state}, {len(self._arrivals)} arrived]>"
+        now = "leading" if self.is_ready else "ended" if self._ended.done() else "waiting"
+        return f"<Life of {self.name!r} [{now}, {len(self._arrivals)} arrived]>"
 
     def _note_leaderless(self) -> None:
-        if self._office.leaderless_ms is None:
-            self._office.leaderless_ms = self._clock()
+        if self._state.leaderless_ms is None:
+            self._state.leaderless_ms = self._clock()
 
     def _note_other(self) -> None:
         if not self._elected.is_set() and not self._ended.done():
-            self._office.leaderless_ms = None
+            self._state.leaderless_ms = None
 
     async def run(self) -> None:
         """Live until `stop`; raises what ended it otherwise."""
@@ -168,12 +168,12 @@ class Life:
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(STOP_S):
                 await self.in_flight.settle()
-                if self._is_in_office and not self._has_failed:
-                    self._is_in_office = False
+                if self._is_leading and not self._has_failed:
+                    self._is_leading = False
                     await self.in_flight.move(self._commit_marker(), site="sequencer.journal")
 
     def _commit_marker(self) -> Publish:
-        return Publish(*commit_marker(self._office.queue, self._life, self._boot))
+        return Publish(*commit_marker(self._state.queue, self._life, self._boot))
 
     def fail(self, error: Exception) -> None:
         """End this life."""
@@ -244,10 +244,10 @@ class Life:
         await self._elected.wait()
         elected_s = self._loop.time()
         self._note_leaderless()
-        await self._take_office(publishing)
+        await self._take_over(publishing)
         if self._ended.done():
             return
-        self._office.leaderless_ms = None
+        self._state.leaderless_ms = None
         self.meters.takeover_s = self._loop.time() - elected_s
         self.meters.lives += 1
         self.is_ready = self.meters.is_active = True
@@ -260,11 +260,11 @@ class Life:
             return await self._connection.channel()
         return publishing
 
-    async def _take_office(self, publishing: Channel) -> None:
+    async def _take_over(self, publishing: Channel) -> None:
         """Learn what the last sequencer knew, and finish what it left."""
-        office = self._office
+        state = self._state
         replay = await read_journal(
-            office,
+            state,
             self._connection,
             self.in_flight,
             life=self._life,
@@ -272,10 +272,10 @@ class Life:
         )
         for error in replay.unreadable:
             self.note_poison("journal", names.journal(self.name), error)
-        self.sequencer, left = take_over(office, replay)
+        self.sequencer, left = take_over(state, replay)
         self.in_flight.keep(left)
-        office.begin(self.sequencer, self._life, self.in_flight.open)
-        self._is_in_office = True
+        state.begin(self.sequencer, self._life, self.in_flight.open)
+        self._is_leading = True
         await self._buckets.declare()
         self._publish_again(self.in_flight.release())
         # The snapshot says of what was published again that it is where it belongs.
@@ -320,7 +320,7 @@ class Life:
             self._has_failed = True
         if isinstance(error, PublishRefused) and self.is_ready:
             # The journal may have what the full queue refused: its word must not be trusted.
-            entry = Publish(*marker(self._office.queue, self._life, REFUSED))
+            entry = Publish(*marker(self._state.queue, self._life, REFUSED))
             with contextlib.suppress(BrokerError):
                 assert self._publishing is not None
                 self._publishing.publish(*entry)
@@ -343,7 +343,7 @@ class Life:
 
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
-        detects_duplicates = self._office.queue.requires_duplicate_detection
+        detects_duplicates = self._state.queue.requires_duplicate_detection
         while arrivals and self.is_ready and self.in_flight.has_room:
             if self._making is not None or self._is_retiring:
                 break
@@ -373,7 +373,7 @@ class Life:
 
     def note_poison(self, place: str, name: str, error: Exception | str) -> None:
         """Take note of something that could not be handled."""
-        self._office.poison.note(place, name, error)
+        self._state.poison.note(place, name, error)
 
     def _carry_out(self, delivery: Delivery, command: Command) -> bool:
         """Carry out one arrival; False when a bucket must be made first."""
@@ -403,11 +403,11 @@ class Life:
         return True
 
     def _await_return(self, native: Item) -> None:
-        self._office.returning[native.properties, native.body] += 1
+        self._state.returning[native.properties, native.body] += 1
 
     def _has_returned(self, native: Item) -> bool:
         """Whether this native message is one that was published again."""
-        returning = self._office.returning
+        returning = self._state.returning
         if not returning or returning[native.properties, native.body] <= 0:
             return False
         returning[native.properties, native.body] -= 1
@@ -453,19 +453,19 @@ class Life:
             self._loop.call_later(FORGET_EVERY_S, self._forget_inherited)
             return
         self.sequencer.forget_inherited()
-        self._office.returning.clear()
+        self._state.returning.clear()
         self._pump()  # a snapshot without all that is due
 
     def _mind_prefetch(self) -> None:
         """Retire when too much or too little is sent ahead: first what was published must land."""
         prefetch = self._arrivals.better_prefetch()
         if prefetch is not None:
-            self._office.prefetch = prefetch
+            self._state.prefetch = prefetch
             self._is_retiring = True
         if self._is_moving and not self.in_flight.open:
             self.fail(Moved(text="it goes on over another connection"))
         elif self._is_retiring and not self.in_flight.open:
-            text = f"{self._office.prefetch} arrivals at once from now on"
+            text = f"{self._state.prefetch} arrivals at once from now on"
             self.fail(PrefetchChanged(text=text))
 
     def _tell(self, answer: Answer) -> None:

@@ -24,9 +24,9 @@ from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, Queue, Tier
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
+from bridge.sidecar.leader_state import LeaderState
 from bridge.sidecar.life import Life
 from bridge.sidecar.meters import Meters
-from bridge.sidecar.office import Office
 from bridge.topology import names
 
 SETTLE_S = 1.0
@@ -86,7 +86,7 @@ class Sidecar:
         self._clock = clock
         self._on_full = on_full
         self.poison = poison or Poison()
-        self._offices: dict[str, Office] = {}
+        self._states: dict[str, LeaderState] = {}
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -126,9 +126,9 @@ class Sidecar:
         The longest first. An entity that another process looks after is not among them.
         """
         since = [
-            (office.leaderless_ms, office.queue.name)
-            for office in self._offices.values()
-            if office.leaderless_ms is not None
+            (state.leaderless_ms, state.queue.name)
+            for state in self._states.values()
+            if state.leaderless_ms is not None
         ]
         return {name: at_ms for at_ms, name in sorted(since)}
 
@@ -159,7 +159,7 @@ class Sidecar:
     @property
     def meters(self) -> dict[str, Meters]:
         """The counters of each entity."""
-        return {office.queue.name: office.meters for office in self._offices.values()}
+        return {state.queue.name: state.meters for state in self._states.values()}
 
     async def count_ready(self) -> None:
         """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
@@ -167,9 +167,9 @@ class Sidecar:
         While RabbitMQ does not answer (an alarm) they keep the last count.
         """
         behind = [life for life in self._lives.values() if life.may_have_more]
-        for key, office in self._offices.items():
+        for key, state in self._states.items():
             if self._lives.get(key) not in behind:
-                office.meters.ready = 0
+                state.meters.ready = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(COUNT_S):
                 await asyncio.gather(*(life.count_ready() for life in behind))
@@ -177,22 +177,22 @@ class Sidecar:
     def add_entity(self, queue: Queue) -> None:
         """Begin to look after an entity whose resources are declared; or take over a change."""
         key = queue.name.lower()
-        office = self._offices.get(key)
-        if office is None:
-            self._offices[key] = Office(queue, self._tier, poison=self.poison)
+        state = self._states.get(key)
+        if state is None:
+            self._states[key] = LeaderState(queue, self._tier, poison=self.poison)
             self._employ(key)
         else:
-            office.queue = queue
-            if office.sequencer is not None:
-                office.sequencer.update(queue, self._tier)
+            state.queue = queue
+            if state.sequencer is not None:
+                state.sequencer.update(queue, self._tier)
 
     def follow(self, definitions: Namespace) -> None:
         """Look after the queues that there are, and no more after those that are gone."""
         for queue in definitions.queues:
             self.add_entity(queue)
         there = {queue.name.lower() for queue in definitions.queues}
-        for key in self._offices.keys() - there:
-            name = self._offices.pop(key).queue.name
+        for key in self._states.keys() - there:
+            name = self._states.pop(key).queue.name
             self._failing.pop(name, None)
             self.pool.give_back(name)
             task = self._tasks.pop(key, None)
@@ -205,7 +205,7 @@ class Sidecar:
         """Work until `stop`, over all losses of connections."""
         self._is_running = True
         try:
-            for key in self._offices:
+            for key in self._states:
                 self._employ(key)
             self._start("", self._again_and_again(names.LAPSED, self._return_lapsed))
             await self._stopped.wait()
@@ -224,7 +224,7 @@ class Sidecar:
 
     def _employ(self, key: str) -> None:
         if self._is_running and key not in self._tasks:
-            name = self._offices[key].queue.name
+            name = self._states[key].queue.name
             self._start(key, self._again_and_again(name, lambda: self._live(key)))
 
     async def _return_lapsed(self) -> None:
@@ -255,12 +255,12 @@ class Sidecar:
 
     async def _live(self, key: str) -> None:
         """Live one life after another; they end without fault when the prefetch must change."""
-        office = self._offices[key]
+        state = self._states[key]
         while not self._stopping.is_set():
-            name = office.queue.name
+            name = state.queue.name
             way = await self._way(name)
             lease = Lease(way.connection, name)
-            life = Life(office, lease, way.replies, way.boot, clock=self._clock)
+            life = Life(state, lease, way.replies, way.boot, clock=self._clock)
             self._lives[key] = life
             steady = None
             if self.pool.is_suspect(name):
@@ -271,7 +271,7 @@ class Sidecar:
             except PublishRefused as error:
                 if await _is_full(way.connection, name, error):
                     # A full queue is no fault: its senders are told.
-                    office.leaderless_ms = None
+                    state.leaderless_ms = None
                     self._on_full(name)
                 else:
                     self.pool.suspect(name, str(error))

@@ -1,4 +1,4 @@
-"""How a life comes into office: what the last sequencer knew, read from the journal's tail.
+"""How a life takes over: what the last sequencer knew, read from the journal's tail.
 
 When the last sequencer was a life of this same process, and RabbitMQ failed under it, the process
 knows more than the journal: what it had numbered and not seen confirmed. Then its memory counts,
@@ -17,7 +17,7 @@ from bridge.broker.pool import Lease
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer, is_snapshot, marker
 from bridge.sidecar.in_flight import InFlight
-from bridge.sidecar.office import Office, Unconfirmed
+from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.topology import names
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties
@@ -36,7 +36,7 @@ _STAMPED = (
 
 
 async def read_journal(
-    office: Office,
+    state: LeaderState,
     connection: Lease,
     in_flight: InFlight,
     *,
@@ -46,7 +46,7 @@ async def read_journal(
     """Announce a life in the journal, and read what lies before.
 
     Args:
-        office: the entity's.
+        state: the entity's.
         connection: where to read.
         in_flight: through which the life publishes.
         life: its identity.
@@ -55,14 +55,14 @@ async def read_journal(
     Raises:
         NewerJournal: a newer bridge wrote the journal.
     """
-    queue = office.queue
+    queue = state.queue
     reader = JournalReader(connection, names.journal(queue.name))
     entry = Publish(*marker(queue, life, boot))
-    office.attempts.add(life)
+    state.attempts.add(life)
 
     def replayed(entries: Sequence[Entry]) -> Replay:
         replay = Replay(
-            is_partitioned=queue.enable_partitioning, readers=office.attempts, fingerprint=boot
+            is_partitioned=queue.enable_partitioning, readers=state.attempts, fingerprint=boot
         )
         for each in entries:
             replay.feed(each.properties, each.body)
@@ -79,7 +79,7 @@ async def read_journal(
         # what was read.
         others = replay.addresses - over
         if not others:
-            office.meters.takeover_entries = replay.entries
+            state.meters.takeover_entries = replay.entries
             return replay
         await await_ends(connection, others)
         over |= others
@@ -140,18 +140,18 @@ def _lightened(entry: Entry) -> Entry:
     return Entry(entry.offset, Properties(headers=stamped), b"")
 
 
-def take_over(office: Office, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:
+def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:
     """Return the sequencer that goes on, and what must be published again.
 
-    Snapshots are not: whoever comes into office writes a new one.
+    Snapshots are not: whoever takes over writes a new one.
     """
-    if office.sequencer is None or not office.is_successor(replay.lives):
-        office.returning.clear()
-        return Sequencer(office.queue, office.tier, replay.result()), ()
-    assert office.life is not None, "whose sequencer it is"
-    left = office.unconfirmed.values()
+    if state.sequencer is None or not state.is_successor(replay.lives):
+        state.returning.clear()
+        return Sequencer(state.queue, state.tier, replay.result()), ()
+    assert state.life is not None, "whose sequencer it is"
+    left = state.unconfirmed.values()
     unconfirmed = [each for each in left if not is_snapshot(each.publications[0])]
-    replay.go_on(office.life, [each for one in unconfirmed for each in one.publications])
-    office.sequencer.inherit(replay.result())
-    office.sequencer.update(office.queue, office.tier)
-    return office.sequencer, unconfirmed
+    replay.go_on(state.life, [each for one in unconfirmed for each in one.publications])
+    state.sequencer.inherit(replay.result())
+    state.sequencer.update(state.queue, state.tier)
+    return state.sequencer, unconfirmed

@@ -1,4 +1,4 @@
-"""Who comes into office waits until the last sequencer's publications are over."""
+"""Who takes over waits until the last sequencer's publications are over."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bridge.broker.handover import HandOver, Publish
 from bridge.machine.arrival import Send
 from bridge.machine.sequencer import Publication, Sequencer, blank, marker
 from bridge.model.entity import Tier
+from bridge.sidecar.leader_state import LeaderState
 from bridge.sidecar.life import Life
-from bridge.sidecar.office import Office
 from bridge.topology import names
 from bridge.wire import journal
 from bridge.wire.basic import Properties
@@ -48,7 +48,9 @@ async def test_publications_that_come_late_keep_their_numbers(
 
     await publish(marker(queue, ELDER, "boot"), *elder.snapshot(ELDER, "boot", 0))
     orders.publish(b"last")
-    life = Life(Office(queue, Tier.STANDARD), connection, await connection.channel(), boot="boot")
+    life = Life(
+        LeaderState(queue, Tier.STANDARD), connection, await connection.channel(), boot="boot"
+    )
     living = asyncio.create_task(life.run())
     await _await_marker(connection, queue.name, but=ELDER)
     for number in range(1, LATE + 1):

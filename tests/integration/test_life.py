@@ -19,8 +19,8 @@ from bridge.broker.errors import (
 )
 from bridge.model.entity import Tier
 from bridge.sidecar.arrival_buffer import PrefetchChanged
+from bridge.sidecar.leader_state import LeaderState
 from bridge.sidecar.life import Life
-from bridge.sidecar.office import Office
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
 from bridge.wire import headers, journal
@@ -31,12 +31,12 @@ from tests.fixtures.sidecar import Rig
 async def begin(orders: Rig, connection: Connection) -> tuple[Life, asyncio.Task[None]]:
     """Begin a life that finds an arrival."""
     orders.publish(b"a")
-    office = Office(orders.queue, Tier.STANDARD)
-    life = Life(office, connection, await connection.channel(), boot="boot")
+    state = LeaderState(orders.queue, Tier.STANDARD)
+    life = Life(state, connection, await connection.channel(), boot="boot")
     return life, asyncio.create_task(life.run())
 
 
-async def test_a_life_that_has_ended_comes_into_office_no_more(
+async def test_a_life_that_has_ended_takes_over_no_more(
     rig: Callable[..., Rig], connection: Connection
 ) -> None:
     """An arrival that is one too many may come in one packet with the last confirm of the start."""
@@ -127,7 +127,7 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
         orders.publish(b"a")
     sidecar = Sidecar(endpoint)
     sidecar.add_entity(orders.queue)
-    sidecar._offices[orders.queue.name.lower()].prefetch = 16
+    sidecar._states[orders.queue.name.lower()].prefetch = 16
     meters = sidecar.meters[orders.queue.name]
     working = asyncio.create_task(sidecar.run())
     try:

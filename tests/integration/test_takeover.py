@@ -1,4 +1,4 @@
-"""What whoever comes into office reads of the journal does not grow with those before."""
+"""What whoever takes over reads of the journal does not grow with those before."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from bridge.broker.connection import Connection
 from bridge.model.entity import Tier
+from bridge.sidecar.leader_state import LeaderState
 from bridge.sidecar.life import Life
-from bridge.sidecar.office import Office
 from tests.fixtures.sidecar import Rig
 
 MESSAGES = 3_000
@@ -24,8 +24,8 @@ async def test_each_of_ten_restarts_reads_no_more_than_the_one_before(
     read: list[int] = []
     numbers: list[int] = []
     for index in range(10):
-        office = Office(orders.queue, Tier.STANDARD)
-        life = Life(office, connection, await connection.channel(), boot="boot")
+        state = LeaderState(orders.queue, Tier.STANDARD)
+        life = Life(state, connection, await connection.channel(), boot="boot")
         living = asyncio.create_task(life.run())
         orders.publish(b"last")
         seen = await asyncio.to_thread(orders.take, 1 if index else MESSAGES + 1)

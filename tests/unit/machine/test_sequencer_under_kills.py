@@ -115,7 +115,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self._live(None)
 
     def _live(self, survivor: Sequencer | None, cut: tuple[int, int] | None = None) -> None:
-        """Begin a life; with a cut it is killed while it comes into office.
+        """Begin a life; with a cut it is killed while it takes over.
 
         Args:
             survivor: the sequencer of a process that lives on.
@@ -281,7 +281,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
 
     @precondition(lambda self: self.can_repeat)
     @rule(cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=4))
-    def kill_while_they_come_into_office(self, cuts: list[tuple[int, int]]) -> None:
+    def kill_while_they_take_over(self, cuts: list[tuple[int, int]]) -> None:
         """One life after another is killed, each after some of its first publications."""
         self._cut(cuts[0][0], cuts[0][0] - cuts[0][1])
         for in_journal, less in cuts:
@@ -293,7 +293,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=4),
         has_died=st.booleans(),
     )
-    def fail_while_it_comes_into_office(self, cuts: list[tuple[int, int]], has_died: bool) -> None:
+    def fail_while_it_takes_over(self, cuts: list[tuple[int, int]], has_died: bool) -> None:
         """RabbitMQ fails again and again under a process that lives, and dies at last or not."""
         self._cut(cuts[0][0], cuts[0][0] - cuts[0][1])
         for in_journal, less in cuts:

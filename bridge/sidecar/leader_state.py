@@ -36,14 +36,14 @@ class Unconfirmed:
 
 
 @dataclass(slots=True)
-class Office:
+class LeaderState:
     """The sequencer's place for one entity.
 
     Attributes:
         queue: the entity's definition.
         tier: the namespace's tier.
         sequencer: that of the last life here, or `None`.
-        life: the last life here that was in office.
+        life: the last life here that was leading.
         attempts: the lives here since then.
         unconfirmed: what that life had published and not seen confirmed, in order.
         returning: native messages that were confirmed when they were published again: their
@@ -68,7 +68,7 @@ class Office:
     poison: Poison = field(default_factory=Poison)
 
     def begin(self, sequencer: Sequencer, life: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
-        """Remember who is in office now, and the collection of what it has unconfirmed."""
+        """Remember who is leading now, and the collection of what it has unconfirmed."""
         self.sequencer, self.life, self.unconfirmed = sequencer, life, unconfirmed
         self.attempts.clear()
 
