@@ -28,7 +28,7 @@ HAND_OVERS: dict[str, str] = {
     "lapsed.return": "an arrival that expired in an inbox goes back to it",
     "scheduler.activate": "a scheduled message that is due becomes active",
     "scheduler.move": "a scheduled message goes to a finer bucket",
-    "sequencer.again": "what an earlier life published and saw no confirm for",
+    "sequencer.again": "what an earlier term published and saw no confirm for",
     "sequencer.ownership": "the ownership token, by which an owner of an inbox knows that it is",
     "sequencer.journal": "markers, snapshots and notes about buckets",
     "sequencer.number": "an arrival of an inbox: numbered, scheduled, or a cancel",

@@ -89,9 +89,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipToken:
-    """A sequencer's own message; `life` says whose."""
+    """A sequencer's own message; `term` says whose."""
 
-    life: bytes
+    term: bytes
 
 
 Command = Send | Cancel | Lapsed | Refused | OwnershipToken

@@ -1,4 +1,4 @@
-"""What earlier lives of a sequencer numbered and what may come again: kept, and as bytes.
+"""What earlier terms of a sequencer numbered and what may come again: kept, and as bytes.
 
 A snapshot carries it, so that whoever reads the snapshot need not read what they wrote. Messages of
 one envelope stand together: they have one identity but for its last four bytes, which count, and

@@ -3,9 +3,9 @@
 **Theory.** A snapshot in the journal holds all that a sequencer knew; the entries behind it hold
 all that came after. So the tail from the newest complete snapshot on suffices, and `span` entries
 more: its writer's own, that may belong to arrivals that were not acked when the snapshot was
-written, and that come again. What lives before its writer numbered, and what may come again, stands
-in the snapshot. So a life begins with a snapshot of its own, and what a successor reads does not
-grow with the number of lives.
+written, and that come again. What terms before its writer numbered, and what may come again, stands
+in the snapshot. So a term begins with a snapshot of its own, and what a successor reads does not
+grow with the number of terms.
 
 Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
 drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
@@ -14,10 +14,10 @@ marker stands behind it: whoever writes that knows that all before it has reache
 was written in another boot of the broker is not trusted, as a queue may have lost it since; what
 waits for its time never is, since a second copy in a bucket is dropped there.
 
-The writer of an entry is whose marker stands last before it: a life marks the journal once more
-when all others' channels are over, then writes. Lives that read and wrote nothing else, as the one
+The writer of an entry is whose marker stands last before it: a term marks the journal once more
+when all others' channels are over, then writes. Terms that read and wrote nothing else, as the one
 that reads now, are passed over: late entries of the last writer may stand behind their markers.
-Entries before the first marker in the range belong to the life of the first snapshot.
+Entries before the first marker in the range belong to the term of the first snapshot.
 
 After a broker failure a sequencer publishes again what was not confirmed, so numbers may stand in
 the journal twice, the second time behind higher ones: counters only rise.
@@ -68,7 +68,7 @@ class Replay:
     """Reads journal entries in order, oldest first.
 
     Attributes:
-        lives: who wrote the markers and snapshots in the range, in order, without `readers`.
+        terms: who wrote the markers and snapshots in the range, in order, without `readers`.
         addresses: the channels by which the newest snapshot and the markers behind it were
             published, without those of `readers`; a snapshot's writer had waited for all others.
         entries: how many were read.
@@ -82,11 +82,11 @@ class Replay:
 
         Args:
             is_partitioned: whether the entity is.
-            readers: the life that reads, whose marker is the range's last entry, and those of the
+            readers: the term that reads, whose marker is the range's last entry, and those of the
                 same process that read before and never took over.
             fingerprint: the boot of the broker that runs now.
         """
-        self.lives: list[bytes] = []
+        self.terms: list[bytes] = []
         self.addresses: set[str] = set()
         self.entries = 0
         self.unreadable: list[str] = []
@@ -152,22 +152,22 @@ class Replay:
         memory.cancelled |= self._carried_out
         return memory
 
-    def go_on(self, life: bytes, unconfirmed: Iterable[Publication]) -> None:
+    def go_on(self, term: bytes, unconfirmed: Iterable[Publication]) -> None:
         """Let the last writer go on, whose process lives and knows what was confirmed to it.
 
         Args:
-            life: the last that was leading, of the process that reads.
+            term: the last that was leading, of the process that reads.
             unconfirmed: all that it did not see confirmed, and that is published again, and
                 confirmed, before anything else is done.
         """
-        self._committed(journal.Marker(life, self._writers_boot))
+        self._committed(journal.Marker(term, self._writers_boot))
         self._unproven.clear()
         for each in unconfirmed:
             self.feed(Properties.decode(each.properties), each.body)
         self._prove()
 
     def _marked(self, marker: journal.Marker, address: str | None) -> None:
-        is_readers = marker.life in self._readers
+        is_readers = marker.term in self._readers
         if not is_readers and address is not None:
             self.addresses.add(address)
         if marker.fingerprint == journal.REFUSED:
@@ -175,13 +175,13 @@ class Replay:
             return
         self._boot = marker.fingerprint
         if not is_readers:
-            self.lives.append(marker.life)
-            self._writer, self._writers_boot = marker.life, marker.fingerprint
+            self.terms.append(marker.term)
+            self._writer, self._writers_boot = marker.term, marker.fingerprint
             self._unproven.clear()
 
     def _committed(self, commit: journal.Marker) -> None:
-        # Before the range's first marker stands what one life wrote: the one that landed.
-        is_writer = self._writer is None or commit.life == self._writer
+        # Before the range's first marker stands what one term wrote: the one that landed.
+        is_writer = self._writer is None or commit.term == self._writer
         if is_writer and commit.fingerprint == self._fingerprint:
             self._prove()
 
@@ -200,10 +200,10 @@ class Replay:
         self._unproven.clear()
 
     def _restore(self, snapshot: journal.Snapshot) -> None:
-        self.lives.append(snapshot.life)
+        self.terms.append(snapshot.term)
         self._boot = snapshot.fingerprint
         if self._writer is None:
-            self._writer, self._writers_boot = snapshot.life, snapshot.fingerprint
+            self._writer, self._writers_boot = snapshot.term, snapshot.fingerprint
         memory = self._memory
         memory.counters = list(snapshot.counters)
         memory.enqueued_ms = snapshot.enqueued_ms

@@ -12,7 +12,7 @@ the entity's journal, in the same publish that stores the message:
 
 So the journal holds every number in order, and whoever reads its tail knows what this object knew
 (see `machine.replay`). Numbers are given here and nowhere else; nothing here waits: a publication
-that fails ends this life of the sequencer, and the next one begins from the journal.
+that fails ends this term of the sequencer, and the next one begins from the journal.
 
 **After a crash** an arrival may come again. `known` says which of its messages the journal holds
 already. What the journal says is *trusted* when the broker itself has not failed since, and the
@@ -86,9 +86,9 @@ class Memory:
         pending: what is scheduled.
         wheel: the buckets.
         average_bytes: of a scheduled message.
-        known: identity -> a message of an earlier life's, whose arrival may come again.
+        known: identity -> a message of an earlier term's, whose arrival may come again.
         activated: number as scheduled -> the same message with its new number.
-        cancelled: identities of cancels that earlier lives carried out.
+        cancelled: identities of cancels that earlier terms carried out.
     """
 
     counters: list[int]
@@ -102,7 +102,7 @@ class Memory:
 
     @property
     def has_inherited(self) -> bool:
-        """Whether something of earlier lives may come again."""
+        """Whether something of earlier terms may come again."""
         return bool(self.known or self.activated or self.cancelled)
 
 
@@ -115,17 +115,17 @@ def blank(*, is_partitioned: bool) -> Memory:
     )
 
 
-def marker(queue: Queue, life: bytes, fingerprint: str) -> Publication:
-    """Return the entry that begins a sequencer's life."""
+def marker(queue: Queue, term: bytes, fingerprint: str) -> Publication:
+    """Return the entry that begins a sequencer's term."""
     properties = journal.entry_properties(journal.MARKER)
-    body = journal.Marker(life, fingerprint).encode()
+    body = journal.Marker(term, fingerprint).encode()
     return Publication("", names.journal(queue.name), properties, body)
 
 
-def commit_marker(queue: Queue, life: bytes, fingerprint: str) -> Publication:
-    """Return the entry that says: all that this life published has reached its queues."""
+def commit_marker(queue: Queue, term: bytes, fingerprint: str) -> Publication:
+    """Return the entry that says: all that this term published has reached its queues."""
     properties = journal.entry_properties(journal.COMMIT)
-    body = journal.Marker(life, fingerprint).encode()
+    body = journal.Marker(term, fingerprint).encode()
     return Publication("", names.journal(queue.name), properties, body)
 
 
@@ -232,18 +232,18 @@ class Sequencer:
         body = journal.encode_bucket(where.level, where.slot, state)
         return self._entry(journal.entry_properties(journal.BUCKET), body)
 
-    def snapshot(self, life: bytes, fingerprint: str, span: int) -> list[Publication]:
+    def snapshot(self, term: bytes, fingerprint: str, span: int) -> list[Publication]:
         """Return the entries that hold all that is known now.
 
         Args:
-            life: this life.
+            term: this term.
             fingerprint: the boot of the broker.
-            span: how many of this life's entries may belong to arrivals that are not acked yet.
-                What earlier lives numbered, and what may come again, is in the snapshot itself.
+            span: how many of this term's entries may belong to arrivals that are not acked yet.
+                What earlier terms numbered, and what may come again, is in the snapshot itself.
         """
         memory = self.memory
         whole = journal.Snapshot(
-            life=life,
+            term=term,
             fingerprint=fingerprint,
             enqueued_ms=memory.enqueued_ms,
             span=span,
@@ -266,7 +266,7 @@ class Sequencer:
         memory.cancelled = read.cancelled
 
     def forget_inherited(self) -> None:
-        """Forget what only matters while arrivals of an earlier life may come again."""
+        """Forget what only matters while arrivals of an earlier term may come again."""
         self.memory.known = {}
         self.memory.activated = {}
         self.memory.cancelled = set()

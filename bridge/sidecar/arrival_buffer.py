@@ -1,7 +1,7 @@
 """What has arrived and is not carried out yet: in order, and bounded in bytes.
 
 RabbitMQ bounds what it sends ahead by messages, not by bytes, and only for a consumer that begins.
-So a life whose arrivals are too large ends, and the next one has fewer sent ahead; and the other
+So a term whose arrivals are too large ends, and the next one has fewer sent ahead; and the other
 way round, when they have become small again.
 """
 
@@ -24,15 +24,15 @@ _WEIGHT = 32
 
 
 class PrefetchChanged(BrokerError):
-    """The life ends so that another number of arrivals is sent ahead to the next one."""
+    """The term ends so that another number of arrivals is sent ahead to the next one."""
 
 
 class Moved(BrokerError):
-    """The life ends so that the next one has another connection."""
+    """The term ends so that the next one has another connection."""
 
 
 class ArrivalBuffer:
-    """The arrivals of one life."""
+    """The arrivals of one term."""
 
     def __init__(self, prefetch: int) -> None:
         self.prefetch = prefetch

@@ -30,7 +30,7 @@ from bridge.wire import stamp
 from bridge.wire.journal import BucketState
 
 if TYPE_CHECKING:
-    from bridge.sidecar.life import Life
+    from bridge.sidecar.leader import Leader
 
 HELD_BYTES_MAX = 64 << 20
 """Bodies that one bucket may have unacked here."""
@@ -53,10 +53,12 @@ _ORDER = itertools.count()
 
 
 class Buckets:
-    """The buckets that one life of a sequencer looks after."""
+    """The buckets that one term of a sequencer looks after."""
 
-    def __init__(self, life: Life, connection: Lease, boot: str, clock: Callable[[], int]) -> None:
-        self._life = life
+    def __init__(
+        self, leader: Leader, connection: Lease, boot: str, clock: Callable[[], int]
+    ) -> None:
+        self._leader = leader
         self._boot = boot
         self._connection = connection
         self._clock = clock
@@ -81,7 +83,7 @@ class Buckets:
         RabbitMQ may have failed over one that was being made or removed. Nothing is stored in it;
         but it may be there as a queue that refuses messages, or takes and never confirms them.
         """
-        wheel = self._life.sequencer.memory.wheel
+        wheel = self._leader.sequencer.memory.wheel
         young = []
         for bucket in sorted(wheel.buckets.values(), key=lambda each: each.place.start_ms):
             bucket.is_open, bucket.count = False, 0
@@ -101,7 +103,7 @@ class Buckets:
     def begin(self) -> None:
         """Begin to open and to remove them.
 
-        What an earlier life had on its way must be confirmed: some of it goes into a bucket that is
+        What an earlier term had on its way must be confirmed: some of it goes into a bucket that is
         over, some is the successor of what a bucket holds.
         """
         self._tasks = [
@@ -122,10 +124,12 @@ class Buckets:
     async def make(self, places: Iterable[Place]) -> None:
         """Make buckets; when this returns messages can be published to them."""
         async with self._making:
-            wheel = self._life.sequencer.memory.wheel
+            wheel = self._leader.sequencer.memory.wheel
             missing = [each for each in places if not wheel.is_usable(each)]
             for each in missing:
-                await self._life.write(self._life.sequencer.note_bucket(each, BucketState.YOUNG))
+                await self._leader.write(
+                    self._leader.sequencer.note_bucket(each, BucketState.YOUNG)
+                )
                 await self._declare(each)
             await self._seal(missing)
         self._wake.set()
@@ -136,31 +140,31 @@ class Buckets:
             return
         await seal(await self._opened_channel(), self._owner)
         for each in young:
-            await self._life.write(self._life.sequencer.note_bucket(each, BucketState.SAFE))
-            self._life.sequencer.memory.wheel.add(each)
+            await self._leader.write(self._leader.sequencer.note_bucket(each, BucketState.SAFE))
+            self._leader.sequencer.memory.wheel.add(each)
 
     def fire(self) -> None:
         """Activate what is due, as far as there is room; then wait for the next."""
-        held, life = self._held, self._life
+        held, leader = self._held, self._leader
         now_ms = self._clock()
-        while held and held[0][0] <= now_ms and life.is_ready and life.in_flight.has_room:
+        while held and held[0][0] <= now_ms and leader.is_ready and leader.in_flight.has_room:
             due_ms, _, waiting, delivery = heapq.heappop(held)
             try:
-                publication = life.sequencer.activate(waiting, delivery.body, now_ms)
+                publication = leader.sequencer.activate(waiting, delivery.body, now_ms)
             except Exception as error:
                 self._refuse(delivery, error)
                 continue
             if publication is None:
                 self._drop(delivery)
                 continue
-            life.submit(
+            leader.submit(
                 (publication,),
                 acks=((delivery.channel, delivery.tag),),
                 then=partial(self._count_out, self._places[delivery.consumer_tag]),
                 site="scheduler.activate",
             )
-            life.meters.activated += 1
-            life.meters.lateness_ms.add(now_ms - due_ms)
+            leader.meters.activated += 1
+            leader.meters.lateness_ms.add(now_ms - due_ms)
         self._arm()
 
     @property
@@ -172,7 +176,7 @@ class Buckets:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._held and self._life.is_ready and self._life.in_flight.has_room:
+        if self._held and self._leader.is_ready and self._leader.in_flight.has_room:
             # The wall clock may be set; the loop's never is. So no timer is longer than a second.
             delay_s = (self._held[0][0] - self._clock()) / 1000
             self._timer = self._loop.call_later(min(max(delay_s, 0), 1.0), self.fire)
@@ -181,33 +185,33 @@ class Buckets:
         if self._channel is None:
             channel = await self._connection.channel()
             await channel.confirm_select()
-            channel.on_closed = self._life.fail
+            channel.on_closed = self._leader.fail
             self._channel, self._handover = channel, HandOver(channel)
         return self._channel
 
     async def _declare(self, where: Place) -> None:
         channel = await self._opened_channel()
-        queue = bucket_queue(self._life.name, where.level, where.slot)
-        wheel = self._life.sequencer.memory.wheel
+        queue = bucket_queue(self._leader.name, where.level, where.slot)
+        wheel = self._leader.sequencer.memory.wheel
         # Known before it can be there: RabbitMQ may fail and keep it, though it never answers.
         bucket = wheel.buckets.get(where) or wheel.add(where, young_in=self._boot)
         state = await channel.declare_queue(queue)
         bucket.count = max(bucket.count, state.messages)
 
     def _queue(self, where: Place) -> str:
-        return names.bucket(self._life.name, where.level, where.slot)
+        return names.bucket(self._leader.name, where.level, where.slot)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except BrokerError as error:
-            self._life.fail(error)
+            self._leader.fail(error)
 
     async def _keep(self) -> None:
         """Open buckets when their time comes, and remove those that are over."""
         while True:
             self._wake.clear()
-            wheel = self._life.sequencer.memory.wheel
+            wheel = self._leader.sequencer.memory.wheel
             for bucket in wheel.to_open(self._clock()):
                 await self._open(bucket)
             has_rest = False
@@ -222,7 +226,7 @@ class Buckets:
 
     async def _open(self, bucket: Bucket) -> None:
         channel = await self._opened_channel()
-        average = self._life.sequencer.memory.average_bytes + MESSAGE_OVERHEAD_BYTES
+        average = self._leader.sequencer.memory.average_bytes + MESSAGE_OVERHEAD_BYTES
         prefetch = MOVE_PREFETCH if bucket.place.level else HELD_BYTES_MAX // average
         await channel.qos(min(max(prefetch, 16), PREFETCH_MAX))
         tag = f"{bucket.place.level}-{bucket.place.slot}"
@@ -239,7 +243,7 @@ class Buckets:
     def _is_shared(self, where: Place) -> bool:
         """Whether a later bucket has this one's queue: after a long stop they can meet."""
         queue = self._queue(where)
-        buckets = self._life.sequencer.memory.wheel.buckets
+        buckets = self._leader.sequencer.memory.wheel.buckets
         return any(each != where and self._queue(each) == queue for each in buckets)
 
     async def _remove(self, bucket: Bucket) -> bool:
@@ -247,7 +251,7 @@ class Buckets:
         where = bucket.place
         queue = self._queue(where)
         # A queue is deleted with what it holds, and what comes later is confirmed all the same.
-        is_led_to = self._life.in_flight.lead_to(queue) or channel.leads_to(queue)
+        is_led_to = self._leader.in_flight.lead_to(queue) or channel.leads_to(queue)
         if self._outstanding[where] or is_led_to:
             return False
         state = await channel.declare_queue(queue, passive=True)
@@ -260,16 +264,16 @@ class Buckets:
         if self._outstanding[where]:
             bucket.is_open = False
             return False
-        sequencer = self._life.sequencer
+        sequencer = self._leader.sequencer
         if not self._is_shared(where):
             # A kill of RabbitMQ may bring it back as a queue that refuses everything: so long as
             # that can be, it is known as one to be deleted and declared again.
             bucket.young_in = self._boot
-            await self._life.write(sequencer.note_bucket(where, BucketState.YOUNG))
+            await self._leader.write(sequencer.note_bucket(where, BucketState.YOUNG))
             await channel.delete_queue(queue)
             await settle(channel)
         sequencer.memory.wheel.remove(where)
-        await self._life.write(sequencer.note_bucket(where, BucketState.GONE))
+        await self._leader.write(sequencer.note_bucket(where, BucketState.GONE))
         del self._outstanding[where]
         return True
 
@@ -285,15 +289,15 @@ class Buckets:
 
     def _refuse(self, delivery: Delivery, error: Exception) -> None:
         """Make a dead letter of what the sequencer has not put into a bucket."""
-        life = self._life
+        leader = self._leader
         where = self._places[delivery.consumer_tag]
-        life.note_poison("bucket", self._queue(where), error)
+        leader.note_poison("bucket", self._queue(where), error)
         description = f"The message came in a queue of scheduled messages: {error}."
         command = arrival.refuse(
             delivery.properties, delivery.body, arrival.MISPLACED_MESSAGE, description
         )
-        life.submit(
-            life.sequencer.apply(command, self._clock()).publications,
+        leader.submit(
+            leader.sequencer.apply(command, self._clock()).publications,
             acks=((delivery.channel, delivery.tag),),
             then=partial(self._count_out, where),
             site="scheduler.activate",
@@ -302,7 +306,7 @@ class Buckets:
     def _sort(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
         """Hold what came out of a bucket until its time, or move it to a finer one."""
         level = self._places[delivery.consumer_tag].level
-        if not self._life.sequencer.is_wanted(waiting):
+        if not self._leader.sequencer.is_wanted(waiting):
             self._drop(delivery)
         elif level == 0 or waiting.due_ms - self._clock() < SOON_MS:
             self._hold(waiting, delivery)
@@ -319,7 +323,7 @@ class Buckets:
         """Hand a message over to a finer bucket; it keeps its number and its time."""
         source = self._places[delivery.consumer_tag]
         target = place(waiting.due_ms, self._clock(), below=source.level)
-        wheel = self._life.sequencer.memory.wheel
+        wheel = self._leader.sequencer.memory.wheel
         if not wheel.is_usable(target):
             self._unplaced.append(delivery)
             self._has_unplaced.set()
@@ -331,7 +335,7 @@ class Buckets:
 
         def done(error: BrokerError | None) -> None:
             if error is not None:
-                self._life.fail(error)
+                self._leader.fail(error)
             self._count_out(source)
 
         assert self._handover is not None
@@ -360,9 +364,9 @@ class Buckets:
 
     def _drop(self, delivery: Delivery) -> None:
         """Forget the copy of a message that was cancelled, or is active already."""
-        self._life.submit((), acks=((delivery.channel, delivery.tag),), site="scheduler.activate")
+        self._leader.submit((), acks=((delivery.channel, delivery.tag),), site="scheduler.activate")
         self._count_out(self._places[delivery.consumer_tag])
 
     def _count_out(self, where: Place) -> None:
         self._outstanding[where] -= 1
-        self._life.sequencer.memory.wheel.left(where)
+        self._leader.sequencer.memory.wheel.left(where)

@@ -1,8 +1,8 @@
 """What a sequencer has published and not seen confirmed: in order, bounded, and never forgotten.
 
-All publishing of a life goes through here, over one channel, so that numbers stand in the journal
-in the order in which they were given. When a publication fails the life ends; what was
-unconfirmed stays, for the next life of this process to publish again.
+All publishing of a term goes through here, over one channel, so that numbers stand in the journal
+in the order in which they were given. When a publication fails the term ends; what was
+unconfirmed stays, for the next term of this process to publish again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WINDOW_BYTES = 32 << 20
 
 
 class InFlight:
-    """The publications of one life that are on their way.
+    """The publications of one term that are on their way.
 
     Attributes:
         open: what is unconfirmed, by serial number, oldest first.
@@ -127,7 +127,7 @@ class InFlight:
         self._handover.submit(publishes, acks=acks, done=done, failpoint=site)
 
     def keep(self, unconfirmed: Sequence[Unconfirmed]) -> None:
-        """Take over what an earlier life left, to be published again."""
+        """Take over what an earlier term left, to be published again."""
         self.open.update((next(self._serials), one) for one in unconfirmed)
 
     def release(self) -> list[Unconfirmed]:

@@ -1,7 +1,7 @@
-"""What outlasts one life of an entity's sequencer in this process.
+"""What outlasts one term of an entity's sequencer in this process.
 
-When a life ends because RabbitMQ failed, the process still knows what it had numbered and not seen
-confirmed. If nobody else was the sequencer in between, the next life goes on from there.
+When a term ends because RabbitMQ failed, the process still knows what it had numbered and not seen
+confirmed. If nobody else was the sequencer in between, the next term goes on from there.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class LeaderState:
     Attributes:
         queue: the entity's definition.
         tier: the namespace's tier.
-        sequencer: that of the last life here, or `None`.
-        life: the last life here that was leading.
-        attempts: the lives here since then.
-        unconfirmed: what that life had published and not seen confirmed, in order.
+        sequencer: that of the last term here, or `None`.
+        term: the last term here that was leading.
+        attempts: the terms here since then.
+        unconfirmed: what that term had published and not seen confirmed, in order.
         returning: native messages that were confirmed when they were published again: their
             arrivals are not acked yet and come once more.
-        prefetch: how many arrivals the next life may have unacked.
+        prefetch: how many arrivals the next term may have unacked.
         meters: the entity's counters.
         leaderless_ms: since when, as far as is known here, nobody has numbered (UTC ms); `None`
             while somebody does, here or in another process.
@@ -58,7 +58,7 @@ class LeaderState:
     queue: Queue
     tier: Tier
     sequencer: Sequencer | None = None
-    life: bytes | None = None
+    term: bytes | None = None
     attempts: set[bytes] = field(default_factory=set)
     unconfirmed: dict[int, Unconfirmed] = field(default_factory=dict)
     returning: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)
@@ -67,15 +67,15 @@ class LeaderState:
     leaderless_ms: int | None = None
     poison: Poison = field(default_factory=Poison)
 
-    def begin(self, sequencer: Sequencer, life: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
+    def begin(self, sequencer: Sequencer, term: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
         """Remember who is leading now, and the collection of what it has unconfirmed."""
-        self.sequencer, self.life, self.unconfirmed = sequencer, life, unconfirmed
+        self.sequencer, self.term, self.unconfirmed = sequencer, term, unconfirmed
         self.attempts.clear()
 
-    def is_successor(self, lives: Sequence[bytes]) -> bool:
-        """Whether nobody else was the sequencer since the last life here.
+    def is_successor(self, terms: Sequence[bytes]) -> bool:
+        """Whether nobody else was the sequencer since the last term here.
 
         Args:
-            lives: those that the journal's tail names, in order, without `attempts`.
+            terms: those that the journal's tail names, in order, without `attempts`.
         """
-        return self.sequencer is not None and bool(lives) and lives[-1] == self.life
+        return self.sequencer is not None and bool(terms) and terms[-1] == self.term

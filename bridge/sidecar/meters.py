@@ -39,7 +39,7 @@ class Meters:
         buckets: live bucket queues.
         takeover_entries: entries of the journal that were needed when it became the owner last.
         takeover_s: how long that took, from the first arrival until it carried out arrivals.
-        lives: how often this process became the owner.
+        terms: how often this process became the owner.
         lateness_ms: how late scheduled messages were published.
     """
 
@@ -54,7 +54,7 @@ class Meters:
     buckets: int = 0
     takeover_entries: int = 0
     takeover_s: float = 0.0
-    lives: int = 0
+    terms: int = 0
     lateness_ms: Histogram = field(default_factory=Histogram)
 
     @property

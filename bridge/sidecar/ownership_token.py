@@ -1,7 +1,7 @@
 """The ownership token: a message that is always in an inbox, held by whoever owns the inbox.
 
 RabbitMQ elects the single active consumer of an inbox without telling it; an idle inbox would have
-an owner who does not know. So every life puts a token into the inbox when it begins, and its owner
+an owner who does not know. So every term puts a token into the inbox when it begins, and its owner
 keeps one unacked: when it dies, its successor gets it. Under load the token is passed on (published
 anew, then acked), so that the queue can forget what lies before it, and acks need not be single.
 """
@@ -27,28 +27,28 @@ _PROPERTIES = Properties(
 
 
 class OwnershipToken:
-    """The token in the hand of one life.
+    """The token in the hand of one term.
 
     Attributes:
-        has_own_come: a token that this life published has come: all that was in the inbox when the
-            life began came before it.
+        has_own_come: a token that this term published has come: all that was in the inbox when the
+            term began came before it.
         arrivals: what arrived since the token was taken.
     """
 
-    def __init__(self, entity: str, life: bytes) -> None:
+    def __init__(self, entity: str, term: bytes) -> None:
         self.has_own_come = False
         self.arrivals = 0
         self._inbox = names.inbox(entity)
-        self._life = life
+        self._term = term
         self._held: Delivery | None = None
 
     def publish(self) -> Publish:
         """Return a new token."""
-        return Publish("", self._inbox, _PROPERTIES, self._life)
+        return Publish("", self._inbox, _PROPERTIES, self._term)
 
-    def take(self, delivery: Delivery, life: bytes, in_flight: InFlight) -> None:
+    def take(self, delivery: Delivery, term: bytes, in_flight: InFlight) -> None:
         """Keep the token that came; one that was kept before is not needed any more."""
-        self.has_own_come |= life == self._life
+        self.has_own_come |= term == self._term
         if self._held is not None:
             in_flight.ack(self._held, site=SITE)
         self._held = delivery

@@ -24,8 +24,8 @@ from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, Queue, Tier
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
+from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
-from bridge.sidecar.life import Life
 from bridge.sidecar.meters import Meters
 from bridge.topology import names
 
@@ -41,10 +41,10 @@ STEADY_S = 10.0
 
 RESTART_MIN_S = 0.2
 RESTART_MAX_S = 5.0
-"""Between two lives of a sequencer whose connection still stands."""
+"""Between two terms of a sequencer whose connection still stands."""
 
 FAILURES_MAX = 3
-"""So many lives of a sequencer in a row may fail at once before that is told as a fault."""
+"""So many terms of a sequencer in a row may fail at once before that is told as a fault."""
 
 LEADERLESS_MS = 2_000
 """So long a takeover may last before the bridge says that it is not ready."""
@@ -63,7 +63,7 @@ class Sidecar:
 
     Args:
         on_full: called with an entity's name whenever its queue takes no more messages; again and
-            again, `RESTART_MAX_S` and a life of the sequencer apart at most, while it is full.
+            again, `RESTART_MAX_S` and a term of the sequencer apart at most, while it is full.
         poison: where what could not be handled is noted.
 
     Attributes:
@@ -87,7 +87,7 @@ class Sidecar:
         self._on_full = on_full
         self.poison = poison or Poison()
         self._states: dict[str, LeaderState] = {}
-        self._lives: dict[str, Life] = {}
+        self._leaders: dict[str, Leader] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self.pool = Pool(endpoint, name="busbridge sidecar", settle_s=SETTLE_S, judges=False)
@@ -166,13 +166,13 @@ class Sidecar:
 
         While RabbitMQ does not answer (an alarm) they keep the last count.
         """
-        behind = [life for life in self._lives.values() if life.may_have_more]
+        behind = [leader for leader in self._leaders.values() if leader.may_have_more]
         for key, state in self._states.items():
-            if self._lives.get(key) not in behind:
+            if self._leaders.get(key) not in behind:
                 state.meters.ready = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(COUNT_S):
-                await asyncio.gather(*(life.count_ready() for life in behind))
+                await asyncio.gather(*(leader.count_ready() for leader in behind))
 
     def add_entity(self, queue: Queue) -> None:
         """Begin to look after an entity whose resources are declared; or take over a change."""
@@ -219,13 +219,13 @@ class Sidecar:
     async def stop(self) -> None:
         """Let what is under way be confirmed, and end `run`."""
         self._stopping.set()
-        await asyncio.gather(*(life.stop() for life in list(self._lives.values())))
+        await asyncio.gather(*(leader.stop() for leader in list(self._leaders.values())))
         self._stopped.set()
 
     def _employ(self, key: str) -> None:
         if self._is_running and key not in self._tasks:
             name = self._states[key].queue.name
-            self._start(key, self._again_and_again(name, lambda: self._live(key)))
+            self._start(key, self._again_and_again(name, lambda: self._lead(key)))
 
     async def _return_lapsed(self) -> None:
         lease = await self.pool.lease(names.LAPSED)
@@ -253,20 +253,20 @@ class Sidecar:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _live(self, key: str) -> None:
-        """Live one life after another; they end without fault when the prefetch must change."""
+    async def _lead(self, key: str) -> None:
+        """Lead, one term after another; they end without fault when the prefetch must change."""
         state = self._states[key]
         while not self._stopping.is_set():
             name = state.queue.name
             way = await self._way(name)
             lease = Lease(way.connection, name)
-            life = Life(state, lease, way.replies, way.boot, clock=self._clock)
-            self._lives[key] = life
+            leader = Leader(state, lease, way.replies, way.boot, clock=self._clock)
+            self._leaders[key] = leader
             steady = None
             if self.pool.is_suspect(name):
-                steady = asyncio.create_task(self._return(life), name=f"sidecar return {name}")
+                steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
             try:
-                await life.run()
+                await leader.run()
                 return
             except PublishRefused as error:
                 if await _is_full(way.connection, name, error):
@@ -277,7 +277,7 @@ class Sidecar:
                     self.pool.suspect(name, str(error))
                 raise
             except PrefetchChanged as change:
-                log.info("sequencer.prefetch entity=%s prefetch=%s", life.name, change)
+                log.info("sequencer.prefetch entity=%s prefetch=%s", leader.name, change)
             except Moved:
                 self.pool.give_back(name)
             except BrokerError as error:
@@ -286,19 +286,19 @@ class Sidecar:
                     self.pool.suspect(name, str(error))
                 raise
             finally:
-                del self._lives[key]
+                del self._leaders[key]
                 if steady is not None:
                     steady.cancel()
 
-    async def _return(self, life: Life) -> None:
-        """Have a life that works on a connection of its own end in order, to go on elsewhere."""
+    async def _return(self, leader: Leader) -> None:
+        """Have a term that works on a connection of its own end in order, to go on elsewhere."""
         steady_s = 0.0
         while steady_s < STEADY_S:
             await asyncio.sleep(LOOK_S)
-            if life.is_ready:
-                self.pool.suspects.answered(life.name)
+            if leader.is_ready:
+                self.pool.suspects.answered(leader.name)
                 steady_s += LOOK_S
-        life.leave()
+        leader.leave()
 
     async def _again_and_again(
         self, name: str, work: Callable[[], Coroutine[None, None, None]]

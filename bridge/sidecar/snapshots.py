@@ -21,10 +21,10 @@ class Snapshots:
     """Watches a sequencer's journal grow."""
 
     def __init__(
-        self, sequencer: Sequencer, life: bytes, boot: str, time_s: Callable[[], float]
+        self, sequencer: Sequencer, term: bytes, boot: str, time_s: Callable[[], float]
     ) -> None:
         self._sequencer = sequencer
-        self._life = life
+        self._term = term
         self._boot = boot
         self._time_s = time_s
         self._entries = sequencer.entries
@@ -52,7 +52,7 @@ class Snapshots:
         """
         sequencer = self._sequencer
         span = sequencer.entries - min(first_entry, self._entries_before_margin())
-        parts = sequencer.snapshot(self._life, self._boot, span)
+        parts = sequencer.snapshot(self._term, self._boot, span)
         self._entries, self._bytes = sequencer.entries, sequencer.bytes
         self._size = sum(len(part.body) for part in parts)
         self._has_inherited = sequencer.memory.has_inherited

@@ -1,6 +1,6 @@
-"""How a life takes over: what the last sequencer knew, read from the journal's tail.
+"""How a term takes over: what the last sequencer knew, read from the journal's tail.
 
-When the last sequencer was a life of this same process, and RabbitMQ failed under it, the process
+When the last sequencer was a term of this same process, and RabbitMQ failed under it, the process
 knows more than the journal: what it had numbered and not seen confirmed. Then its memory counts,
 and the journal only tells whether anybody else was the sequencer in between.
 """
@@ -40,16 +40,16 @@ async def read_journal(
     connection: Lease,
     in_flight: InFlight,
     *,
-    life: bytes,
+    term: bytes,
     boot: str,
 ) -> Replay:
-    """Announce a life in the journal, and read what lies before.
+    """Announce a term in the journal, and read what lies before.
 
     Args:
         state: the entity's.
         connection: where to read.
-        in_flight: through which the life publishes.
-        life: its identity.
+        in_flight: through which the term publishes.
+        term: its identity.
         boot: which boot of RabbitMQ runs now.
 
     Raises:
@@ -57,8 +57,8 @@ async def read_journal(
     """
     queue = state.queue
     reader = JournalReader(connection, names.journal(queue.name))
-    entry = Publish(*marker(queue, life, boot))
-    state.attempts.add(life)
+    entry = Publish(*marker(queue, term, boot))
+    state.attempts.add(term)
 
     def replayed(entries: Sequence[Entry]) -> Replay:
         replay = Replay(
@@ -72,10 +72,10 @@ async def read_journal(
     over: set[str] = set()
     while True:
         end = await reader.find_own(
-            lambda: in_flight.move(entry, site="sequencer.journal"), partial(_is_marker, life)
+            lambda: in_flight.move(entry, site="sequencer.journal"), partial(_is_marker, term)
         )
         replay = await recent.read_to(end)
-        # What was published between this life's marker and the end of another's channel is behind
+        # What was published between this term's marker and the end of another's channel is behind
         # what was read.
         others = replay.addresses - over
         if not others:
@@ -85,9 +85,9 @@ async def read_journal(
         over |= others
 
 
-def _is_marker(life: bytes, entry: Entry) -> bool:
+def _is_marker(term: bytes, entry: Entry) -> bool:
     kind = (entry.properties.headers or {}).get(headers.ENTRY, ("V", None))[1]
-    return kind == journal.MARKER.encode() and journal.Marker.decode(entry.body).life == life
+    return kind == journal.MARKER.encode() and journal.Marker.decode(entry.body).term == term
 
 
 class RecentEntries:
@@ -145,13 +145,13 @@ def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[U
 
     Snapshots are not: whoever takes over writes a new one.
     """
-    if state.sequencer is None or not state.is_successor(replay.lives):
+    if state.sequencer is None or not state.is_successor(replay.terms):
         state.returning.clear()
         return Sequencer(state.queue, state.tier, replay.result()), ()
-    assert state.life is not None, "whose sequencer it is"
+    assert state.term is not None, "whose sequencer it is"
     left = state.unconfirmed.values()
     unconfirmed = [each for each in left if not is_snapshot(each.publications[0])]
-    replay.go_on(state.life, [each for one in unconfirmed for each in one.publications])
+    replay.go_on(state.term, [each for one in unconfirmed for each in one.publications])
     state.sequencer.inherit(replay.result())
     state.sequencer.update(state.queue, state.tier)
     return state.sequencer, unconfirmed

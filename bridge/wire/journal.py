@@ -13,7 +13,7 @@ A body is a list of sections (`wire.sections`), version 2:
     snapshot   PART; the parts of one, put together, are sections again, without a version:
                WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED
 
-    WRITER     life 16 bytes | fingerprint of the broker's boot, UTF-8
+    WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
     NUMBERS    sequence number i64, repeated
     BUCKETS    level u8 | slot i64 | state u8 (`BucketState`), repeated
     PART       serial u64 | index u32 | count u32 | bytes
@@ -22,14 +22,14 @@ A body is a list of sections (`wire.sections`), version 2:
     COUNTERS   last number i64, for each partition
     PENDING    the index of what is scheduled (`machine.pending`)
     KNOWN, ACTIVATED, CANCELLED
-               what earlier lives numbered and may come again (`machine.known`)
+               what earlier terms numbered and may come again (`machine.known`)
 
 A bridge that meets an entry, a version or a section that it does not know refuses the journal
 (`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
 are added so. The same holds for an entry of an unknown kind: all its sections must be optional.
 
 Version 1 is read, never written: one layout a kind, no sections; a snapshot's span counts the
-entries of all lives whose arrivals may come again: it has no KNOWN, ACTIVATED and CANCELLED.
+entries of all terms whose arrivals may come again: it has no KNOWN, ACTIVATED and CANCELLED.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ MARKER = "marker"
 BUCKET = "bucket"
 SNAPSHOT = "snapshot"
 COMMIT = "landed"
-"""All that a life of the sequencer published has reached its queues; the body is its marker's."""
+"""All that a term of the sequencer published has reached its queues; the body is its marker's."""
 
 PART_BYTES_MAX = 1 << 20
 """A snapshot is cut into entries of this size: far below RabbitMQ 4's largest message (16 MiB)."""
 
-LIFE_BYTES = 16
+TERM_BYTES = 16
 
 REFUSED = "refused"
 """Instead of a fingerprint: a queue refused what this journal may have. What comes before is not to
@@ -84,10 +84,10 @@ _CLOCK = struct.Struct(">qQ")
 _SPAN = struct.Struct(">Q")
 
 _V1 = 1
-_V1_MARKER = struct.Struct(f">B{LIFE_BYTES}s")
+_V1_MARKER = struct.Struct(f">B{TERM_BYTES}s")
 _V1_BUCKET = struct.Struct(">BBqB")
 _V1_PART = struct.Struct(">BQHH")
-_V1_HEAD = struct.Struct(f">{LIFE_BYTES}sHqQQHHQ")
+_V1_HEAD = struct.Struct(f">{TERM_BYTES}sHqQQHHQ")
 
 
 def entry_properties(kind: str, identity: bytes | None = None) -> bytes:
@@ -104,14 +104,14 @@ def entry_properties(kind: str, identity: bytes | None = None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A sequencer's life begins here.
+    """A sequencer's term begins here.
 
     Attributes:
-        life: that life's identity, 16 bytes.
+        term: that term's identity, 16 bytes.
         fingerprint: which boot of the broker it began in.
     """
 
-    life: bytes
+    term: bytes
     fingerprint: str
 
     def encode(self) -> bytes:
@@ -120,7 +120,7 @@ class Marker:
 
     def encode_writer(self) -> bytes:
         """Return the section that names a writer."""
-        return self.life + self.fingerprint.encode()
+        return self.term + self.fingerprint.encode()
 
     @classmethod
     def decode(cls, body: bytes) -> Marker:
@@ -132,10 +132,10 @@ class Marker:
     @classmethod
     def decode_writer(cls, raw: bytes) -> Marker:
         """Read the section that names a writer."""
-        if len(raw) < LIFE_BYTES:
-            raise MalformedEntry(f"a life of {len(raw)} bytes")
+        if len(raw) < TERM_BYTES:
+            raise MalformedEntry(f"a term of {len(raw)} bytes")
         try:
-            return cls(raw[:LIFE_BYTES], raw[LIFE_BYTES:].decode())
+            return cls(raw[:TERM_BYTES], raw[TERM_BYTES:].decode())
         except UnicodeDecodeError as error:
             raise MalformedEntry(str(error)) from error
 
@@ -193,7 +193,7 @@ class Snapshot:
     """All that a sequencer knows, so that nothing before it need be read again.
 
     Attributes:
-        life: the life that wrote it.
+        term: the term that wrote it.
         fingerprint: the boot of the broker in which it was written.
         enqueued_ms: the last enqueued time that was given.
         span: how many entries before this one may still belong to unacked messages.
@@ -201,12 +201,12 @@ class Snapshot:
         counters: the last number of each partition (one for an unpartitioned entity).
         buckets: (level, slot, whether it is safe) of every bucket.
         pending: encoded index of what is scheduled (`machine.pending`).
-        known: encoded, what earlier lives numbered and may come again (`machine.known`).
-        activated: encoded, what earlier lives activated and may come out of a bucket again.
-        cancelled: encoded, identities of cancels that earlier lives carried out.
+        known: encoded, what earlier terms numbered and may come again (`machine.known`).
+        activated: encoded, what earlier terms activated and may come out of a bucket again.
+        cancelled: encoded, identities of cancels that earlier terms carried out.
     """
 
-    life: bytes
+    term: bytes
     fingerprint: str
     enqueued_ms: int
     span: int
@@ -226,7 +226,7 @@ class Snapshot:
         ]
         whole = sections.encode_bare(
             (
-                (Kind.WRITER, Marker(self.life, self.fingerprint).encode_writer()),
+                (Kind.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
                 (Kind.SPAN, _SPAN.pack(self.span)),
                 (Kind.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
                 (Kind.COUNTERS, struct.pack(f">{len(self.counters)}q", *self.counters)),
@@ -263,7 +263,7 @@ class Snapshot:
         except struct.error as error:
             raise MalformedEntry(str(error)) from error
         return cls(
-            life=writer.life,
+            term=writer.term,
             fingerprint=writer.fingerprint,
             enqueued_ms=enqueued_ms,
             span=span,
@@ -284,7 +284,7 @@ class Snapshot:
         """Read a snapshot of version 1."""
         try:
             head = _V1_HEAD.unpack_from(whole)
-            life, size, enqueued_ms, span, average, counters, buckets, pending = head
+            term, size, enqueued_ms, span, average, counters, buckets, pending = head
             at = _V1_HEAD.size
             fingerprint = whole[at : at + size].decode()
             at += size
@@ -297,7 +297,7 @@ class Snapshot:
         if len(whole) != at + pending:
             raise MalformedEntry(f"a snapshot of {len(whole)} bytes, {at + pending} expected")
         return cls(
-            life=life,
+            term=term,
             fingerprint=fingerprint,
             enqueued_ms=enqueued_ms,
             span=span,

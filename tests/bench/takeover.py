@@ -41,7 +41,7 @@ LOAD_S = 0.005
 RESTARTS = 10
 EVERY_S = 5.0
 QUEUE = Queue(name="takeover")
-LIFE = bytes([7] * 16)
+TERM = bytes([7] * 16)
 MEDIAN_S = 2.0
 GROWTH = 1.5
 
@@ -128,7 +128,7 @@ async def _write_journal(rabbit: Bench, queue: Queue) -> None:
     """Fill a journal as a sequencer does, but for the messages themselves."""
     sequencer = Sequencer(queue, Tier.STANDARD, blank(is_partitioned=False))
     stream = names.journal(queue.name)
-    mark = marker(queue, LIFE, "boot")
+    mark = marker(queue, TERM, "boot")
     publishes = [Publish("", stream, mark.properties, mark.body)]
     channel = await _addressed(rabbit)
     for number in range(1, ENTRIES + 1):
@@ -136,7 +136,7 @@ async def _write_journal(rabbit: Bench, queue: Queue) -> None:
         for each in sequencer.apply(Send(number.to_bytes(16), (item,)), number).publications:
             publishes.append(Publish("", stream, each.properties, each.body))
         if number % SNAPSHOT_EVERY == 0:
-            parts = sequencer.snapshot(LIFE, "boot", SNAPSHOT_EVERY)
+            parts = sequencer.snapshot(TERM, "boot", SNAPSHOT_EVERY)
             publishes += [Publish("", stream, each.properties, each.body) for each in parts]
         if len(publishes) >= CHUNK:
             await fill(channel, publishes)

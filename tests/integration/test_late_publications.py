@@ -13,8 +13,8 @@ from bridge.broker.handover import HandOver, Publish
 from bridge.machine.arrival import Send
 from bridge.machine.sequencer import Publication, Sequencer, blank, marker
 from bridge.model.entity import Tier
+from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
-from bridge.sidecar.life import Life
 from bridge.topology import names
 from bridge.wire import journal
 from bridge.wire.basic import Properties
@@ -48,34 +48,34 @@ async def test_publications_that_come_late_keep_their_numbers(
 
     await publish(marker(queue, ELDER, "boot"), *elder.snapshot(ELDER, "boot", 0))
     orders.publish(b"last")
-    life = Life(
+    leader = Leader(
         LeaderState(queue, Tier.STANDARD), connection, await connection.channel(), boot="boot"
     )
-    living = asyncio.create_task(life.run())
+    living = asyncio.create_task(leader.run())
     await _await_marker(connection, queue.name, but=ELDER)
     for number in range(1, LATE + 1):
         late = Item(BARE, b"%d" % number, None, None)
         await publish(*elder.apply(Send(number.to_bytes(16), (late,)), 1_000).publications)
-    assert not life.is_ready
+    assert not leader.is_ready
     await theirs.close()
 
     seen = await asyncio.to_thread(orders.take, LATE + 1)
 
     assert [each.number for each in seen] == list(range(1, LATE + 2))
     assert seen[-1].body == b"last"
-    await life.stop()
+    await leader.stop()
     await living
 
 
 async def _await_marker(connection: Connection, entity: str, *, but: bytes) -> None:
-    """Wait until another life than this has announced itself in the journal."""
+    """Wait until another term than this has announced itself in the journal."""
     channel = await connection.channel()
     found = asyncio.Event()
 
     def on_delivery(delivery: Delivery) -> None:
         table = Properties.decode(delivery.properties).headers or {}
         is_marker = table.get("x-busbridge-entry", ("V", None))[1] == journal.MARKER.encode()
-        if is_marker and journal.Marker.decode(delivery.body).life != but:
+        if is_marker and journal.Marker.decode(delivery.body).term != but:
             found.set()
 
     await channel.qos(100)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from bridge.broker.connection import Connection
 from bridge.model.entity import Tier
+from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
-from bridge.sidecar.life import Life
 from tests.fixtures.sidecar import Rig
 
 MESSAGES = 3_000
@@ -25,16 +25,16 @@ async def test_each_of_ten_restarts_reads_no_more_than_the_one_before(
     numbers: list[int] = []
     for index in range(10):
         state = LeaderState(orders.queue, Tier.STANDARD)
-        life = Life(state, connection, await connection.channel(), boot="boot")
-        living = asyncio.create_task(life.run())
+        leader = Leader(state, connection, await connection.channel(), boot="boot")
+        living = asyncio.create_task(leader.run())
         orders.publish(b"last")
         seen = await asyncio.to_thread(orders.take, 1 if index else MESSAGES + 1)
         numbers += [each.number for each in seen]
-        read.append(life.meters.takeover_entries)
-        await life.stop()
+        read.append(leader.meters.takeover_entries)
+        await leader.stop()
         await living
 
     assert numbers == list(range(1, MESSAGES + 11))
     assert read[1] > 500
-    # A marker or two, a snapshot, one message and the end of the life before; and the own marker.
+    # A marker or two, a snapshot, one message and the end of the term before; and the own marker.
     assert max(read[2:]) < 10, read

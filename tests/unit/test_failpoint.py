@@ -22,7 +22,7 @@ ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("sending.py", "send"): "likewise",
     ("publisher.py", "tell"): "is called by `Sender.tell` and `Sender.answer`, which have theirs",
-    ("life.py", "_on_failed"): "tells the next life what a full queue refused, and ends",
+    ("leader.py", "_on_failed"): "tells the next term what a full queue refused, and ends",
 }
 """Functions that need no point of their own."""
 

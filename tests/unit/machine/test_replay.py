@@ -16,8 +16,8 @@ from bridge.wire.journal import REFUSED
 
 QUEUE = Queue(name="orders")
 BARE = Properties(delivery_mode=2).encode()
-LIFE, NEXT_LIFE, TRIED_LIFE, OTHER_LIFE = (bytes([number] * 16) for number in range(4))
-BEGUN, OVER = marker(QUEUE, LIFE, "boot"), commit_marker(QUEUE, LIFE, "boot")
+TERM, NEXT_TERM, TRIED_TERM, OTHER_TERM = (bytes([number] * 16) for number in range(4))
+BEGUN, OVER = marker(QUEUE, TERM, "boot"), commit_marker(QUEUE, TERM, "boot")
 
 
 def a_sequencer(memory: Memory | None = None, queue: Queue = QUEUE) -> Sequencer:
@@ -32,11 +32,11 @@ def replayed(
     fingerprint: str = "boot",
     is_partitioned: bool = False,
 ) -> Replay:
-    """Return what a new life reads."""
+    """Return what a new term reads."""
     replay = Replay(
-        is_partitioned=is_partitioned, readers={NEXT_LIFE, TRIED_LIFE}, fingerprint=fingerprint
+        is_partitioned=is_partitioned, readers={NEXT_TERM, TRIED_TERM}, fingerprint=fingerprint
     )
-    for entry in [*entries, marker(QUEUE, NEXT_LIFE, fingerprint)]:
+    for entry in [*entries, marker(QUEUE, NEXT_TERM, fingerprint)]:
         replay.feed(Properties.decode(entry.properties), entry.body)
     return replay
 
@@ -86,7 +86,7 @@ def test_second_copies_do_not_turn_the_counter_back() -> None:
 def test_the_counter_rolls_over_to_zero_and_goes_on() -> None:
     """The number after the largest is 0, also for a sequencer that reads it from the journal."""
     sequencer = a_sequencer(Memory(counters=[NUMBER_MAX - 1]))
-    snapshot = sequencer.snapshot(LIFE, "boot", 0)
+    snapshot = sequencer.snapshot(TERM, "boot", 0)
     entries = [a_send(sequencer, identity=bytes([n] * 16)) for n in range(3)]
 
     memory = replayed([*snapshot, *entries]).result()
@@ -99,7 +99,7 @@ def test_each_partition_has_a_counter_of_its_own() -> None:
     queue = Queue(name="orders", enable_partitioning=True)
     sequencer = a_sequencer(queue=queue)
     sequencer.memory.counters[3] = compose(3, 41)
-    snapshot = sequencer.snapshot(LIFE, "boot", 0)
+    snapshot = sequencer.snapshot(TERM, "boot", 0)
 
     memory = replayed(snapshot, is_partitioned=True).result()
 
@@ -107,7 +107,7 @@ def test_each_partition_has_a_counter_of_its_own() -> None:
 
 
 def trusted(entries: list[Publication], *, fingerprint: str = "boot") -> list[bool]:
-    """Return which of the known messages a new life trusts to be in their queue, in order."""
+    """Return which of the known messages a new term trusts to be in their queue, in order."""
     known = replayed(entries, fingerprint=fingerprint).result().known
     return [each.is_trusted for each in known.values()]
 
@@ -137,20 +137,20 @@ def test_entries_of_another_boot_are_not_trusted() -> None:
 def test_what_a_queue_may_have_refused_is_not_trusted() -> None:
     """No commit marker proves what stands before the note of the refusal."""
     before, after = sends(2)
-    refused = marker(QUEUE, LIFE, REFUSED)
+    refused = marker(QUEUE, TERM, REFUSED)
 
     assert trusted([BEGUN, before, OVER, refused]) == [False]
     assert trusted([BEGUN, before, refused, after, OVER]) == [False, True]
 
 
-def test_the_landing_of_a_life_that_is_not_the_writer_proves_nothing() -> None:
+def test_the_landing_of_a_term_that_is_not_the_writer_proves_nothing() -> None:
     """It says nothing of what others wrote, nor of what stands behind another's marker."""
     entries = sends(2)
-    other = marker(QUEUE, OTHER_LIFE, "boot")
+    other = marker(QUEUE, OTHER_TERM, "boot")
 
-    assert trusted([BEGUN, entries[0], commit_marker(QUEUE, OTHER_LIFE, "boot")]) == [False]
+    assert trusted([BEGUN, entries[0], commit_marker(QUEUE, OTHER_TERM, "boot")]) == [False]
     assert trusted([BEGUN, entries[0], other, entries[1], OVER]) == [False, False]
-    assert trusted([BEGUN, *entries, other, commit_marker(QUEUE, OTHER_LIFE, "boot")]) == [
+    assert trusted([BEGUN, *entries, other, commit_marker(QUEUE, OTHER_TERM, "boot")]) == [
         False,
         False,
     ]
@@ -159,37 +159,37 @@ def test_the_landing_of_a_life_that_is_not_the_writer_proves_nothing() -> None:
 def test_the_first_landing_in_the_range_is_of_whoever_wrote_what_stands_before() -> None:
     """Its marker stands further back; no other's is in between."""
     before, after = sends(2)
-    other = marker(QUEUE, OTHER_LIFE, "boot")
+    other = marker(QUEUE, OTHER_TERM, "boot")
 
     assert trusted([before, OVER, other, after]) == [True, False]
     assert trusted([before, OVER, other, after], fingerprint="later boot") == [False, False]
 
 
-def test_a_life_that_marks_the_journal_once_more_has_written_nothing_before() -> None:
-    """Between its markers stand late entries of the life before it."""
+def test_a_term_that_marks_the_journal_once_more_has_written_nothing_before() -> None:
+    """Between its markers stand late entries of the term before it."""
     late, own = sends(2)
 
     assert trusted([BEGUN, late, BEGUN, own, OVER]) == [False, True]
 
 
-def test_markers_of_lives_that_only_read_do_not_come_between() -> None:
+def test_markers_of_terms_that_only_read_do_not_come_between() -> None:
     """Entries and the commit marker of the last writer may come behind them."""
     before, after = sends(2)
-    reading = [marker(QUEUE, life, "boot") for life in (NEXT_LIFE, TRIED_LIFE)]
+    reading = [marker(QUEUE, term, "boot") for term in (NEXT_TERM, TRIED_TERM)]
 
     replay = replayed([BEGUN, before, *reading, after, OVER])
 
     assert [known.is_trusted for known in replay.result().known.values()] == [True, True]
-    assert replay.lives == [LIFE]
+    assert replay.terms == [TERM]
 
 
 def test_what_is_published_twice_counts_as_its_second_writer_left_it() -> None:
     """Whoever published it again did not trust the first copy."""
     (entry,) = sends(1)
-    other = marker(QUEUE, OTHER_LIFE, "boot")
+    other = marker(QUEUE, OTHER_TERM, "boot")
 
     assert trusted([BEGUN, entry, OVER, other, entry]) == [False]
-    assert trusted([BEGUN, entry, other, entry, commit_marker(QUEUE, OTHER_LIFE, "boot")]) == [True]
+    assert trusted([BEGUN, entry, other, entry, commit_marker(QUEUE, OTHER_TERM, "boot")]) == [True]
 
 
 def test_what_waits_for_its_time_is_never_trusted() -> None:
@@ -211,33 +211,33 @@ def test_an_activation_is_trusted_as_any_other_message_is() -> None:
         assert [known.is_trusted for known in activated.values()] == [is_trusted]
 
 
-def test_a_life_whose_process_goes_on_vouches_for_what_was_confirmed_to_it() -> None:
+def test_a_term_whose_process_goes_on_vouches_for_what_was_confirmed_to_it() -> None:
     """The rest is published again, and known once that is done."""
     confirmed, unconfirmed = sends(2)
 
     for fingerprint, is_trusted in (("boot", True), ("later boot", False)):
         replay = replayed([BEGUN, confirmed, unconfirmed], fingerprint=fingerprint)
-        replay.go_on(LIFE, [unconfirmed])
+        replay.go_on(TERM, [unconfirmed])
         known = replay.result().known.values()
         assert [each.is_trusted for each in known] == [is_trusted, True]
 
 
 def test_a_landing_counts_as_an_entry() -> None:
     """It stands in the journal, and a snapshot's span is counted over it."""
-    snapshot = a_sequencer().snapshot(LIFE, "boot", 2)
+    snapshot = a_sequencer().snapshot(TERM, "boot", 2)
 
     assert missing([OVER, *snapshot]) == 1
     assert missing([BEGUN, OVER, *snapshot]) == 0
 
 
 def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
-    """Its writer had waited for all others; a life that only announced itself may be there too."""
+    """Its writer had waited for all others; a term that only announced itself may be there too."""
     sequencer = a_sequencer()
     first = marker(QUEUE, bytes([2] * 16), "boot")
-    snapshot = sequencer.snapshot(LIFE, "boot", 0)
+    snapshot = sequencer.snapshot(TERM, "boot", 0)
     third = marker(QUEUE, bytes([3] * 16), "boot")
-    replay = Replay(is_partitioned=False, readers={NEXT_LIFE}, fingerprint="boot")
-    entries = [first, *snapshot, third, marker(QUEUE, NEXT_LIFE, "boot")]
+    replay = Replay(is_partitioned=False, readers={NEXT_TERM}, fingerprint="boot")
+    entries = [first, *snapshot, third, marker(QUEUE, NEXT_TERM, "boot")]
     for entry, address in zip(entries, ("first", "second", "third", "own"), strict=True):
         properties = Properties.decode(entry.properties)
         assert properties.reply_to == "amq.rabbitmq.reply-to"
@@ -247,24 +247,24 @@ def test_the_channels_to_wait_for_are_those_since_the_newest_snapshot() -> None:
     assert replay.addresses == {"second", "third"}
 
 
-def test_entries_before_a_snapshot_belong_to_its_life() -> None:
-    """When no marker lies between, they were written by that life, in the same boot."""
+def test_entries_before_a_snapshot_belong_to_its_term() -> None:
+    """When no marker lies between, they were written by that term, in the same boot."""
     sequencer = a_sequencer()
     sent = a_send(sequencer)
-    snapshot = sequencer.snapshot(LIFE, "boot", 1)
+    snapshot = sequencer.snapshot(TERM, "boot", 1)
 
     replay = replayed([sent, *snapshot, OVER])
 
     assert [known.is_trusted for known in replay.result().known.values()] == [True]
     assert missing([sent, *snapshot, OVER]) == 0
-    assert replay.lives == [LIFE]
+    assert replay.terms == [TERM]
 
 
-def test_a_snapshot_continues_what_its_life_has_written() -> None:
+def test_a_snapshot_continues_what_its_term_has_written() -> None:
     """What its commit marker proves stands on both sides of the snapshot."""
     sequencer = a_sequencer()
     before = a_send(sequencer, identity=bytes([100] * 16))
-    snapshot = sequencer.snapshot(LIFE, "boot", 1)
+    snapshot = sequencer.snapshot(TERM, "boot", 1)
     after = a_send(sequencer, identity=bytes([101] * 16))
 
     assert trusted([BEGUN, before, *snapshot, after, OVER]) == [True, True]
@@ -276,7 +276,7 @@ def test_a_range_without_a_whole_snapshot_or_too_short_for_its_span_is_not_suffi
     for due_ms in range(60_000):
         sequencer.memory.pending.add(due_ms + 1, due_ms, 0)
     a_send(sequencer)
-    parts = sequencer.snapshot(LIFE, "boot", 1)
+    parts = sequencer.snapshot(TERM, "boot", 1)
     assert len(parts) > 1
 
     assert missing(parts[1:]) is None
@@ -288,7 +288,7 @@ def test_a_snapshot_holds_what_waits_and_the_buckets() -> None:
     """Nothing before a snapshot is needed to go on."""
     sequencer = a_sequencer()
     a_send(sequencer, due_ms=500_000)
-    snapshot = sequencer.snapshot(LIFE, "boot", 0)
+    snapshot = sequencer.snapshot(TERM, "boot", 0)
 
     memory = replayed(snapshot).result()
 
@@ -296,29 +296,29 @@ def test_a_snapshot_holds_what_waits_and_the_buckets() -> None:
     assert [Place(1, 3)] == list(memory.wheel.buckets)
 
 
-def test_what_a_life_reads_does_not_grow_with_the_number_of_lives_before_it() -> None:
+def test_what_a_term_reads_does_not_grow_with_the_number_of_terms_before_it() -> None:
     """Each begins with a snapshot of its own, which holds what its predecessors numbered."""
     entries: list[Publication] = []
     read = []
     for number in range(1, 21):
-        life = bytes([number] * 16)
-        replay = as_needed([*entries, marker(QUEUE, life, "boot")], life)
+        term = bytes([number] * 16)
+        replay = as_needed([*entries, marker(QUEUE, term, "boot")], term)
         read.append(replay.entries)
         sequencer = a_sequencer(replay.result())
-        entries += [marker(QUEUE, life, "boot"), *sequencer.snapshot(life, "boot", 0)]
+        entries += [marker(QUEUE, term, "boot"), *sequencer.snapshot(term, "boot", 0)]
         for index in range(5):
             entries.append(a_send(sequencer, identity=bytes([number, index] * 8)))
 
     assert read[1:] == 19 * [7]
-    known = as_needed([*entries, marker(QUEUE, NEXT_LIFE, "boot")], NEXT_LIFE).result().known
+    known = as_needed([*entries, marker(QUEUE, NEXT_TERM, "boot")], NEXT_TERM).result().known
     assert [each.number for each in known.values()] == list(range(1, 101))
 
 
-def as_needed(entries: list[Publication], life: bytes) -> Replay:
-    """Return what a life learns that reads no more of a journal than it needs."""
+def as_needed(entries: list[Publication], term: bytes) -> Replay:
+    """Return what a term learns that reads no more of a journal than it needs."""
     count = 1
     while True:
-        replay = Replay(is_partitioned=False, readers={life}, fingerprint="boot")
+        replay = Replay(is_partitioned=False, readers={term}, fingerprint="boot")
         for entry in entries[-count:]:
             replay.feed(Properties.decode(entry.properties), entry.body)
         wanted = missing(entries[-count:])
@@ -331,8 +331,8 @@ def test_what_a_writer_inherited_is_believed_as_it_was_by_it() -> None:
     """But in another boot of the broker nothing is, and not what a queue may have refused."""
     landed_one, unproven = sends(2)
     first = replayed([BEGUN, landed_one, OVER, unproven])
-    snapshot = a_sequencer(first.result()).snapshot(NEXT_LIFE, "boot", 0)
-    refused = marker(QUEUE, NEXT_LIFE, REFUSED)
+    snapshot = a_sequencer(first.result()).snapshot(NEXT_TERM, "boot", 0)
+    refused = marker(QUEUE, NEXT_TERM, REFUSED)
 
     assert trusted(snapshot) == [True, False]
     assert trusted(snapshot, fingerprint="later boot") == [False, False]
@@ -342,9 +342,9 @@ def test_what_a_writer_inherited_is_believed_as_it_was_by_it() -> None:
 def test_what_was_inherited_outlives_only_what_forgets_it() -> None:
     """A snapshot that is written when all has come again holds none of it any more."""
     sequencer = a_sequencer(replayed([BEGUN, *sends(2)]).result())
-    before = sequencer.snapshot(LIFE, "boot", 0)
+    before = sequencer.snapshot(TERM, "boot", 0)
     sequencer.forget_inherited()
-    after = sequencer.snapshot(LIFE, "boot", 1)
+    after = sequencer.snapshot(TERM, "boot", 1)
 
     assert len(replayed(before).result().known) == 2
     assert replayed([*before, *after]).result().known == {}
@@ -360,7 +360,7 @@ def test_activations_and_cancels_are_inherited_too() -> None:
     cancel = Cancel(bytes([9] * 16), (stamp.unwait(later.properties).number,))
     (cancelled,) = sequencer.apply(cancel, 0).publications
     first = replayed([BEGUN, schedule, activation, later, cancelled])
-    snapshot = a_sequencer(first.result()).snapshot(NEXT_LIFE, "boot", 0)
+    snapshot = a_sequencer(first.result()).snapshot(NEXT_TERM, "boot", 0)
 
     memory = replayed(snapshot).result()
 

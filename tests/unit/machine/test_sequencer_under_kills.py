@@ -73,12 +73,12 @@ class Rabbit:
             self.bucket[self.stored] = publication.properties
 
 
-def read_back(rabbit: Rabbit, life: bytes, step: int) -> Replay:
-    """Read the journal's tail as a life does: no more than is needed."""
+def read_back(rabbit: Rabbit, term: bytes, step: int) -> Replay:
+    """Read the journal's tail as a term does: no more than is needed."""
     while True:
         replay = Replay(
             is_partitioned=False,
-            readers={life},
+            readers={term},
             fingerprint=str(rabbit.fingerprint),
         )
         start = len(rabbit.journal) - step
@@ -105,29 +105,29 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.flights: list[Flight] = []
         self.fired: set[int] = set()
         self.next = 0
-        self.lives = 0
+        self.terms = 0
         self.sent = 0
         self.identities: set[bytes] = set()
         self.sequencer: Sequencer | None = None
-        self.life = b""
+        self.term = b""
         self.can_repeat = False
         self.entries_read = 0
-        self._live(None)
+        self._begin_term(None)
 
-    def _live(self, survivor: Sequencer | None, cut: tuple[int, int] | None = None) -> None:
-        """Begin a life; with a cut it is killed while it takes over.
+    def _begin_term(self, survivor: Sequencer | None, cut: tuple[int, int] | None = None) -> None:
+        """Begin a term; with a cut it is killed while it takes over.
 
         Args:
             survivor: the sequencer of a process that lives on.
             cut: how many of its first publications reach the journal, and their queue.
         """
-        self.lives += 1
-        last, self.life = self.life, self.lives.to_bytes(16, "big")
-        life = self.life
+        self.terms += 1
+        last, self.term = self.term, self.terms.to_bytes(16, "big")
+        term = self.term
         fingerprint = str(self.rabbit.fingerprint)
-        mark = marker(QUEUE, life, fingerprint)
+        mark = marker(QUEUE, term, fingerprint)
         self.rabbit.journal.append((mark.properties, mark.body))
-        replay = read_back(self.rabbit, life, 4)
+        replay = read_back(self.rabbit, term, 4)
         self.entries_read = replay.entries
         left = self.flights if survivor is not None else []
         again = [each for each in left if not is_snapshot(each.publications[0])]
@@ -159,7 +159,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         for each in steps:
             self.rabbit.take(each, is_journal=True, is_queue=True)
         self.flights = []
-        parts = self.sequencer.snapshot(life, fingerprint, 0)
+        parts = self.sequencer.snapshot(term, fingerprint, 0)
         reached = len(parts) if cut is None else cut[0] - len(steps)
         for each in parts[:reached]:
             self.rabbit.take(each, is_journal=True, is_queue=True)
@@ -245,14 +245,14 @@ class SequencerUnderKills(RuleBasedStateMachine):
     @precondition(lambda self: self.next >= self.inbox_end and self.due_at_begin <= self.fired)
     @rule()
     def forget(self) -> None:
-        """All that was unacked when this life began has come, and its acks were taken since."""
+        """All that was unacked when this term began has come, and its acks were taken since."""
         assert self.sequencer is not None
         inherited = [each for each in range(self.inbox_end) if each in self.ack_entries]
         if all(each in self.rabbit.acked or self._is_on_its_way(each) for each in inherited):
             self.sequencer.forget_inherited()
 
     def _is_on_its_way(self, arrival: int) -> bool:
-        """Whether entries of this life belong to an arrival: a snapshot's span covers them."""
+        """Whether entries of this term belong to an arrival: a snapshot's span covers them."""
         return any(flight.arrival == arrival for flight in self.flights)
 
     @rule(step=st.integers(1, 3000))
@@ -275,18 +275,18 @@ class SequencerUnderKills(RuleBasedStateMachine):
         unacked = [self.ack_entries[each] for each in self.rabbit.acking]
         oldest = min([*self.first_entry, *unacked, self.sequencer.entries])
         parts = self.sequencer.snapshot(
-            self.life, str(self.rabbit.fingerprint), self.sequencer.entries - oldest
+            self.term, str(self.rabbit.fingerprint), self.sequencer.entries - oldest
         )
         self._publish(parts, None)
 
     @precondition(lambda self: self.can_repeat)
     @rule(cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=4))
     def kill_while_they_take_over(self, cuts: list[tuple[int, int]]) -> None:
-        """One life after another is killed, each after some of its first publications."""
+        """One term after another is killed, each after some of its first publications."""
         self._cut(cuts[0][0], cuts[0][0] - cuts[0][1])
         for in_journal, less in cuts:
-            self._live(None, (in_journal, in_journal - less))
-        self._live(None)
+            self._begin_term(None, (in_journal, in_journal - less))
+        self._begin_term(None)
 
     @precondition(lambda self: self.can_repeat)
     @rule(
@@ -298,9 +298,9 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self._cut(cuts[0][0], cuts[0][0] - cuts[0][1])
         for in_journal, less in cuts:
             self.rabbit.fingerprint += 1
-            self._live(self.sequencer, (in_journal, in_journal - less))
+            self._begin_term(self.sequencer, (in_journal, in_journal - less))
         self.rabbit.fingerprint += 1
-        self._live(None if has_died else self.sequencer)
+        self._begin_term(None if has_died else self.sequencer)
 
     @rule()
     def stop(self) -> None:
@@ -308,21 +308,21 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.confirm(len(self.flights))
         self.take_acks(len(self.rabbit.acking))
         self._commit()
-        self._live(None)
+        self._begin_term(None)
 
     @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
     def kill_bridge(self, in_journal: int, less: int) -> None:
         """Queues drop what they had not taken when the channel ended; the journal has it."""
         self._cut(in_journal, in_journal - less)
-        self._live(None)
+        self._begin_term(None)
 
     @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
     def close_connection(self, in_journal: int, less: int) -> None:
         """The same happens to a bridge that lives, and goes on."""
         self._cut(in_journal, in_journal - less)
-        self._live(self.sequencer)
+        self._begin_term(self.sequencer)
 
     @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), in_queue=st.integers(0, 8))
@@ -330,7 +330,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         """RabbitMQ dies under a bridge that lives: each queue is cut at another place."""
         self._cut(in_journal, in_queue)
         self.rabbit.fingerprint += 1
-        self._live(self.sequencer)
+        self._begin_term(self.sequencer)
 
     @precondition(lambda self: self.can_repeat)
     @rule(in_journal=st.integers(0, 8), less=st.integers(0, 8))
@@ -338,7 +338,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         """Both die; the active queue has no more than the journal."""
         self._cut(in_journal, in_journal - less)
         self.rabbit.fingerprint += 1
-        self._live(None)
+        self._begin_term(None)
 
     def _cut(self, in_journal: int, in_queue: int) -> None:
         """Let so many of the publications on their way reach the journal, and their queue."""
@@ -348,9 +348,9 @@ class SequencerUnderKills(RuleBasedStateMachine):
             self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
 
     def _commit(self) -> None:
-        """Write that all has landed that this life published, and that has reached RabbitMQ."""
+        """Write that all has landed that this term published, and that has reached RabbitMQ."""
         self.rabbit.take(
-            commit_marker(QUEUE, self.life, str(self.rabbit.fingerprint)),
+            commit_marker(QUEUE, self.term, str(self.rabbit.fingerprint)),
             is_journal=True,
             is_queue=False,
         )

@@ -23,11 +23,11 @@ from bridge.wire.basic import Properties
 from bridge.wire.journal import BucketState, Kind, Marker, Snapshot, SnapshotParts
 from bridge.wire.sections import OPTIONAL, MalformedEntry, NewerJournal
 
-LIFE = bytes(range(16))
+TERM = bytes(range(16))
 UNKNOWN = 0x0123
 
 WHOLE = Snapshot(
-    life=LIFE,
+    term=TERM,
     fingerprint="boot",
     enqueued_ms=1_700_000_000_000,
     span=7,
@@ -52,7 +52,7 @@ def put_together(bodies: list[bytes]) -> Snapshot | None:
 def test_a_snapshot_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole or in many parts."""
     assert put_together(WHOLE.encode(1)) == WHOLE
-    large = Snapshot(LIFE, "boot", 1, 0, 1, [1], pending=bytes(2 * journal.PART_BYTES_MAX))
+    large = Snapshot(TERM, "boot", 1, 0, 1, [1], pending=bytes(2 * journal.PART_BYTES_MAX))
     bodies = large.encode(2)
     assert len(bodies) == 3
     assert put_together(bodies) == large
@@ -60,7 +60,7 @@ def test_a_snapshot_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -
 
 def test_markers_buckets_and_cancels_are_read_as_they_were_written() -> None:
     """Each is one section."""
-    assert Marker.decode(Marker(LIFE, "boot").encode()) == Marker(LIFE, "boot")
+    assert Marker.decode(Marker(TERM, "boot").encode()) == Marker(TERM, "boot")
     for state in BucketState:
         assert journal.decode_bucket(journal.encode_bucket(2, 77, state)) == (2, 77, state)
     for numbers in ((), (1,), (1, 2**62, 3)):
@@ -69,25 +69,25 @@ def test_markers_buckets_and_cancels_are_read_as_they_were_written() -> None:
 
 def test_version_1_is_read() -> None:
     """A journal that an earlier bridge wrote goes on."""
-    assert Marker.decode(b"\x01" + LIFE + b"boot") == Marker(LIFE, "boot")
+    assert Marker.decode(b"\x01" + TERM + b"boot") == Marker(TERM, "boot")
     bucket = struct.pack(">BBqB", 1, 2, 77, BucketState.YOUNG)
     assert journal.decode_bucket(bucket) == (2, 77, BucketState.YOUNG)
     assert journal.decode_cancel(struct.pack(">2q", 5, 6)) == (5, 6)
     assert journal.decode_cancel(b"") == ()
-    head = struct.pack(">16sHqQQHHQ", LIFE, 4, 1_000, 7, 512, 2, 1, 5)
+    head = struct.pack(">16sHqQQHHQ", TERM, 4, 1_000, 7, 512, 2, 1, 5)
     whole = head + b"boot" + struct.pack(">2q", 41, 42) + struct.pack(">Bq?", 1, 6, True) + b"index"
     bodies = [
         struct.pack(">BQHH", 1, 3, 0, 2) + whole[:20],
         struct.pack(">BQHH", 1, 3, 1, 2) + whole[20:],
     ]
     assert put_together(bodies) == Snapshot(
-        LIFE, "boot", 1_000, 7, 512, [41, 42], [(1, 6, True)], b"index"
+        TERM, "boot", 1_000, 7, 512, [41, 42], [(1, 6, True)], b"index"
     )
 
 
 def test_a_newer_version_is_refused_by_name() -> None:
     """Guessing would give a number twice."""
-    newer = b"\x03" + LIFE
+    newer = b"\x03" + TERM
     for read in (Marker.decode, journal.decode_bucket, SnapshotParts().add):
         with pytest.raises(NewerJournal, match=r"version 3.*run a bridge that is at least as new"):
             read(newer)
@@ -97,9 +97,9 @@ def test_a_newer_version_is_refused_by_name() -> None:
 
 def test_an_unknown_section_is_refused_unless_it_is_optional() -> None:
     """So another feature's sections are added."""
-    writer = (Kind.WRITER, LIFE + b"boot")
+    writer = (Kind.WRITER, TERM + b"boot")
     for optional in ((UNKNOWN | OPTIONAL, b"?"), (0xFFFF, b"")):
-        assert Marker.decode(sections.encode([optional, writer])) == Marker(LIFE, "boot")
+        assert Marker.decode(sections.encode([optional, writer])) == Marker(TERM, "boot")
     with pytest.raises(NewerJournal, match=f"a section of kind {UNKNOWN}"):
         Marker.decode(sections.encode([writer, (UNKNOWN, b"?")]))
     (part,) = WHOLE.encode(1)

@@ -1,4 +1,4 @@
-"""One life of a sequencer, in this process, on a real RabbitMQ."""
+"""One term of a sequencer, in this process, on a real RabbitMQ."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bridge.broker.errors import (
 )
 from bridge.model.entity import Tier
 from bridge.sidecar.arrival_buffer import PrefetchChanged
+from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
-from bridge.sidecar.life import Life
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
 from bridge.wire import headers, journal
@@ -28,28 +28,30 @@ from bridge.wire.basic import Properties
 from tests.fixtures.sidecar import Rig
 
 
-async def begin(orders: Rig, connection: Connection) -> tuple[Life, asyncio.Task[None]]:
-    """Begin a life that finds an arrival."""
+async def begin(orders: Rig, connection: Connection) -> tuple[Leader, asyncio.Task[None]]:
+    """Begin a term that finds an arrival."""
     orders.publish(b"a")
     state = LeaderState(orders.queue, Tier.STANDARD)
-    life = Life(state, connection, await connection.channel(), boot="boot")
-    return life, asyncio.create_task(life.run())
+    leader = Leader(state, connection, await connection.channel(), boot="boot")
+    return leader, asyncio.create_task(leader.run())
 
 
-async def test_a_life_that_has_ended_takes_over_no_more(
+async def test_a_term_that_has_ended_takes_over_no_more(
     rig: Callable[..., Rig], connection: Connection
 ) -> None:
     """An arrival that is one too many may come in one packet with the last confirm of the start."""
     orders = rig()
-    life, living = await begin(orders, connection)
-    while not hasattr(life, "in_flight"):  # noqa: ASYNC110 - nobody is told
+    leader, living = await begin(orders, connection)
+    while not hasattr(leader, "in_flight"):  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
-    life.in_flight.on_confirmed = lambda: life.fail(PrefetchChanged(text="16 arrivals from now on"))
+    leader.in_flight.on_confirmed = lambda: leader.fail(
+        PrefetchChanged(text="16 arrivals from now on")
+    )
 
     with pytest.raises(PrefetchChanged):
         await living
 
-    assert life.meters.arrivals == 0
+    assert leader.meters.arrivals == 0
     assert orders.is_empty()
 
 
@@ -81,36 +83,39 @@ async def entries(connection: Connection, entity: str) -> list[str]:
 @pytest.mark.parametrize(
     ("end", "last"),
     [
-        (lambda life: life.fail(PrefetchChanged(text="16 arrivals from now on")), "landed"),
-        (lambda life: life.fail(ChannelClosed(404, "the inbox was deleted")), "landed"),
-        (lambda life: life.in_flight.on_failed(AckLost(text="confirmed, not acked")), "landed"),
-        (lambda life: life.in_flight.on_failed(PublishRefused(text="a queue is full")), "marker"),
-        (lambda life: life.in_flight.on_failed(BrokerSilent(text="no confirm")), ""),
+        (lambda leader: leader.fail(PrefetchChanged(text="16 arrivals from now on")), "landed"),
+        (lambda leader: leader.fail(ChannelClosed(404, "the inbox was deleted")), "landed"),
+        (lambda leader: leader.in_flight.on_failed(AckLost(text="confirmed, not acked")), "landed"),
+        (
+            lambda leader: leader.in_flight.on_failed(PublishRefused(text="a queue is full")),
+            "marker",
+        ),
+        (lambda leader: leader.in_flight.on_failed(BrokerSilent(text="no confirm")), ""),
     ],
 )
-async def test_a_life_says_at_its_end_whether_all_has_landed(
-    rig: Callable[..., Rig], connection: Connection, end: Callable[[Life], None], last: str
+async def test_a_term_says_at_its_end_whether_all_has_landed(
+    rig: Callable[..., Rig], connection: Connection, end: Callable[[Leader], None], last: str
 ) -> None:
     """As the journal's last entry, when nothing that it published has failed."""
     orders = rig()
-    life, living = await begin(orders, connection)
+    leader, living = await begin(orders, connection)
     await asyncio.to_thread(orders.take, 1)
-    await life.in_flight.settle()
-    end(life)
+    await leader.in_flight.settle()
+    end(leader)
     with pytest.raises(BrokerError):
         await living
 
     assert (await entries(connection, orders.queue.name))[-1] == last
 
 
-async def test_a_life_that_is_stopped_says_that_all_has_landed(
+async def test_a_term_that_is_stopped_says_that_all_has_landed(
     rig: Callable[..., Rig], connection: Connection
 ) -> None:
     """Once, and behind all that it published."""
     orders = rig()
-    life, living = await begin(orders, connection)
+    leader, living = await begin(orders, connection)
     await asyncio.to_thread(orders.take, 1)
-    await life.stop()
+    await leader.stop()
     await living
 
     kinds = await entries(connection, orders.queue.name)

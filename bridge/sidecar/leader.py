@@ -1,4 +1,4 @@
-"""One life of an entity's sequencer: from the first arrival that RabbitMQ gives it to the end.
+"""One term of an entity's sequencer: from the first arrival that RabbitMQ gives it to the end.
 
 **Theory.** Every bridge process consumes every inbox; an inbox has a single active consumer, whom
 RabbitMQ elects. So the first arrival means: this process is the sequencer now. It then reads the
@@ -7,9 +7,9 @@ publications over another, so that RabbitMQ works on both at once. It gives up b
 them, publications first: RabbitMQ then gives back what was not acked, in order, before anything
 newer, to the next one. Where both end at once that one may get arrivals before the last
 publications are made; so it waits for the end of the channel whose address is in the journal's last
-markers and snapshots. A publication that fails ends the life.
+markers and snapshots. A publication that fails ends the term.
 
-A life whose publications have all been confirmed says so in the journal when it ends in order. What
+A term whose publications have all been confirmed says so in the journal when it ends in order. What
 is not known to have landed its successor publishes again: after a kill, a quorum queue may hear of
 the channel's end before it applies all that was published there (3.10.8, under load), and drop the
 rest, which the journal has.
@@ -57,12 +57,12 @@ ELECTED_S = 1.0
 """So soon arrivals tell a consumer that it is the active one; RabbitMQ does not tell it."""
 
 RETURNING_S = 3.0
-"""So long arrivals of an earlier life may still come again: RabbitMQ gives them back at once."""
+"""So long arrivals of an earlier term may still come again: RabbitMQ gives them back at once."""
 
 STOP_S = 2.0
 
 
-class Life:
+class Leader:
     """Owns an entity's inbox until it fails or is stopped.
 
     Attributes:
@@ -87,7 +87,7 @@ class Life:
         self.name = state.queue.name
         self.meters = state.meters
         self.is_ready = False
-        self._life = os.urandom(16)
+        self._term = os.urandom(16)
         self._state = state
         self._connection = connection
         self._replies = replies
@@ -97,7 +97,7 @@ class Life:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
         self._arrivals = ArrivalBuffer(state.prefetch)
-        self._token = OwnershipToken(self.name, self._life)
+        self._token = OwnershipToken(self.name, self._term)
         self._buckets = Buckets(self, connection, boot, clock)
         self._publishing: Channel | None = None
         self._consuming: Channel | None = None
@@ -113,7 +113,7 @@ class Life:
 
     def __repr__(self) -> str:
         now = "leading" if self.is_ready else "ended" if self._ended.done() else "waiting"
-        return f"<Life of {self.name!r} [{now}, {len(self._arrivals)} arrived]>"
+        return f"<Leader of {self.name!r} [{now}, {len(self._arrivals)} arrived]>"
 
     def _note_leaderless(self) -> None:
         if self._state.leaderless_ms is None:
@@ -141,7 +141,7 @@ class Life:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
             if self._publishing is not None:
-                # What is confirmed now is acked, and the next life need not publish it again.
+                # What is confirmed now is acked, and the next term need not publish it again.
                 await self._settle()
             await self._buckets.close()
             for channel in dict.fromkeys((self._publishing, self._consuming)):
@@ -173,14 +173,14 @@ class Life:
                     await self.in_flight.move(self._commit_marker(), site="sequencer.journal")
 
     def _commit_marker(self) -> Publish:
-        return Publish(*commit_marker(self._state.queue, self._life, self._boot))
+        return Publish(*commit_marker(self._state.queue, self._term, self._boot))
 
     def fail(self, error: Exception) -> None:
-        """End this life."""
+        """End this term."""
         self.is_ready = False
         if not self._ended.done():
             self._ended.set_exception(error)
-            # Whoever runs this life may be gone already.
+            # Whoever runs this term may be gone already.
             self._ended.exception()
 
     @property
@@ -219,7 +219,7 @@ class Life:
         """Publish an entry of the journal's and wait until it is confirmed."""
         confirmed = asyncio.Event()
         self.submit((publication,), then=confirmed.set, site="sequencer.journal")
-        # When it fails the life ends, and with it whoever waits here.
+        # When it fails the term ends, and with it whoever waits here.
         await confirmed.wait()
 
     async def _main(self) -> None:
@@ -249,7 +249,7 @@ class Life:
             return
         self._state.leaderless_ms = None
         self.meters.takeover_s = self._loop.time() - elected_s
-        self.meters.lives += 1
+        self.meters.terms += 1
         self.is_ready = self.meters.is_active = True
         self._buckets.fire()
         self._pump()
@@ -267,27 +267,27 @@ class Life:
             state,
             self._connection,
             self.in_flight,
-            life=self._life,
+            term=self._term,
             boot=self._boot,
         )
         for error in replay.unreadable:
             self.note_poison("journal", names.journal(self.name), error)
         self.sequencer, left = take_over(state, replay)
         self.in_flight.keep(left)
-        state.begin(self.sequencer, self._life, self.in_flight.open)
+        state.begin(self.sequencer, self._term, self.in_flight.open)
         self._is_leading = True
         await self._buckets.declare()
         self._publish_again(self.in_flight.release())
         # The snapshot says of what was published again that it is where it belongs.
         await self.in_flight.wait_confirmed()
-        self._snapshots = Snapshots(self.sequencer, self._life, self._boot, self._loop.time)
+        self._snapshots = Snapshots(self.sequencer, self._term, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
         await self.in_flight.wait_confirmed()
         self._buckets.begin()
         self._loop.call_later(RETURNING_S, self._forget_inherited)
 
     def _publish_again(self, unconfirmed: Sequence[Unconfirmed]) -> None:
-        """Publish what an earlier life here published and did not see confirmed."""
+        """Publish what an earlier term here published and did not see confirmed."""
         for one in unconfirmed:
             native = one.native
             self.sequencer.entries += len(one.publications)
@@ -320,7 +320,7 @@ class Life:
             self._has_failed = True
         if isinstance(error, PublishRefused) and self.is_ready:
             # The journal may have what the full queue refused: its word must not be trusted.
-            entry = Publish(*marker(self._state.queue, self._life, REFUSED))
+            entry = Publish(*marker(self._state.queue, self._term, REFUSED))
             with contextlib.suppress(BrokerError):
                 assert self._publishing is not None
                 self._publishing.publish(*entry)
@@ -352,7 +352,7 @@ class Life:
                 delivery.properties, delivery.body, detects_duplicates=detects_duplicates
             )
             if type(command) is arrival.OwnershipToken:
-                self._token.take(delivery, command.life, self.in_flight)
+                self._token.take(delivery, command.term, self.in_flight)
             elif not self._carry_out_or_refuse(delivery, command):
                 break
             arrivals.done()
@@ -433,7 +433,7 @@ class Life:
             self._write_snapshot(self._snapshots)
 
     def _mind_returned(self) -> None:
-        """Note when all has come that was unacked when this life began.
+        """Note when all has come that was unacked when this term began.
 
         RabbitMQ gives that back before anything newer, and it is no more than may be sent ahead.
         """
@@ -442,7 +442,7 @@ class Life:
             self._returned_s = self._loop.time()
 
     def _forget_inherited(self) -> None:
-        """Forget what an earlier life may have left in the inbox, when all of that has come.
+        """Forget what an earlier term may have left in the inbox, when all of that has come.
 
         And when their acks have surely arrived.
         """
