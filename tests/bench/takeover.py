@@ -77,21 +77,22 @@ async def _restarts(
     channel = await witness.open(rabbit, queue)
     load = asyncio.create_task(_load(rabbit, queue))
     silences = []
+    standby = await Sidecar.start(rabbit.node, queue)
     try:
         for _ in range(RESTARTS):
-            standby = await Sidecar.start(rabbit.node, queue)
-            await asyncio.sleep(EVERY_S)
             begun_s = time.monotonic()
             await end(serving)
-            await asyncio.sleep(EVERY_S)
+            after = await Sidecar.start(rabbit.node, queue)
+            await asyncio.sleep(max(begun_s + EVERY_S - time.monotonic(), 0))
             await witness.heard_since(begun_s)
             silences.append(witness.longest_silence_s(begun_s))
             print(f"  {name}: {silences[-1]:.2f} s", flush=True)
-            serving = standby
+            serving, standby = standby, after
     finally:
         load.cancel()
         await asyncio.gather(load, return_exceptions=True)
         await serving.stop()
+        await standby.stop()
         await channel.close()
     witness.judge()
     growth = statistics.median(silences[-3:]) / statistics.median(silences[:3])
