@@ -246,10 +246,10 @@ async def test_a_sequencer_that_finds_a_dead_queue_stops_no_other(
             others = Others(second)
             await others.lock()
             await others.work_for(3)
-            lives = {name: second.sidecar.meters[name].lives for name in OTHERS}
+            terms = {name: second.sidecar.meters[name].terms for name in OTHERS}
             await others.work_for(3)
             await others.complete()
-            assert {name: second.sidecar.meters[name].lives for name in OTHERS} == lives
+            assert {name: second.sidecar.meters[name].terms for name in OTHERS} == terms
             assert is_named(second, NAME)()
             start_queue(broker, vhost, f"{NAME}/{queue}")
             await until(lambda: second.sidecar.meters[NAME].is_active, within_s=40)
@@ -270,10 +270,10 @@ async def test_a_dead_bucket_stops_no_other_sequencer(
     with dead_queue(broker, vhost, f"{NAME}/$scheduled/*"):
         await others.lock()
         await until(is_named(door, NAME), within_s=15)
-        lives = {name: door.sidecar.meters[name].lives for name in OTHERS}
+        terms = {name: door.sidecar.meters[name].terms for name in OTHERS}
         await others.work_for(3)
         await others.complete()
-        assert {name: door.sidecar.meters[name].lives for name in OTHERS} == lives
+        assert {name: door.sidecar.meters[name].terms for name in OTHERS} == terms
     client = door.client()
     client.receiver.add_credit(1)
     await until(lambda: client.received, within_s=60)
