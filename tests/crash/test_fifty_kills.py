@@ -23,6 +23,7 @@ KILLS = 50
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(2_400)
 def test_fifty_kills(start_bridge: StartBridge) -> None:
     """Answered completions may come back, counted; nothing is lost, no number twice, no gap."""
     siege = Siege(start_bridge(), start_bridge())
