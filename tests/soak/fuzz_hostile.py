@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import gc
 import logging
 import random
 import sys
@@ -226,9 +227,11 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Costs:
             await converse(gateway, random.Random(conversation_seed), sas, costs)
             if watch.seen:
                 raise FaultSeen(f"conversation seed {conversation_seed}: {watch.seen[0]}")
-            if costs.conversations % 500 == 0:
+            if costs.conversations % 20 == 0:
+                # what it has stored is no cost of the next frame, nor is Python's look at all of it
                 namespace.forget()
                 gateway.namespace = namespace = fresh_namespace()
+                gc.collect()
             if says_progress and costs.frames - last_said >= frames / 20:
                 last_said = costs.frames
                 print(f"{costs.frames:>9} frames; {costs.slowest}; {costs.largest}", flush=True)
