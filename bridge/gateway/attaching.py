@@ -65,7 +65,7 @@ def _attach_cbs(connection: Connection, link: IncomingLink | OutgoingLink) -> No
     if isinstance(link, IncomingLink):
         RequestLink(connection, link, cbs.ADDRESS, cbs.on_request)
     else:
-        connection.reply_links[link] = ReplyLink(connection, link, cbs.ADDRESS)
+        ReplyLink(connection, link, cbs.ADDRESS)
 
 
 def _attach_management(
@@ -78,7 +78,7 @@ def _attach_management(
     if isinstance(link, IncomingLink):
         RequestLink(connection, link, node, management.handler(path))
     else:
-        connection.reply_links[link] = ReplyLink(connection, link, node)
+        ReplyLink(connection, link, node)
 
 
 def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath) -> None:

@@ -11,7 +11,7 @@ from bridge.broker.outlet import Outlet
 from bridge.gateway import attaching, texts
 from bridge.gateway.admission import Ended, Visit
 from bridge.gateway.grants import Grants
-from bridge.gateway.nodes import ReplyLink, RequestLink
+from bridge.gateway.nodes import ReplyLink, ReplyLinks, RequestLink
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.sending import SendingLink
 from bridge.gateway.settings import MECHANISMS
@@ -30,7 +30,6 @@ from bridge.machine.amqp10.events import (
     SaslChosen,
 )
 from bridge.machine.amqp10.faults import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED
-from bridge.machine.amqp10.link import OutgoingLink
 from bridge.model.access import Claims, verify_key
 from bridge.model.errors import ServiceBusError, Unauthorized
 
@@ -76,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._is_queued = False
         self._lines = 0
         self.grants = Grants(gateway.now_s, self.resource_of)
-        self.reply_links: dict[OutgoingLink, ReplyLink] = {}
+        self.reply_links = ReplyLinks()
         self.starved: dict[ReceivingLink, None] = {}
         self.peer = "?"
         self._loop = asyncio.get_running_loop()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -14,14 +15,17 @@ from bridge.engine.api import (
     Defer,
     Disposition,
     Namespace,
+    Outgoing,
+    Received,
     ReceiveMode,
 )
 from bridge.gateway.outcomes import changes
 from bridge.gateway.receiving import message_of
-from bridge.gateway.sending import outgoing
+from bridge.gateway.sending import in_slices, outgoing
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
+    ArgumentOutOfRange,
     InternalError,
     NotImplementedHere,
     ServiceBusError,
@@ -40,6 +44,12 @@ _PREFIX = "com.microsoft:"
 _FIRST, _SECOND = 0, 1
 """rcv-settle-mode: receive-and-delete, peek-lock. It comes as a ubyte or a uint."""
 
+ITEMS_MAX = 5_000
+"""Messages of one request, however they are named: more than any SDK asks for at a time."""
+
+SETTLED_AT_ONCE = 100
+"""Messages that are settled before others have their turn of the event loop."""
+
 Body = dict[str, Any]
 
 
@@ -51,18 +61,29 @@ class Operation:
     run: Callable[[Namespace, EntityPath, Body], Awaitable[Body]]
 
 
-def _tokens(body: Body) -> Sequence[UUID]:
-    value = body.get("lock-tokens")
+def _items(body: Body, name: str) -> Sequence[Any]:
+    """Return the elements of a list or an array, at most so many; `name` is its key."""
+    value = body.get(name)
     items = value.items if isinstance(value, Array) else value
-    if not isinstance(items, list | tuple) or not all(isinstance(item, UUID) for item in items):
+    if not isinstance(items, list | tuple):
+        raise ArgumentError(f"'{name}' must be a list or an array.")
+    if len(items) > ITEMS_MAX:
+        raise ArgumentOutOfRange(
+            f"'{name}' holds {len(items)} elements; a request may have {ITEMS_MAX} at most."
+        )
+    return items
+
+
+def _tokens(body: Body) -> Sequence[UUID]:
+    items = _items(body, "lock-tokens")
+    if not all(isinstance(item, UUID) for item in items):
         raise ArgumentError("'lock-tokens' must be an array of uuid.")
     return items
 
 
 def _numbers(body: Body) -> Sequence[int]:
-    value = body.get("sequence-numbers")
-    items = value.items if isinstance(value, Array) else value
-    if not isinstance(items, list | tuple) or not all(map(_is_long, items)):
+    items = _items(body, "sequence-numbers")
+    if not all(map(_is_long, items)):
         raise ArgumentError("'sequence-numbers' must be an array of long.")
     return [int(item) for item in items]
 
@@ -76,12 +97,8 @@ async def _renew_lock(namespace: Namespace, path: EntityPath, body: Body) -> Bod
     return {"expirations": Array("timestamp", tuple(ends_ms))}
 
 
-async def _schedule_message(namespace: Namespace, path: EntityPath, body: Body) -> Body:
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        raise ArgumentError("'messages' must be a list of maps.")
-    batch = []
-    for entry in messages:
+def _scheduled(entries: Sequence[Any]) -> Iterator[Outgoing]:
+    for entry in entries:
         raw = entry.get("message") if isinstance(entry, dict) else None
         if not isinstance(raw, bytes):
             raise ArgumentError("'message' must be a binary: an encoded message.")
@@ -91,7 +108,11 @@ async def _schedule_message(namespace: Namespace, path: EntityPath, body: Body) 
             raise ArgumentError(f"'message' is no AMQP message: {error}.") from error
         if item.scheduled_ms is None:
             raise ArgumentError("The message has no annotation x-opt-scheduled-enqueue-time.")
-        batch.append(item)
+        yield item
+
+
+async def _schedule_message(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    batch = await in_slices(_scheduled(_items(body, "messages")))
     numbers = await namespace.schedule(path, batch)
     return {"sequence-numbers": Array("long", tuple(numbers))}
 
@@ -106,13 +127,15 @@ async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, bo
     if settle_mode not in (_FIRST, _SECOND):
         raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
     mode = ReceiveMode.PEEK_LOCK if settle_mode == _SECOND else ReceiveMode.RECEIVE_AND_DELETE
-    messages: list[Body] = []
-    for received in await namespace.receive_deferred(path, _numbers(body), mode):
-        entry: Body = {"message": message_of(received)}
-        if received.lock_token is not None:
-            entry["lock-token"] = received.lock_token
-        messages.append(entry)
-    return {"messages": messages}
+    received = await namespace.receive_deferred(path, _numbers(body), mode)
+    return {"messages": await in_slices(map(_entry, received))}
+
+
+def _entry(received: Received) -> Body:
+    entry: Body = {"message": message_of(received)}
+    if received.lock_token is not None:
+        entry["lock-token"] = received.lock_token
+    return entry
 
 
 def _disposition(body: Body) -> Disposition:
@@ -136,8 +159,10 @@ def _disposition(body: Body) -> Disposition:
 
 async def _update_disposition(namespace: Namespace, path: EntityPath, body: Body) -> Body:
     disposition = _disposition(body)
-    for token in _tokens(body):
+    for count, token in enumerate(_tokens(body), 1):
         await namespace.settle(path, token, disposition)
+        if count % SETTLED_AT_ONCE == 0:
+            await asyncio.sleep(0)
     return {}
 
 

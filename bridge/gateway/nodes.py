@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,6 +37,7 @@ class ReplyLink:
 
     Attributes:
         node: the node's path in lower case, `$cbs` or `orders/$management`.
+        names: what a request's reply-to may say: its target's address, or its name.
     """
 
     def __init__(self, connection: Connection, link: OutgoingLink, node: str) -> None:
@@ -44,13 +45,10 @@ class ReplyLink:
         self.node = node
         self._connection = connection
         self._waiting: deque[bytes] = deque(maxlen=REPLIES_WAITING_MAX)
-        self._names = {link.name, address_of(link.peer.target)} - {""}
+        self.names = {link.name, address_of(link.peer.target)} - {""}
         link.owner = self
         link.accept()
-
-    def answers_to(self, reply_to: str) -> bool:
-        """Whether a request's reply-to names this link: by its target's address, or its name."""
-        return reply_to in self._names
+        connection.reply_links.add(self)
 
     def send(self, payload: bytes) -> None:
         """Send a reply, now or when there is credit."""
@@ -71,18 +69,40 @@ class ReplyLink:
     def on_detached(self) -> None:
         """The link is gone."""
         self._waiting.clear()
-        self._connection.reply_links.pop(self.link, None)
+        self._connection.reply_links.remove(self)
 
 
-def reply_link_for(
-    links: Iterable[ReplyLink], node: str, reply_to: str, session: Session
-) -> ReplyLink | None:
-    """Return the link for a reply: named by the request, else of its session, else any."""
+class ReplyLinks:
+    """The reply links of one connection, found by what a request says of them."""
 
-    def fitness(each: ReplyLink) -> tuple[bool, bool]:
-        return bool(reply_to) and each.answers_to(reply_to), each.link.session is session
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, Session | None], dict[ReplyLink, None]] = {}
 
-    return max((each for each in links if each.node == node), key=fitness, default=None)
+    def add(self, link: ReplyLink) -> None:
+        """A client has attached one."""
+        for key in self._keys(link):
+            self._found.setdefault(key, {})[link] = None
+
+    def remove(self, link: ReplyLink) -> None:
+        """It is gone."""
+        for key in self._keys(link):
+            links = self._found.get(key, {})
+            links.pop(link, None)
+            if not links:
+                self._found.pop(key, None)
+
+    @staticmethod
+    def _keys(link: ReplyLink) -> list[tuple[str, str, Session | None]]:
+        names = (*link.names, "")
+        return [(link.node, name, at) for name in names for at in (link.link.session, None)]
+
+    def find(self, node: str, reply_to: str, session: Session) -> ReplyLink | None:
+        """Return the link for a reply: named by the request, else of its session, else any."""
+        for key in ((reply_to, session), (reply_to, None), ("", session), ("", None)):
+            links = self._found.get((node, *key))
+            if links:
+                return next(iter(links))
+        return None
 
 
 Handler = Callable[["RequestLink", Message], None]
@@ -129,12 +149,8 @@ class RequestLink:
         self._under_way -= 1
         self.top_up()
         reply_to = request.properties.reply_to
-        target = reply_link_for(
-            self.connection.reply_links.values(),
-            self.node,
-            reply_to if isinstance(reply_to, str) else "",
-            self.link.session,
-        )
+        name = reply_to if isinstance(reply_to, str) else ""
+        target = self.connection.reply_links.find(self.node, name, self.link.session)
         if target is None:
             self.connection.log("reply.undeliverable", node=self.node, reply_to=reply_to)
             return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.engine.api import Outgoing
 from bridge.machine.amqp10.events import MessageArrived
@@ -22,6 +24,14 @@ from bridge.wire.mapping.inward import record_from_message
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
+
+SLICE_S = 0.002
+"""How long messages are read before others have their turn of the event loop."""
+
+AT_ONCE_BYTES = 16_384
+"""A batch of so many bytes is read in one go."""
+
+Item = TypeVar("Item")
 
 _ID_BYTES = 16
 """Of the message id that a message gets which came without one."""
@@ -47,21 +57,33 @@ def outgoing(raw: bytes, new_id: bytes | None = None) -> Outgoing:
     )
 
 
-def outgoing_batch(message_format: int, payload: bytes) -> Sequence[Outgoing]:
-    """Return the messages of a transfer: Azure's batch format tells whether it is several.
+def outgoing_each(payload: bytes) -> Iterator[Outgoing]:
+    """Yield the messages of a batch.
 
     Raises:
-        MappingError, DecodeError: the bytes are no message, or no batch.
+        MappingError, DecodeError: the bytes are no batch, or one of its messages is none.
         ArgumentOutOfRange: an id or a key of a message is too long.
     """
-    if message_format == BATCH_FORMAT:
-        messages = batch_messages(payload)
-        new_ids = os.urandom(_ID_BYTES * len(messages))
-        return [
-            outgoing(raw, new_ids[at : at + _ID_BYTES])
-            for raw, at in zip(messages, range(0, len(new_ids), _ID_BYTES), strict=True)
-        ]
-    return (outgoing(payload),)
+    messages = batch_messages(payload)
+    new_ids = os.urandom(_ID_BYTES * len(messages))
+    for index, raw in enumerate(messages):
+        yield outgoing(raw, new_ids[_ID_BYTES * index : _ID_BYTES * (index + 1)])
+
+
+async def in_slices(each: Iterator[Item]) -> list[Item]:
+    """Return what an iterator yields; others have their turn of the event loop in between."""
+    loop = asyncio.get_running_loop()
+    items = []
+    end_s = loop.time() + SLICE_S
+    for item in each:
+        items.append(item)
+        if loop.time() >= end_s:
+            await asyncio.sleep(0)
+            end_s = loop.time() + SLICE_S
+    return items
+
+
+_NO_TRANSACTIONS = "amqp:transactional-state:list: no transactions here."
 
 
 class SendingLink:
@@ -81,6 +103,7 @@ class SendingLink:
         self.path = path
         self.connection = connection
         self._under_way = 0
+        self._unread: deque[MessageArrived] = deque()
         self._credit = connection.gateway.settings.send_credit
         link.owner = self
         link.accept(credit=self._credit, message_bytes_max=message_bytes_max)
@@ -88,15 +111,54 @@ class SendingLink:
     def on_message(self, event: MessageArrived) -> None:
         """Take a message or a batch; the engine's answer becomes the outcome."""
         self._under_way += 1
-        try:
-            if isinstance(event.state, TransactionalState):
-                raise NotImplementedHere("amqp:transactional-state:list: no transactions here.")
-            batch = outgoing_batch(event.message_format, event.payload)
-        except (MappingError, DecodeError) as unreadable:
-            self._done(event, Rejected(make_error(DECODE_ERROR, str(unreadable))))
+        is_large = event.message_format == BATCH_FORMAT and len(event.payload) > AT_ONCE_BYTES
+        if not is_large and not self._unread:
+            self._take(event)
             return
-        except ServiceBusError as error:
-            self._done(event, self._rejected(error))
+        self._unread.append(event)
+        self.connection.input_bytes(len(event.payload))
+        if len(self._unread) == 1:
+            self.connection.spawn(self._read_in_order())
+
+    async def _read_in_order(self) -> None:
+        """Read a large batch in slices, then what came behind it: the order stays."""
+        try:
+            while self._unread:
+                event = self._unread[0]
+                if event.message_format == BATCH_FORMAT:
+                    await self._take_in_slices(event)
+                else:
+                    self._take(event)
+                self._forget_unread()
+        finally:
+            while self._unread:
+                self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        self.connection.input_bytes(-len(self._unread.popleft().payload))
+
+    async def _take_in_slices(self, event: MessageArrived) -> None:
+        try:
+            batch = await in_slices(outgoing_each(event.payload))
+        except (MappingError, DecodeError, ServiceBusError) as error:
+            self._refuse(event, error)
+        else:
+            self._hand_over(event, batch)
+
+    def _take(self, event: MessageArrived) -> None:
+        try:
+            if event.message_format == BATCH_FORMAT:
+                batch: Sequence[Outgoing] = list(outgoing_each(event.payload))
+            else:
+                batch = (outgoing(event.payload),)
+        except (MappingError, DecodeError, ServiceBusError) as error:
+            self._refuse(event, error)
+        else:
+            self._hand_over(event, batch)
+
+    def _hand_over(self, event: MessageArrived, batch: Sequence[Outgoing]) -> None:
+        if isinstance(event.state, TransactionalState):
+            self._refuse(event, NotImplementedHere(_NO_TRANSACTIONS))
             return
         self.connection.input_bytes(len(event.payload))
         self.connection.spawn(self._send(event, batch))
@@ -105,11 +167,18 @@ class SendingLink:
         try:
             await self.connection.gateway.namespace.send(self.path, batch)
         except ServiceBusError as error:
-            self._done(event, self._rejected(error))
+            self._refuse(event, error)
         else:
             self._done(event, Accepted())
         finally:
             self.connection.input_bytes(-len(event.payload))
+
+    def _refuse(self, event: MessageArrived, error: Exception) -> None:
+        if isinstance(error, ServiceBusError):
+            outcome = self._rejected(error)
+        else:
+            outcome = Rejected(make_error(DECODE_ERROR, str(error)))
+        self._done(event, outcome)
 
     def _rejected(self, error: ServiceBusError) -> Rejected:
         self.connection.log("send.refused", entity=str(self.path), reason=str(error))

@@ -18,6 +18,7 @@ from bridge.wire.amqp10.performatives import (
     Attach,
     Begin,
     Detach,
+    Disposition,
     Flow,
     Open,
     SaslInit,
@@ -29,6 +30,9 @@ from tests.conformance.door import KEY, RULE_NAME
 from tests.unit.machine.amqp10.peer import frame
 
 PATIENCE_S = 10.0
+
+PART_BYTES = 200_000
+"""What is sent in one frame of a large message."""
 
 CBS_OUT, CBS_IN, MANAGEMENT_OUT, MANAGEMENT_IN = 0, 1, 2, 3
 
@@ -199,6 +203,32 @@ class Client:
         self.send(Transfer(handle, number, tag, **values), payload)
         return number
 
+    def deliver(self, handle: int, payload: bytes, **fields: Any) -> int:
+        """Send a message of any size, in as many frames as it needs; returns its delivery id."""
+        number = self._transfer_id
+        for at in range(0, len(payload), PART_BYTES):
+            self._transfer_id = number
+            more = at + PART_BYTES < len(payload)
+            self.transfer(handle, payload[at : at + PART_BYTES], more=more, **fields)
+        return number
+
+    async def outcome(self, number: int) -> Any:
+        """Wait for what becomes of a delivery."""
+
+        def find() -> Any:
+            for performative, _ in self.frames:
+                if isinstance(performative, Disposition):
+                    last = performative.last
+                    if (
+                        performative.first
+                        <= number
+                        <= (performative.first if last is None else last)
+                    ):
+                        return performative.state
+            return None
+
+        return await self.until(find)
+
     async def _attach_node(self, address: str, handle_out: int, handle_in: int) -> None:
         self.attach(handle_out, address, role=False)
         self.attach(handle_in, address, role=True)
@@ -209,7 +239,7 @@ class Client:
     async def request(self, handle_out: int, handle_in: int, message: Message) -> Message:
         """Send a request and wait for its reply."""
         message.properties = MessageProperties(message_id=uuid4())
-        self.transfer(handle_out, encode_message(message))
+        self.deliver(handle_out, encode_message(message))
         _, payload = await self.next(Transfer, handle=handle_in)
         reply = decode_message(payload)
         assert reply.properties.correlation_id == message.properties.message_id

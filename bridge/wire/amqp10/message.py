@@ -75,8 +75,9 @@ def encode_message(message: Message) -> bytes:
     )
 
 
-BATCH_MESSAGES_MAX: Final = 4_500
-"""Messages of one batch: each costs far more than the ten bytes that it may have."""
+BATCH_MESSAGES_MAX: Final = 16_000
+"""Messages of one batch: each costs far more than the ten bytes that it may have. Azure takes 4,500
+in Standard and some 15,900 in Premium."""
 
 _BODIES: Final = (0x76, 0x77, "amqp:amqp-sequence:list", "amqp:amqp-value:*")
 
