@@ -7,6 +7,8 @@ queues of RabbitMQ's is a warning there.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -29,6 +31,21 @@ def _is_our_fault(record: logging.LogRecord) -> bool:
 
 _log.addFilter(_is_our_fault)
 
+CONNECTIONS_MAX = 100
+"""A probe and a scraper need one each."""
+
+REQUEST_S = 15.0
+"""A connection has one request. What has not been asked, answered and read in so much time is
+ended, after twice as much at the latest."""
+
+
+class _Refused(asyncio.Protocol):
+    """A connection above the limit."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            transport.abort()
+
 
 class AdminServer:
     """Answers operators' and machines' questions about the bridge.
@@ -37,6 +54,8 @@ class AdminServer:
         reasons: why the bridge is not ready, a sentence each; empty when it is.
         warnings: which queues RabbitMQ gives no answer for, a sentence each.
         families: the metrics of now.
+        request_s: how long a connection may last, or twice that.
+        connections_max: at a time; others are hung up on.
     """
 
     def __init__(
@@ -45,6 +64,8 @@ class AdminServer:
         reasons: Callable[[], Sequence[str]],
         warnings: Callable[[], Sequence[str]],
         families: Callable[[], Awaitable[Iterable[Metric]]],
+        request_s: float = REQUEST_S,
+        connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self._reasons = reasons
         self._warnings = warnings
@@ -54,15 +75,47 @@ class AdminServer:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, logger=_log, shutdown_timeout=1)
+        app.on_response_prepare.append(_hang_up)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_log, shutdown_timeout=1, lingering_time=1
+        )
+        self._request_s = request_s
+        self._connections_max = connections_max
+        self._listening: asyncio.Server | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Begin to answer on a listening socket."""
         await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._accept, sock=listener)
+        self._sweeping = loop.create_task(self._sweep())
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        server = self._runner.server
+        if server is None or len(server.connections) >= self._connections_max:
+            return _Refused()
+        return server()
+
+    async def _sweep(self) -> None:
+        """End what was there the last time already."""
+        seen: set[web.RequestHandler] = set()
+        while True:
+            await asyncio.sleep(self._request_s)
+            there = set(self._runner.server.connections if self._runner.server else ())
+            for handler in seen & there:
+                if handler.transport is not None:
+                    handler.transport.abort()
+            seen = there
 
     async def close(self) -> None:
         """Stop answering."""
+        if self._listening is not None:
+            self._listening.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeping
         await self._runner.cleanup()
 
     async def _health(self, request: web.Request) -> web.Response:
@@ -92,3 +145,8 @@ class AdminServer:
             body=await render(await self._families()),
             headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4},
         )
+
+
+async def _hang_up(request: web.Request, response: web.StreamResponse) -> None:
+    """A connection has one request: what is kept open is not told from what never ends."""
+    response.force_close()

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from uuid import UUID
 
@@ -304,6 +305,24 @@ async def test_unconfirmed_messages_are_bounded() -> None:
         assert namespace.taken_bytes < 2_000_000
         namespace.gate.set()
         await eventually(lambda: len(queue_of(served).active) == count)
+
+
+async def test_unconfirmed_messages_of_all_clients_are_bounded() -> None:
+    """They count together; when RabbitMQ has confirmed them, all are read again."""
+    namespace, count, size = Stuck(), 20, 50_000
+    bound = gateway(namespace=namespace, waiting_bytes_max=500_000)
+    async with bound as (served, port), AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(client(port)) for _ in range(5)]
+        for peer in peers:
+            peer.attach(7, "q", role=False)
+            for _ in range(count):
+                peer.transfer(7, message(bytes(size)))
+        await eventually(lambda: served.backlog.is_full)
+        await asyncio.sleep(0.2)
+        assert namespace.taken_bytes < 500_000 + len(peers) * 300_000
+        namespace.gate.set()
+        await eventually(lambda: len(queue_of(served).active) == len(peers) * count)
+        assert served.backlog.waiting_bytes == 0
 
 
 async def test_credit_of_senders() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from bridge.wire.amqp10.performatives import (
     Transfer,
 )
 from tests.conformance.client import Client, sas
+from tests.conformance.door import KEY
 from tests.conformance.probe import Probe
 from tests.conformance.served import client, eventually, gateway, message, queue_of
 from tests.unit.machine.amqp10.peer import frame
@@ -70,10 +72,10 @@ def flow(**fields: object) -> bytes:
     return frame(0, Flow(**values, outgoing_window=5_000, echo=True, **fields))  # type: ignore[arg-type]
 
 
-def put_token(number: int) -> bytes:
-    """Return a request with a token that is not worth anything."""
+def put_token(number: int, key: str = "wrong") -> bytes:
+    """Return a request with a token, by default one that is not worth anything."""
     properties = {"operation": "put-token", "type": "x", "name": "sb://localhost/q"}
-    request = Message(application_properties=properties, value=sas(key="wrong"))
+    request = Message(application_properties=properties, value=sas(key=key))
     request.properties = MessageProperties(message_id=uuid4())
     transfer = Transfer(1, number, number.to_bytes(4, "big"), 0, settled=True)
     return frame(0, transfer, encode_message(request))
@@ -138,6 +140,62 @@ async def test_floods(unit: bytes) -> None:
         await asyncio.gather(*reading)
 
     assert probe.longest_s < TURN_S_MAX
+
+
+KNOWN = {**UNIT, "tokens": b"".join(put_token(number, KEY) for number in range(40))}
+KNOWN_CLIENTS = 10
+
+
+@pytest.mark.parametrize("unit", KNOWN.values(), ids=KNOWN.keys())
+async def test_floods_of_known_clients(unit: bytes) -> None:
+    """They have tokens: a send of another client waits for less than 100 ms of the processor."""
+    flood = LOGIN + REPLY_LINKS + CREDIT + put_token(0, KEY) + unit * (FLOOD_BYTES // len(unit) + 1)
+    async with gateway() as (served, port), client(port) as honest:
+        honest.attach(7, "q", role=False)
+        await honest.next(Attach, handle=7)
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(KNOWN_CLIENTS)]
+        reading = [asyncio.create_task(drain(reader)) for reader, _ in pairs]
+        with probing() as probe:
+            for _, writer in pairs:
+                writer.write(flood)
+            await eventually(lambda: not served.admission.strangers)
+            latest_s = 0.0
+            for _ in range(20):
+                begin_s = time.thread_time()
+                await honest.outcome(honest.transfer(7, message(b"x")))
+                latest_s = max(latest_s, time.thread_time() - begin_s)
+        for _, writer in pairs:
+            writer.transport.abort()
+        await asyncio.gather(*reading)
+
+    assert latest_s < TURN_S_MAX
+    assert probe.longest_s < TURN_S_MAX
+
+
+async def unread(port: int) -> Client:
+    """Connect a client that asks for much, and reads none of it."""
+    peer = await (await Client.connect(port)).open()
+    assert await peer.put_token(sas()) == 202
+    transport = peer._writer.transport
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    transport.pause_reading()  # type: ignore[attr-defined]
+    peer.write(flow() * 150_000)
+    return peer
+
+
+async def test_many_clients_that_read_nothing() -> None:
+    """So many at a time; with one more the first of them loses its connection."""
+    bounds = {"output_bytes_high": 20_000, "unread_max": 1}
+    async with gateway(**bounds) as (served, port), client(port) as honest:
+        first = await unread(port)
+        await eventually(lambda: len(served.backlog._unread) == 1)
+        assert served.admission.ended[Ended.UNREAD] == 0
+        second = await unread(port)
+        await eventually(lambda: served.admission.ended[Ended.UNREAD] == 1)
+        await eventually(lambda: len(served.connections) == 2)
+        assert await honest.put_token(sas()) == 202
+        for peer in (first, second):
+            peer._writer.transport.abort()
 
 
 async def test_half_a_frame_for_ever() -> None:

@@ -39,9 +39,14 @@ async def _none() -> Sequence[object]:
 
 
 @asynccontextmanager
-async def admin() -> AsyncIterator[int]:
+async def admin(**bounds: float) -> AsyncIterator[int]:
     """Run an admin server; yields its port."""
-    server = AdminServer(reasons=tuple, warnings=tuple, families=_none)  # type: ignore[arg-type]
+    server = AdminServer(
+        reasons=tuple,
+        warnings=tuple,
+        families=_none,  # type: ignore[arg-type]
+        **bounds,  # type: ignore[arg-type]
+    )
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)
     try:
@@ -76,3 +81,58 @@ async def test_malformed_requests(request_bytes: bytes, caplog: pytest.LogCaptur
 
     assert answer.startswith(b"HTTP/1.0 200")
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+HALVES = {
+    "nothing": b"",
+    "half a line": b"GET /heal",
+    "half a header": b"GET /health HTTP/1.1\r\nHost: x\r\nA: b",
+    "half a body": b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx",
+    "a request that is answered": b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES.keys())
+async def test_requests_that_do_not_end(half: bytes) -> None:
+    """A connection is ended after some time, whatever is missing; others are answered meanwhile."""
+    async with admin(request_s=0.2) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(half)
+        answer = await ask(port, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200")
+        async with asyncio.timeout(5):
+            while await _read(reader):
+                pass
+        writer.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(65_536)
+    except ConnectionError:
+        return b""
+
+
+async def test_a_request_that_trickles() -> None:
+    """Who sends a header a moment is ended too."""
+    async with admin(request_s=0.2) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\n")
+        async with asyncio.timeout(5):
+            while not reader.at_eof() and reader.exception() is None:
+                writer.write(b"A: b\r\n")
+                await asyncio.sleep(0.05)
+        writer.close()
+
+
+async def test_many_connections() -> None:
+    """There are so many at a time; others are hung up on, and find room when some have ended."""
+    async with admin(connections_max=5, request_s=1.0) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        assert await ask(port, b"GET /health HTTP/1.0\r\n\r\n") == b""
+        held[0][1].close()
+        async with asyncio.timeout(5):
+            while not await ask(port, b"GET /health HTTP/1.0\r\n\r\n"):
+                pass
+        for _, writer in held:
+            writer.close()
