@@ -1,0 +1,1 @@
+"""Credit: what receivers ask for, and what RabbitMQ is asked for on their behalf."""

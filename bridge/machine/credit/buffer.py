@@ -1,0 +1,64 @@
+"""Messages that came for no receiver, or were released, and wait for the next one."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+
+@dataclass(slots=True, eq=False)
+class Fetched:
+    """A message that RabbitMQ has handed to this process and that is not settled.
+
+    Attributes:
+        number: its sequence number.
+        fetch: the fetch that brought it.
+    """
+
+    number: int
+    fetch: int
+
+
+Message = TypeVar("Message", bound=Fetched)
+
+
+class LocalBuffer(Generic[Message]):
+    """Messages by number, with the time since which each has been here."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, float, Message]] = []
+        self._serial = 0
+        self._oldest_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def oldest_s(self) -> float:
+        """No message has been here since before this; of no meaning while there is none."""
+        return self._oldest_s
+
+    def push(self, message: Message, now_s: float) -> None:
+        """Keep a message."""
+        if not self._heap:
+            self._oldest_s = now_s
+        self._serial += 1
+        heapq.heappush(self._heap, (message.number, self._serial, now_s, message))
+
+    def pop(self) -> Message:
+        """Take out the message of the lowest number."""
+        return heapq.heappop(self._heap)[3]
+
+    def pop_since(self, time_s: float) -> list[Message]:
+        """Take out those that have been here since this time or before, lowest number first."""
+        old = [entry[3] for entry in sorted(self._heap) if entry[2] <= time_s]
+        self._heap = [entry for entry in self._heap if entry[2] > time_s]
+        heapq.heapify(self._heap)
+        self._oldest_s = min((entry[2] for entry in self._heap), default=0.0)
+        return old
+
+    def pop_all(self) -> list[Message]:
+        """Take out all, lowest number first."""
+        messages, self._heap = [entry[3] for entry in sorted(self._heap)], []
+        return messages

@@ -1,0 +1,94 @@
+"""Receivers that wait for messages, in the order in which they asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Request:
+    receiver: int
+    count: int
+    is_withdrawn: bool = False
+
+
+class Waiters:
+    """The receivers of one queue that wait, first come, first served.
+
+    A request that is withdrawn still stands, uncounted, until its withdrawal ends: what was fetched
+    for it may go to the receiver that made it.
+
+    Attributes:
+        asked: messages asked for and not given, withdrawn requests not counted.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._requests: deque[_Request] = deque()
+        self._withdrawals: dict[int, list[_Request]] = {}
+        self._last_ticket = 0
+
+    @property
+    def has_withdrawals(self) -> bool:
+        """Whether a withdrawal has not ended."""
+        return bool(self._withdrawals)
+
+    def add(self, receiver: int, count: int) -> None:
+        """A receiver wants `count` more messages."""
+        assert count > 0, "a request is for one message at least"
+        last = self._requests[-1] if self._requests else None
+        if last is not None and last.receiver == receiver and not last.is_withdrawn:
+            last.count += count
+        else:
+            self._requests.append(_Request(receiver, count))
+        self.asked += count
+
+    def withdraw(self, receiver: int) -> int:
+        """A receiver takes back all that it asked for; return the withdrawal's ticket."""
+        requests = [
+            request
+            for request in self._requests
+            if request.receiver == receiver and not request.is_withdrawn
+        ]
+        for request in requests:
+            request.is_withdrawn = True
+            self.asked -= request.count
+        self._last_ticket += 1
+        self._withdrawals[self._last_ticket] = requests
+        return self._last_ticket
+
+    def take(self, *, with_withdrawn: bool) -> int | None:
+        """Return the receiver of the next message, and count it as given; `None` if none waits."""
+        while self._requests and not self._requests[0].count:
+            self._requests.popleft()
+        for request in self._requests:
+            if request.count and (with_withdrawn or not request.is_withdrawn):
+                request.count -= 1
+                if not request.is_withdrawn:
+                    self.asked -= 1
+                return request.receiver
+        return None
+
+    def end_withdrawals(self, under_way: int | None) -> list[int]:
+        """End each withdrawal that no message under way can be meant for any more.
+
+        Args:
+            under_way: messages that may still come; `None` ends all withdrawals.
+
+        Returns:
+            The tickets of those that have ended.
+        """
+        ended = []
+        withdrawn = sum(
+            request.count for requests in self._withdrawals.values() for request in requests
+        )
+        for ticket, requests in list(self._withdrawals.items()):
+            others = withdrawn - sum(request.count for request in requests)
+            if under_way is None or under_way <= self.asked + others:
+                withdrawn = others
+                del self._withdrawals[ticket]
+                for request in requests:
+                    request.count = 0
+                ended.append(ticket)
+        return ended
