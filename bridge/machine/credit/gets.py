@@ -32,7 +32,7 @@ KEEP_S = 5.0
 """How long a message is kept here for the next receiver."""
 
 QUIET_S = 2.0
-"""After so long without an arrival most likely none is on its way to a consumer that is cancelled."""
+"""After so long without an arrival none is likely to be on its way to a cancelled consumer."""
 
 CROWDED_S = 0.2
 """How often RabbitMQ is asked whether the queue still has all the consumers that it may have."""

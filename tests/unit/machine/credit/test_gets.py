@@ -178,7 +178,7 @@ class ClusteredGetsModel(GetsModel):
         return True
 
 
-SETTINGS = settings(max_examples=200, stateful_step_count=60, deadline=None)
+SETTINGS = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestGetsAgainstRabbitMQ = GetsModel.TestCase
 TestGetsAgainstRabbitMQ.settings = SETTINGS
 TestClusteredGetsAgainstRabbitMQ = ClusteredGetsModel.TestCase

@@ -147,7 +147,7 @@ def test_after_room_stood_in_vain_windows_are_closed_before_their_messages_are_s
 
 
 def test_a_fast_receiver_has_messages_before_it_asks() -> None:
-    """Ask, take, settle, ask: after a few rounds a window stands that is larger than the request."""
+    """Ask, take, settle, ask: after a few rounds a window stands that is larger than a request."""
     receiver = Receiver()
     for fetch in range(1, FAST_ROUNDS + 1):
         assert receiver.ask(1) == [Get(fetch)]
@@ -179,8 +179,8 @@ def test_a_withdrawal_that_nothing_is_fetched_for_ends_at_once() -> None:
 def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     """A hand-over that failed: its window has not one more."""
     receiver = Receiver()
-    receiver.ask(2)
-    receiver.take(1, 2)
+    receiver.ask(3)
+    receiver.take(1, 3)
     assert receiver.settle(1) is None
     assert receiver.windows.under_way == 1
     receiver.windows.stayed(1)
@@ -226,7 +226,7 @@ class ApartModel(WindowsModel):
         assert "get" not in [what for what, _, _ in self.commands]
 
 
-SETTINGS = settings(max_examples=200, stateful_step_count=60, deadline=None)
+SETTINGS = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestWindowsAgainstRabbitMQ = WindowsModel.TestCase
 TestWindowsAgainstRabbitMQ.settings = SETTINGS
 TestApartAgainstRabbitMQ = ApartModel.TestCase
