@@ -133,11 +133,13 @@ class Sidecar:
         return {name: at_ms for at_ms, name in sorted(since)}
 
     def _leaderless_reason(self) -> str | None:
+        # What RabbitMQ gives no answer for is a warning: another bridge could do no better.
+        silent = {suspect.name for suspect in self.silent}
         now_ms = self._clock()
         late = {
             name: since_ms
             for name, since_ms in self.leaderless.items()
-            if now_ms - since_ms > LEADERLESS_MS
+            if now_ms - since_ms > LEADERLESS_MS and name not in silent
         }
         if not late:
             return None
@@ -149,11 +151,12 @@ class Sidecar:
         return f"Nobody numbers what is sent to {named}{rest}; it waits."
 
     def _failure_reasons(self, now_s: float) -> list[str]:
+        silent = {suspect.name for suspect in self.silent}
         return [
             f"The sequencer of {name!r} fails again and again; what is sent waits for its number: "
             f"{error}."
             for name, (at_s, error) in self._failing.items()
-            if now_s - at_s < TOLD_S
+            if now_s - at_s < TOLD_S and name not in silent
         ]
 
     @property

@@ -251,6 +251,7 @@ async def test_a_sequencer_that_finds_a_dead_queue_stops_no_other(
             await others.complete()
             assert {name: second.sidecar.meters[name].terms for name in OTHERS} == terms
             assert is_named(second, NAME)()
+            assert second.sidecar.reasons == [], "a balancer would take all the others away"
             start_queue(broker, vhost, f"{NAME}/{queue}")
             await until(lambda: second.sidecar.meters[NAME].is_active, within_s=40)
             await until(lambda: attempt(partial(second.send, "a")))
