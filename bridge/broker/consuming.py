@@ -4,10 +4,11 @@ Acks of one turn of the event loop leave together: as far as nothing older is ou
 are one basic.ack with `multiple`, the rest are single. So whoever acks need not know what else
 is outstanding on the channel.
 
-RabbitMQ may forget acks. A channel process passes at most 32 unapplied commands on to a quorum
-queue (`rabbit_fifo_client`, soft limit) and keeps the rest to itself; when the channel ends then,
-these are dropped and their messages come back (seen on 3.10 and 4.0: of 120 single acks before a
-close, 87 were lost, also with a channel.flow in between). Whoever closes in order waits a little.
+RabbitMQ may forget acks (docs/rabbitmq-faults.md: forgotten-acks). A channel process passes at most
+32 unapplied commands on to a quorum queue (`rabbit_fifo_client`, soft limit) and keeps the rest to
+itself; when the channel ends then, these are dropped and their messages come back (seen on 3.10 and
+4.0: of 120 single acks before a close, 87 were lost, also with a channel.flow in between). Whoever
+closes in order waits a little.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A pool of connections: which one serves which queue, and what a dead queue may cost the others.
 
 RabbitMQ answers a consume or a get of a quorum queue without a leader by ending the whole
-connection (541 INTERNAL_ERROR, fault no-leader): at once when the queue's Raft server is stopped,
-after half a minute when there is no majority; all that was unacked on it returns, and is counted.
-So each queue (or entity) has its place on one of several connections, which is opened when it is
-first asked for; and one that may have caused such an end is from then on asked on a connection of
-its own (`machine/suspects.py`), until it has answered and has nothing under way there.
+connection (541 INTERNAL_ERROR; docs/rabbitmq-faults.md: no-leader): at once when the queue's Raft
+server is stopped, after half a minute when there is no majority; all that was unacked on it
+returns, and is counted. So each queue (or entity) has its place on one of several connections,
+which is opened when it is first asked for; and one that may have caused such an end is from then on
+asked on a connection of its own (`machine/suspects.py`), until it has answered and has nothing
+under way there.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _Publish = tuple[str, str, bytes, bytes, Settled | None]
 """Exchange, routing key, properties, body, and who wants to know."""
 
 CONFIRM_TIMEOUT_S = 30.0
-"""A confirm later than this will not come (seen on 3.10 for a stream, just after a restart)."""
+"""A confirm later than this will not come (docs/rabbitmq-faults.md: stream-confirm)."""
 
 _ROUTES_MAX = 1_024
 _WATCHES = 4

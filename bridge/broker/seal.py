@@ -1,6 +1,7 @@
 """Making what was just declared, or deleted, outlast a kill of RabbitMQ.
 
-Two things are late when RabbitMQ answers:
+Two things are late when RabbitMQ answers (docs/rabbitmq-faults.md: last-change,
+youngest-queue, first-stream):
 
 * Its database (Mnesia: 3.10, 4.0) commits a declaration or deletion of a queue, an exchange or a
   binding by two records, and does not wait for the second to reach the disk. Until it does, up to

@@ -1,5 +1,7 @@
 """Channels of one consumer each, where RabbitMQ has faults with those that have several.
 
+docs/rabbitmq-faults.md has both: consumed-twice (4.3), returns-order (before).
+
 **Since 4.3, in a cluster.** A channel that consumes twice may lose all.
 When a channel's node dies, the leader of a quorum queue hears that it is gone, and once more for
 each consume (or get) of this channel that was still on its way. After the second time RabbitMQ

@@ -128,7 +128,7 @@ class Fetching:
         """Cancel a window, once RabbitMQ has said that it has begun.
 
         A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
-        connection with it (541 INTERNAL_ERROR, seen on 4.0).
+        connection with it (541 INTERNAL_ERROR, seen on 4.0; docs/rabbitmq-faults.md: early-cancel).
         """
         channel = self._windows.get(fetch)
         if channel is None:

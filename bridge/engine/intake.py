@@ -18,7 +18,7 @@ from bridge.broker.reconnect import keep_connected
 
 SETTLE_S = 1.0
 """After a failure of the broker a quorum queue may deliver out of order for a moment: what was
-never delivered comes before what was held (measured on 3.10, 4.0 and 4.3)."""
+never delivered comes before what was held (docs/rabbitmq-faults.md: order-after-kill)."""
 
 
 class Intake:

@@ -1,9 +1,10 @@
 """The ownership token: a message that is always in an inbox, held by whoever owns the inbox.
 
-RabbitMQ elects the single active consumer of an inbox without telling it; an idle inbox would have
-an owner who does not know. So every term puts a token into the inbox when it begins, and its owner
-keeps one unacked: when it dies, its successor gets it. Under load the token is passed on (published
-anew, then acked), so that the queue can forget what lies before it, and acks need not be single.
+RabbitMQ elects the single active consumer of an inbox without telling it (docs/rabbitmq-faults.md:
+silent-owner); an idle inbox would have an owner who does not know. So every term puts a token into
+the inbox when it begins, and its owner keeps one unacked: when it dies, its successor gets it.
+Under load the token is passed on (published anew, then acked), so that the queue can forget what
+lies before it, and acks need not be single.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def _utf8(value: str) -> str:
 def _storable(field: FieldValue) -> FieldValue:
     """Return a header as a stream can take it: a decimal closes the connection with 541.
 
-    Measured on 3.10, 4.0 and 4.3; so a decimal becomes a double. A number that Erlang has not
-    comes only in a malformed envelope.
+    So a decimal becomes a double (docs/rabbitmq-faults.md: stream-decimal). A number that Erlang
+    has not comes only in a malformed envelope.
     """
     letter, value = field
     if letter == "D":
