@@ -6,7 +6,8 @@ is for diffs, checks at start, health, and tests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -127,7 +128,8 @@ class Management:
 
     async def bindings(self, columns: Sequence[str] = ()) -> _Rows:
         """Return the bindings of the virtual host, those of the default exchange included."""
-        return await self._rows("bindings", self.vhost, columns=columns)
+        with _naming_the_binding():
+            return await self._rows("bindings", self.vhost, columns=columns)
 
     async def nodes(self) -> _Rows:
         """Return the nodes. `uptime` and alarms are up to five seconds old."""
@@ -161,8 +163,9 @@ class Management:
 
     async def definitions(self) -> dict[str, Any]:
         """Return the definitions of the whole broker, global parameters included."""
-        definitions: dict[str, Any] = await self._http.request("GET", "definitions")
-        return definitions
+        with _naming_the_binding():
+            definitions: dict[str, Any] = await self._http.request("GET", "definitions")
+            return definitions
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
         """Load definitions into the broker."""
@@ -203,6 +206,21 @@ class Management:
         query = {"columns": ",".join(columns)} if columns else {}
         rows: _Rows = await self._http.request("GET", *path, query=query)
         return rows
+
+
+@contextlib.contextmanager
+def _naming_the_binding() -> Iterator[None]:
+    """Say what makes RabbitMQ fail at listing its bindings: see `tilde-key`."""
+    try:
+        yield
+    except ManagementRefused as error:
+        if error.code != 500:
+            raise
+        raise ManagementRefused(
+            error.code,
+            f"{error.text} RabbitMQ's management API cannot list a binding with arguments and a "
+            "'~' in its key. If 'rabbitmqctl list_bindings' shows one, bind it by another key.",
+        ) from error
 
 
 def _policies(operator: bool) -> str:

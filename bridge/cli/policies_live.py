@@ -224,12 +224,12 @@ def _check_whole(arguments: argparse.Namespace, reading: Reading) -> None:
     """An entity that could not be read is none that shall go.
 
     Raises:
-        ValueError: the input is partial, and `--prune` was given.
+        ValueError: the input may be partial, and `--prune` was given.
     """
     if arguments.prune and reading.is_partial:
-        named = "\n".join(f"  {each.message}" for each in reading.left_out)
+        named = "\n".join(f"  {each}" for each in reading.gaps)
         raise ValueError(
-            "--prune takes away what the input does not name, and this input could not be read "
+            "--prune takes away what the input does not name, and this input is not known to be "
             f"whole:\n{named}\nMend it, or go without --prune."
         )
 

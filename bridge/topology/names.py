@@ -9,6 +9,7 @@ that would pass 255 bytes is escaped or cut to a digest.
 from __future__ import annotations
 
 import hashlib
+import re
 
 NAME_BYTES_MAX = 255
 """RabbitMQ's limit for the name of a queue or exchange (measured on 3.10, 4.0 and 4.3)."""
@@ -17,6 +18,9 @@ _SUFFIX_BYTES_MAX = 40
 """Room that the longest suffix of ours needs, buckets included."""
 
 _KEPT_BYTES = NAME_BYTES_MAX - _SUFFIX_BYTES_MAX - 26
+
+_LOOKS_CUT = re.compile(rf".{{{_KEPT_BYTES}}}~[0-9a-f]{{24}}")
+"""A name as long as a cut one, with what looks like its digest: it is cut, too."""
 
 SINK = "$sb/sink"
 """Where what is to be dropped goes: a classic queue of length 0."""
@@ -48,22 +52,29 @@ def resource_base(entity: str) -> str:
 
 
 def legal(name: str) -> str:
-    """Return a name as RabbitMQ takes it, with room for every suffix.
-
-    `~` becomes `+`, which Service Bus has in no name: a binding with a `~` in its key leaves 3.10
-    without `GET /api/definitions` and `/api/bindings` (measured: answer 500).
-    """
-    name = name.replace("~", "+")
+    """Return a name as RabbitMQ takes it, with room for every suffix."""
     if name.startswith("amq."):
         name = "$" + name
-    if len(name.encode()) > NAME_BYTES_MAX - _SUFFIX_BYTES_MAX:
+    if len(name.encode()) > NAME_BYTES_MAX - _SUFFIX_BYTES_MAX or _LOOKS_CUT.fullmatch(name):
         digest = hashlib.sha256(name.encode()).hexdigest()[:24]
         name = name[:_KEPT_BYTES] + "~" + digest
     return name
 
 
+def listable_key(key: str) -> str:
+    """Return a routing key for a binding whose arguments, and not its key, say what it takes.
+
+    RabbitMQ cannot list a binding with arguments and a `~` in its key: see `tilde-key` of
+    docs/rabbitmq-faults.md. `+` is in no name of Service Bus's.
+    """
+    return key.replace("~", "+")
+
+
 DLX_SUFFIX = "/$dlx"
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
+DEFERRED_SUFFIX = "/$deferred"
+JOURNAL_SUFFIX = "/$journal"
+BUCKETS_SUFFIX = "/$scheduled/"
 
 
 def front(entity: str) -> str:
@@ -88,7 +99,7 @@ def active_queue(entity: str) -> str:
 
 def journal(entity: str) -> str:
     """Stream: every number that was given, in order."""
-    return resource_base(entity) + "/$journal"
+    return resource_base(entity) + JOURNAL_SUFFIX
 
 
 def dead_letter_exchange(entity: str) -> str:
@@ -103,7 +114,7 @@ def dead_letter_queue(entity: str) -> str:
 
 def deferred_queue(entity: str) -> str:
     """Queue: what was set aside, of the entity and of its dead-letter sub-queue."""
-    return resource_base(entity) + "/$deferred"
+    return resource_base(entity) + DEFERRED_SUFFIX
 
 
 def bucket(entity: str, level: int, slot: int) -> str:
@@ -113,12 +124,12 @@ def bucket(entity: str, level: int, slot: int) -> str:
     Erlang's for good, of 5,000,000; measured on 3.10, 4.0 and 4.3). Two slots that share a name are
     far apart: 8.5 minutes on the finest level, whose buckets reach 2 minutes ahead.
     """
-    return f"{resource_base(entity)}/$scheduled/{level}-{slot % BUCKET_NAMES}"
+    return f"{bucket_prefix(entity)}{level}-{slot % BUCKET_NAMES}"
 
 
 def bucket_prefix(entity: str) -> str:
     """What all bucket names of an entity begin with."""
-    return resource_base(entity) + "/$scheduled/"
+    return resource_base(entity) + BUCKETS_SUFFIX
 
 
 def bridge_queue(instance: bytes) -> str:

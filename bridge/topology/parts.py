@@ -140,7 +140,7 @@ def dead_letters(exchange: str, dead: str, *, keeps_expired: bool) -> Topology:
         Binding(
             source=exchange,
             destination=destination,
-            routing_key=destination,
+            routing_key=names.listable_key(destination),
             arguments={"x-match": "all-with-x", DEATH_HEADER: reason},
         )
         for reason, destination in (

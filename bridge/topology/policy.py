@@ -15,7 +15,16 @@ from dataclasses import dataclass
 
 from bridge.model.errors import ArgumentError
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, PATTERN_BYTES_MAX, TTL_MAX_MS
-from bridge.topology.names import DEAD_LETTER_SUFFIX, SINK
+from bridge.topology.names import (
+    BUCKETS_SUFFIX,
+    DEAD_LETTER_SUFFIX,
+    DEFERRED_SUFFIX,
+    INBOX_SUFFIX,
+    JOURNAL_SUFFIX,
+    LAPSED,
+    SINK,
+)
+from bridge.topology.parts import JOURNAL_BYTES_MAX
 from bridge.topology.resources import Policy, Queue, Value
 
 PREFIX = "busbridge."
@@ -131,16 +140,18 @@ def _is_own(settings: Mapping[str, Value]) -> bool:
 
 
 def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
-    """Return the policies that keep a user's catch-all away from dead-letter queues and the sink.
+    """Return the policies that keep a user's catch-all away from all queues but the active ones.
 
     A queue has one policy at a time. These say what the queues' arguments say already; nobody else
-    has queues of such names, so one pattern is exact for all of them.
+    has queues of such names, so one pattern is exact for all of them, buckets of later included.
     """
+    inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX)))
+    buckets = escape(BUCKETS_SUFFIX) + ".+"
+    unlimited: dict[str, Value] = {"delivery-limit": DELIVERY_LIMIT_MAX}
     kept: dict[str, tuple[str, dict[str, Value]]] = {
-        "dead-letters": (
-            rf"^.+{escape(DEAD_LETTER_SUFFIX)}$",
-            {"delivery-limit": DELIVERY_LIMIT_MAX},
-        ),
+        "dead-letters": (rf"^.+{escape(DEAD_LETTER_SUFFIX)}$", unlimited),
+        "inner": (rf"^(?:.+(?:{inner}|{buckets})|{escape(LAPSED)})$", unlimited),
+        "journals": (rf"^.+{escape(JOURNAL_SUFFIX)}$", {"max-length-bytes": JOURNAL_BYTES_MAX}),
         "sink": (f"^{escape(SINK)}$", {"max-length": 0}),
     }
     there = [queue.name for queue in queues]

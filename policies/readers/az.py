@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from policies.readers import azureresource, jsontext
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
 from policies.readers.jsontext import Node
+from policies.readers.listing import QUEUES, TOPICS, Listing
 from policies.readers.reading import Notes, Reading
 
 _ID = re.compile(r".*/providers/microsoft\.servicebus/(namespaces/.+)", re.IGNORECASE)
@@ -24,7 +26,7 @@ _IGNORED = frozenset(
 
 def is_this(document: Node) -> bool:
     """Whether a JSON document holds entities with ids of Azure."""
-    return any(_ID.fullmatch(node["id"].text) for node in _objects(document))
+    return any(_ID.fullmatch(node["id"].text) for node, _ in _objects(document))
 
 
 def read(text: str, source: str) -> Reading:
@@ -40,8 +42,8 @@ def read_document(document: Node, source: str, *, namespace: str | None = None) 
     """Return the namespace of a parsed document; `namespace` says which, of several."""
     notes = Notes(source)
     draft = NamespaceDraft(notes)
-    found: list[tuple[str, list[str], Node]] = []
-    for node in _objects(document):
+    found: list[tuple[str, list[str], Node, bool]] = []
+    for node, is_listed in _objects(document):
         match = _ID.fullmatch(node["id"].text)
         if match is None:
             notes.fault(
@@ -52,24 +54,69 @@ def read_document(document: Node, source: str, *, namespace: str | None = None) 
             continue
         segments = match[1].strip("/").split("/")
         kind = "/".join(segments[::2]).lower()
-        found.append((kind, [azureresource.entity_name(each) for each in segments[1::2]], node))
+        names = [azureresource.entity_name(each) for each in segments[1::2]]
+        found.append((kind, names, node, is_listed))
     found = of_one_namespace(
         notes, found, lambda each: each[1][0], lambda each: each[2].place, namespace
     )
-    for kind, names, node in sorted(found, key=lambda each: each[0].count("/")):
+    for kind, names, node, _ in sorted(found, key=lambda each: each[0].count("/")):
         _add(draft, kind, names, node)
     draft.note_missing_rules("Append the output of 'az servicebus topic subscription rule list'.")
-    return draft.finish()
+    _note_next_pages(notes, document)
+    listed = {
+        each
+        for kind, names, node, is_listed in found
+        if is_listed
+        for each in _lists_of(kind, names, node)
+    }
+    listing = Listing(kinds=frozenset(listed), empty=_empty_lists(document))
+    return replace(draft.finish(), listing=listing)
 
 
-def _objects(document: Node) -> Iterator[Node]:
+def _lists_of(kind: str, names: list[str], node: Node) -> Iterator[str]:
+    """Yield the kinds of which a list with such an entity has all."""
+    match kind:
+        case "namespaces/queues":
+            yield QUEUES
+        case "namespaces/topics":
+            yield TOPICS
+            counts = (node["subscriptionCount"], node["properties"]["subscriptionCount"])
+            if any(count.value == 0 for count in counts):
+                yield names[1].lower()
+        case "namespaces/topics/subscriptions":
+            yield names[1].lower()
+
+
+def _note_next_pages(notes: Notes, document: Node) -> None:
+    for item in (document, *document.items):
+        if item["nextLink"].text:
+            notes.leave_out(
+                item["nextLink"].place,
+                "",
+                "nextLink",
+                "The list goes on at its nextLink. Append what is there, and take nextLink out.",
+            )
+
+
+def _objects(document: Node, is_listed: bool = False) -> Iterator[tuple[Node, bool]]:
+    """Yield every entity, and whether it is one of a list."""
     if isinstance(document.value, list):
         for item in document.items:
-            yield from _objects(item)
-    elif isinstance(document["value"].value, list) and "id" not in document:
-        yield from _objects(document["value"])
+            yield from _objects(item, True)
+    elif _is_page(document):
+        yield from _objects(document["value"], True)
     elif document.members:
-        yield document
+        yield document, is_listed
+
+
+def _empty_lists(document: Node) -> int:
+    if isinstance(document.value, list):
+        return sum(map(_empty_lists, document.items)) if document.items else 1
+    return _empty_lists(document["value"]) if _is_page(document) else 0
+
+
+def _is_page(document: Node) -> bool:
+    return isinstance(document["value"].value, list) and "id" not in document
 
 
 def _add(draft: NamespaceDraft, kind: str, names: list[str], node: Node) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bridge.model import entity as model
 from bridge.topology.resources import Finding
 from policies.errors import Fault, Place, ReadError
+from policies.readers.listing import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,16 +18,27 @@ class Reading:
         findings: what differs from the input.
         left_out: those of them of which the input has an entity, or may have one, that the
             namespace lacks. What is not in such a namespace is not known to be unwanted.
+        listing: the lists of an input that is made of lists.
     """
 
     namespace: model.Namespace
     findings: tuple[Finding, ...] = ()
     left_out: tuple[Finding, ...] = ()
+    listing: Listing | None = None
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What keeps the input from being the whole namespace, one sentence each."""
+        unlisted = self.listing.missing(self.namespace) if self.listing else ()
+        return (
+            *(each.message for each in self.left_out),
+            *(f"It has no list of {title}; an empty one will do." for title in unlisted),
+        )
 
     @property
     def is_partial(self) -> bool:
-        """Whether the input could not be read whole."""
-        return bool(self.left_out)
+        """Whether the input is not, or could not be read as, the whole namespace."""
+        return bool(self.gaps)
 
 
 @dataclass(slots=True)

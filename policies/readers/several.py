@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from bridge.model import entity as model
 from bridge.topology import definitions
 from policies.errors import Fault, Place, ReadError
 from policies.readers import jsontext
 from policies.readers.detect import read
+from policies.readers.listing import Listing
 from policies.readers.reading import Reading
 
 _STAND_INS = frozenset({"Topic", "Subscription"})
@@ -103,7 +105,16 @@ def joined(readings: Sequence[tuple[str, Reading]]) -> Reading:
         namespace=namespace,
         findings=findings,
         left_out=tuple(each for _, reading in readings for each in reading.left_out),
+        listing=_listing([reading for _, reading in readings]),
     )
+
+
+def _listing(readings: Sequence[Reading]) -> Listing | None:
+    """The lists of all; `None` when one of them is no list, and so defines what there shall be."""
+    listings = [reading.listing for reading in readings]
+    if any(each is None for each in listings):
+        return None
+    return reduce(Listing.joined, listings, Listing())
 
 
 _REMEDY = "Remove it from one of them."

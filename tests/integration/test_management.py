@@ -9,11 +9,12 @@ import pytest
 import pytest_asyncio
 
 from bridge.broker.channel import Channel
+from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import ConnectionLost, LoginRefused, ManagementRefused
 from bridge.broker.http import default_urls
 from bridge.broker.management import Management
-from bridge.topology.resources import Policy, Value
+from bridge.topology.resources import Binding, Exchange, Policy, Queue, Value
 from tests.fixtures.broker import Broker
 
 
@@ -136,3 +137,21 @@ def test_the_default_is_the_usual_port_of_each_host() -> None:
     endpoint = Endpoint(hosts=(("a", 1), ("::1", 2)))
 
     assert default_urls(endpoint) == ("http://a:15672", "http://[::1]:15672")
+
+
+async def test_a_binding_that_rabbitmq_cannot_list_is_named_with_the_remedy(
+    management: Management, connection: Connection
+) -> None:
+    """A key with `~` beside arguments: RabbitMQ answers 500, without a word, to any list of it."""
+    channel = await connection.channel()
+    await channel.declare_exchange(Exchange(name="rules", type="headers"))
+    await channel.declare_queue(Queue(name="contoso", arguments={"x-queue-type": "classic"}))
+    matching: dict[str, Value] = {"x-match": "all"}
+    binding = Binding(source="rules", destination="contoso", routing_key="a~b", arguments=matching)
+    await channel.bind(binding)
+
+    with pytest.raises(ManagementRefused, match=r"with arguments and a '~' in its key.*another"):
+        await management.bindings()
+
+    await channel.unbind_queue("contoso", "rules", "a~b", arguments=matching)
+    assert await management.bindings()

@@ -10,6 +10,7 @@ import pika
 import pytest
 
 from bridge.model import entity as model
+from bridge.topology.compiler import bucket_queue
 from tests.fixtures.broker import Broker
 from tests.integration.declared import count, eventually
 from tests.integration.test_policies_command import Command
@@ -123,6 +124,38 @@ def test_a_catch_all_takes_no_dead_letters_and_fills_no_sink(
     assert count(channel, "$sb/sink") == 0
     time.sleep(0.2)  # a TTL of theirs, of one millisecond, is long past
     assert count(channel, "orders/$deadletterqueue") == 8
+
+
+def test_a_catch_all_limits_no_queue_of_the_bridge_and_stops_no_apply(
+    command: Command, broker: Broker, vhost: str, pika_connection: pika.BlockingConnection
+) -> None:
+    """Inboxes, deferred and scheduled messages, journals: each has a policy that says no more than
+    its arguments, and so does a bucket that the bridge makes later."""
+    theirs = {
+        "pattern": ".*",
+        "apply-to": "all",
+        "definition": {"message-ttl": 1, "max-length": 5, "max-length-bytes": 500},
+        "priority": 40,
+    }
+    broker.management("PUT", f"/api/policies/{vhost}/theirs", theirs)
+    file = command.file(model.Queue(name="orders"))
+    assert command("apply", file)[0] == 0
+    assert command("check", file) == (0, "Nothing to change.\n")
+    bucket = bucket_queue("orders", 0, 1)
+    pika_connection.channel().queue_declare(
+        bucket.name, durable=True, arguments=dict(bucket.arguments)
+    )
+
+    def in_force() -> dict[str, object]:
+        rows = broker.management("GET", f"/api/queues/{vhost}")
+        return {row["name"]: row.get("policy") for row in rows}
+
+    assert eventually(
+        lambda: all(str(each).startswith("busbridge.") for each in in_force().values())
+    )
+    assert in_force()["orders/$journal"] == "busbridge.journals"
+    assert in_force()[bucket.name] == in_force()["orders/$inbox"] == "busbridge.inner"
+    assert command("remove", "--allow")[0] == 0
 
 
 def test_without_its_plugin_a_shovel_is_a_named_error(

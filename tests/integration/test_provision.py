@@ -11,10 +11,12 @@ from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint, parse_url
 from bridge.broker.management import Management
 from bridge.engine.provision import provision
+from bridge.engine.state import policy_reasons
 from bridge.model import entity as model
 from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.resources import Policy
 from tests.fixtures.broker import Broker
 from tests.fixtures.relay import Relay
 from tests.integration.door import until
@@ -56,3 +58,25 @@ async def test_a_definition_is_written_when_all_it_stands_on_is_sealed(
             await provisioning
             assert definition in await management.global_parameters()
             await connection.close()
+
+
+async def test_the_bridge_gives_its_own_queues_policies_as_apply_does(
+    broker: Broker, vhost: str, endpoint: Endpoint
+) -> None:
+    """Above a catch-all that is there; names with `~` are taken, and read again."""
+    namespace = model.Namespace(queues=(model.Queue(name="contoso~orders"),))
+    capabilities = Capabilities.of(broker.version_text)
+    wanted = compile_namespace(namespace, capabilities)
+    async with Management(endpoint, broker.management_url) as management:
+        theirs = Policy(name="theirs", pattern=".*", definition={"max-length": 1}, priority=40)
+        await management.put_policy(theirs)
+        connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
+        channel = await connection.channel()
+        for _ in range(2):
+            await provision(namespace, capabilities, management, channel)
+        await connection.close()
+
+        assert {each.name for each in (*wanted.policies, theirs)} == {
+            each.name for each in await management.policies()
+        }
+        assert await policy_reasons(namespace, capabilities, management) == []

@@ -49,16 +49,20 @@ def test_a_name_that_azure_refuses_is_refused(name: str) -> None:
         check_entity_name("a" * 51, length_max=SHORT_NAME_LENGTH_MAX)
 
 
-def test_a_tilde_is_a_plus_in_rabbitmq() -> None:
-    """A binding with '~' in its key breaks the management API of 3.10; no name has a '+'."""
-    assert names.active_queue("Contoso~Orders") == "contoso+orders"
-    (pattern,) = patterns([names.active_queue("contoso~orders")])
-    assert re.search(pattern, "contoso+orders")
-    assert not re.search(pattern, "contosoorders")
-    with pytest.raises(ArgumentError):
-        check_entity_name("contoso+orders")
+def test_a_name_with_a_tilde_is_taken_by_an_exact_pattern() -> None:
+    """A policy for it takes it, and nothing that is called similarly."""
+    (pattern,) = patterns(["contoso~orders", "contoso/orders"])
+
+    assert re.search(pattern, names.active_queue("Contoso~Orders"))
+    assert not re.search(pattern, "contoso-orders")
+
+
+def test_a_name_that_looks_like_a_cut_one_shares_no_object_with_it() -> None:
+    """A long name is cut to a digest behind a '~', which is legal in a name, too."""
     long = "a" * 250
-    assert (
-        names.resource_base(long)
-        == "a" * 189 + "~" + hashlib.sha256(long.encode()).hexdigest()[:24]
-    )
+    twin = names.resource_base(long)
+
+    assert twin == "a" * 189 + "~" + hashlib.sha256(long.encode()).hexdigest()[:24]
+    assert names.resource_base(twin) != twin
+    assert len(names.resource_base(twin)) == len(twin)
+    assert names.resource_base("a~" + "0" * 24) == "a~" + "0" * 24

@@ -159,4 +159,4 @@ def test_a_property_that_is_not_known_leaves_no_entity_out() -> None:
 
     for reading in (armtemplate.read(text, "t.json"), az.read(json.dumps(one), "q.json")):
         assert reading.findings
-        assert not reading.is_partial
+        assert not reading.left_out

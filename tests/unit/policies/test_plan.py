@@ -188,13 +188,13 @@ def operator(pattern: str, **definition: object) -> dict[str, object]:
 
 
 def test_a_catch_all_is_named_where_no_policy_of_ours_is_above_it() -> None:
-    """Its TTL would be that of an inbox; dead-letter queues and the sink have policies of ours."""
-    made = between(orders(), orders(), policies=[theirs(".*", message_ttl=60_000)])
-    said = plan_text.text(made)
-    assert "orders/$deadletterqueue: theirs" not in said
-    assert "$sb/sink: theirs" not in said
-    assert "orders/$inbox: theirs (priority 0) instead of none" in said
-    assert "  orders: " not in said
+    """Its TTL would be that of an inbox; below ours it is in force on no queue of ours."""
+    theirs_ = theirs(".*", message_ttl=60_000)
+    assert between(orders(), orders(), policies=[theirs_]).is_empty
+    above = between(orders(), orders(), policies=[theirs_ | {"priority": 2_000}])
+    said = plan_text.text(above)
+    assert "orders/$inbox: theirs (priority 2000) instead of busbridge.inner" in said
+    assert "  orders: theirs (priority 2000) instead of" in said
 
 
 def test_a_catch_all_that_touches_no_message_is_left_in_peace() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -137,20 +138,26 @@ def test_two_names_that_differ_by_case_only_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_dead_letter_queues_and_the_sink_are_safe_from_a_catch_all(is_plain: bool) -> None:
+def test_all_but_the_active_queues_are_safe_from_a_catch_all(is_plain: bool) -> None:
     """Their policies say what their arguments say, above any priority that a catch-all has."""
     namespace = model.Namespace(queues=(model.Queue(name="orders"), model.Queue(name="b.c")))
     topology = (compile_plain if is_plain else compiler.compile)(namespace, RABBITMQ)
+    later = (compiler.bucket_queue("orders", 2, 17),) * (not is_plain)
+    topology = replace(topology, queues=topology.queues + later)
 
     kept = [each for each in topology.policies if each.priority == PROTECTED_PRIORITY]
-    taken = [
+    assert all(len(each.pattern) <= RABBITMQ.pattern_bytes_max for each in kept)
+    taken = {
         queue.name
         for queue in topology.queues
         if any(re.search(each.pattern, queue.name) for each in kept)
-    ]
-    assert {"$sb/sink", "orders/$deadletterqueue", "b.c/$deadletterqueue"} == {*taken}
-    assert in_force(topology, "$sb/sink") == {"max-length": 0}
-    assert in_force(topology, "orders/$deadletterqueue") == {"delivery-limit": 2_147_483_647}
+    }
+    assert {queue.name for queue in topology.queues} - taken == {"orders", "b.c"}
+    assert not any(re.search(each.pattern, name) for each in kept for name in ("inbox", "a/b"))
+    for queue in topology.queues:
+        if queue.name in taken:
+            policy = in_force(topology, queue.name)
+            assert policy.items() <= {k[2:]: v for k, v in queue.arguments.items()}.items()
 
 
 def test_a_virtual_host_of_the_other_flavour_is_refused_with_the_steps_to_take() -> None:

@@ -1,0 +1,37 @@
+"""Which lists of entities an input holds, where each list is a file or a request of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.model import entity as model
+
+QUEUES, TOPICS = "queues", "topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The lists of an input; what is in none of them is not known to be unwanted.
+
+    Attributes:
+        kinds: `QUEUES`, `TOPICS`, and the name in lower case of each topic whose subscriptions are
+            listed.
+        empty: how many lists are empty; they do not say of what kind.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    empty: int = 0
+
+    def joined(self, other: Listing | None) -> Listing:
+        """Return the lists of both."""
+        if other is None:
+            return self
+        return Listing(kinds=self.kinds | other.kinds, empty=self.empty + other.empty)
+
+    def missing(self, namespace: model.Namespace) -> tuple[str, ...]:
+        """Return what is not listed, unless there is an empty list for each of it."""
+        wanted = {QUEUES: "the queues", TOPICS: "the topics"}
+        for topic in namespace.topics:
+            wanted[topic.name.lower()] = f"the subscriptions of {topic.name!r}"
+        absent = tuple(title for kind, title in wanted.items() if kind not in self.kinds)
+        return absent if len(absent) > self.empty else ()
