@@ -1,16 +1,19 @@
 """`$cbs`: claims-based security. A client puts a token; it holds for the whole connection.
 
-A token for an entity that does not exist is taken, and the attach refused, in words that all SDKs
-pass on: the Python SDK shows nothing of what is said to a refused token, not the entity's name.
+A token for an entity that does not exist is answered with 404, as at Azure. Only the Python SDK
+shows nothing of that, not the entity's name: its token is taken, and the attach refused, in words
+that it passes on. It is known by the type that it gives to a token, `jwt`, though the token is a
+SAS.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.gateway.texts import tracked
+from bridge.gateway.texts import not_found, tracked
 from bridge.model.access import verify_token
-from bridge.model.errors import ArgumentError, ServiceBusError, Unauthorized
+from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
+from bridge.model.name import parse_path
 from bridge.wire.amqp10.message import Message
 from bridge.wire.amqp10.types import Int, Symbol
 
@@ -44,6 +47,9 @@ def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
             raise Unauthorized("MalformedToken: The body of put-token is no string.")
         claims = verify_token(request.value, connection.gateway.rules, connection.now_s())
         claims.check_audience(audience)
+        if fields.get("type") != _PYTHON_TYPE and not _exists(link, audience):
+            text = not_found(connection.resource_of(_path_text(audience)))
+            return 404, tracked(text, name, _path_text(audience)), "amqp:not-found"
         connection.put_claims(_path_text(audience), claims)
     except ServiceBusError as error:
         connection.log("token.refused", audience=audience, reason=str(error))
@@ -52,6 +58,7 @@ def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
 
 
 _NOT_IMPLEMENTED = "amqp:not-implemented"
+_PYTHON_TYPE = "jwt"
 
 
 def _path_text(audience: str) -> str:
@@ -60,3 +67,18 @@ def _path_text(audience: str) -> str:
     if scheme:
         return rest.partition("/")[2].strip("/")
     return audience.strip("/")
+
+
+def _exists(link: RequestLink, audience: str) -> bool:
+    path = _path_text(audience)
+    if not path or path.lower() == "$management":
+        return True
+    try:
+        link.connection.gateway.namespace.entity(parse_path(path))
+    except NotImplementedHere:
+        return True  # the attach is refused, in words that SDKs pass on
+    except ServiceBusError as error:
+        if error.status == 404 or isinstance(error, ArgumentError):
+            return False
+        raise
+    return True

@@ -245,7 +245,12 @@ class Client:
         assert reply.properties.correlation_id == message.properties.message_id
         return reply
 
-    async def put_token(self, token: str, audience: str = "sb://localhost/") -> int:
+    async def put_token(
+        self,
+        token: str,
+        audience: str = "sb://localhost/",
+        kind: str = "servicebus.windows.net:sastoken",
+    ) -> int:
         """Put a token; returns the status."""
         if not getattr(self, "_has_cbs", False):
             await self._attach_node("$cbs", CBS_OUT, CBS_IN)
@@ -256,7 +261,7 @@ class Client:
             Message(
                 application_properties={
                     "operation": "put-token",
-                    "type": "servicebus.windows.net:sastoken",
+                    "type": kind,
                     "name": audience,
                 },
                 value=token,
