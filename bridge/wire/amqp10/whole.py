@@ -121,6 +121,49 @@ def check(raw: bytes, at: int, limit: int, allowance: Allowance, depth: int = 0)
     return _check_compound(raw, code, start, limit, allowance, depth)
 
 
+def plain_items(raw: bytes, at: int) -> list[tuple[int, int]] | None:
+    """Return where the items of a short list or map at `at` begin and end, if it is plainly right.
+
+    That is: it passes `check`, and holds short text in ASCII, binaries and numbers alone, as most
+    do. So one walk checks it and takes it apart. The nulls at the end of a list are left out.
+
+    `None` says nothing: `check` has to be asked.
+    """
+    start = at + 3
+    if start > len(raw):
+        return None
+    end = at + 2 + raw[at + 1]
+    count = raw[at + 2]
+    if end > len(raw):
+        return None
+    is_map = raw[at] == 0xC1
+    if is_map and count % 2:
+        return None
+    items = []
+    at = start
+    for index in range(count):
+        if at >= end:
+            return None
+        code = raw[at]
+        if code == 0x40 and not is_map and end - at == count - index:
+            if raw.count(b"\x40", at, end) == end - at:
+                return items
+        kind = _KIND[code]
+        if kind == _SIZED8 and at + 1 < end:
+            reached = at + 2 + raw[at + 1]
+            if code != 0xA0 and not raw[at + 2 : reached].isascii():
+                return None
+        elif kind <= 16 and code != 0x56 and code != 0x73 and code != 0x45:
+            reached = at + 1 + kind
+        else:
+            return None
+        if reached > end:
+            return None
+        items.append((at, reached))
+        at = reached
+    return items if at == end else None
+
+
 def _cut_short(at: int) -> DecodeError:
     return DecodeError(f"the value at byte {at} is cut short")
 

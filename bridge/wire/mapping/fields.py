@@ -329,4 +329,9 @@ def map_items(raw: bytes, start: int) -> list[tuple[Span, Span]]:
     items = compound_items(raw, start)
     if raw[start] not in (0xC1, 0xD1):
         raise MappingError(f"0x{raw[start]:02x} at byte {start} is no map")
+    return pairs_of(items)
+
+
+def pairs_of(items: list[Span]) -> list[tuple[Span, Span]]:
+    """Return the items of a map as keys with their values."""
     return list(zip(items[::2], items[1::2], strict=True))

@@ -165,7 +165,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
     _read_application_properties(found, properties.headers, exact)
     for code in (part.DELIVERY_ANNOTATIONS, part.FOOTER):
         if code in found.at:
-            for key, _ in map_items(found.raw, found.at[code][1]):
+            for key, _ in found.pairs(code):
                 _annotation_key(found.raw, *key)
             exact[code] = found.section(code)
     if exact:
@@ -195,7 +195,7 @@ def _read_properties(
         return seen
     raw = found.raw
     is_exact = True
-    items = compound_items(raw, where[1])
+    items = found.items(part.PROPERTIES)
     _check_fields(raw, items, _PROPERTY_CODES)
     for name, (start, end) in zip(PROPERTY_NAMES, items, strict=False):
         code = raw[start]
@@ -270,7 +270,7 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
     where = found.at.get(part.HEADER)
     ttl_ms: int | None = None
     if where is not None:
-        items = compound_items(found.raw, where[1])
+        items = found.items(part.HEADER)
         _check_fields(found.raw, items, _HEADER_CODES)
         if len(items) > 1:
             priority = field_of(found.raw, *items[1])[0]
@@ -293,7 +293,7 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
     raw = found.raw
     scheduled_ms = None
     is_exact = True
-    for (key_start, key_end), (start, end) in map_items(raw, where[1]):
+    for (key_start, key_end), (start, end) in found.pairs(part.MESSAGE_ANNOTATIONS):
         key = _annotation_key(raw, key_start, key_end)
         name = _KNOWN_ANNOTATIONS.get(key)
         if name == headers.SCHEDULED_ENQUEUE_TIME:
@@ -343,7 +343,7 @@ def _read_application_properties(
     raw = found.raw
     is_exact = True
     readable: Table = {}
-    for (key_start, key_end), (start, end) in map_items(raw, where[1]):
+    for (key_start, key_end), (start, end) in found.pairs(part.APPLICATION_PROPERTIES):
         if raw[key_start] not in _STRING_CODES:
             raise MappingError(f"the application property at byte {key_start} has no string name")
         key = raw[key_start + (2 if raw[key_start] == 0xA1 else 5) : key_end]

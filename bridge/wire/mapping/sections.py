@@ -10,8 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.wire.amqp10.errors import DecodeError
-from bridge.wire.amqp10.whole import Allowance, check, to_store
-from bridge.wire.mapping.fields import MappingError, skip_value, textual
+from bridge.wire.amqp10.whole import Allowance, check, plain_items, to_store
+from bridge.wire.mapping.fields import (
+    MappingError,
+    Span,
+    compound_items,
+    map_items,
+    pairs_of,
+    skip_value,
+    textual,
+)
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -36,6 +44,11 @@ _FORMS = {
     FOOTER: _MAPS,
 }
 """Section -> the constructors that its value may have; an amqp-value is any."""
+
+_SHORT_LISTS = {HEADER: 5, PROPERTIES: 13}
+"""Section -> the fields that it has; most are one walk long, as are those below."""
+
+_SHORT_MAPS = (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER)
 
 _NAMES = {_LISTS: "list", _MAPS: "map"}
 
@@ -64,6 +77,25 @@ class Sections:
     raw: bytes
     at: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     body: list[tuple[int, int, int, int]] = field(default_factory=list)
+    _items: dict[int, list[Span]] = field(default_factory=dict)
+
+    def items(self, code: int) -> list[Span]:
+        """Return where each item of a section's list begins and ends; nulls at its end may miss.
+
+        Raises:
+            MappingError: there are too many.
+        """
+        found = self._items.get(code)
+        return compound_items(self.raw, self.at[code][1]) if found is None else found
+
+    def pairs(self, code: int) -> list[tuple[Span, Span]]:
+        """Return where each key of a section's map, and its value, begins and ends.
+
+        Raises:
+            MappingError: there are too many.
+        """
+        found = self._items.get(code)
+        return map_items(self.raw, self.at[code][1]) if found is None else pairs_of(found)
 
     def section(self, code: int) -> bytes:
         """Return a section, its value as it came; empty if it is not there.
@@ -93,11 +125,19 @@ def split_sections(raw: bytes) -> Sections:
     """
     found = Sections(raw)
     at, last = 0, HEADER
-    allowance = to_store(len(raw))
-    while at < len(raw):
+    allowance: Allowance | None = None
+    size = len(raw)
+    while at < size:
         value_at, code = _descriptor(raw, at)
-        end = _end(raw, code, value_at, allowance)
-        if code == DELIVERY_ANNOTATIONS and end == len(raw):
+        items = _plain_items(raw, code, value_at)
+        if items is not None:
+            found._items[code] = items
+            end = value_at + 2 + raw[value_at + 1]
+        else:
+            if allowance is None:
+                allowance = to_store(size)
+            end = _end(raw, code, value_at, allowance)
+        if code == DELIVERY_ANNOTATIONS and end == size:
             last = code  # the Python SDK writes them last
         if code < last or (code in _BODY and found.body and found.body[-1][0] != code):
             raise MappingError(f"section 0x{code:02x} at byte {at} stands in the wrong place")
@@ -111,6 +151,18 @@ def split_sections(raw: bytes) -> Sections:
             found.at[code] = (at, value_at, end)
         at, last = end, code
     return found
+
+
+def _plain_items(raw: bytes, code: int, at: int) -> list[Span] | None:
+    """Return the items of a section that one walk can tell to be right, else `None`."""
+    if at + 2 >= len(raw):
+        return None
+    constructor = raw[at]
+    if constructor == 0xC0:
+        is_short = raw[at + 2] <= _SHORT_LISTS.get(code, -1)
+    else:
+        is_short = constructor == 0xC1 and code in _SHORT_MAPS
+    return plain_items(raw, at) if is_short else None
 
 
 def _end(raw: bytes, code: int, value_at: int, allowance: Allowance) -> int:
