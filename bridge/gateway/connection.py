@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._input = b""
         self._input_at = 0
         self._is_queued = False
+        self._has_unfinished = False
         self._lines = 0
         self.grants = Grants(gateway.now_s, self.resource_of)
         self.reply_links = ReplyLinks()
@@ -150,7 +151,8 @@ class Connection(asyncio.Protocol):
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._note_answered()
+        if self._is_stopping:
+            self._note_answered()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task.failed peer=%s", self.peer, exc_info=error)
             self.close("amqp:internal-error", "The bridge failed; connect again.")
@@ -285,35 +287,40 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Act on what came, as soon as others leave time for it."""
-        if self._is_queued or self._is_held or self._input_at >= len(self._input):
+        if self._is_queued or self._input_at >= len(self._input) or self._is_held:
             self._pace()
             return
         self._is_queued = not self._turns.take(self)
         self._pace()
 
-    def advance(self, until_s: float) -> bool:
+    def advance(self, now_s: float, until_s: float) -> bool:
         """Act on what came until a time of the loop's clock, then write once.
 
         Returns whether nothing is left that could be acted on.
         """
         endpoint = self._endpoint
-        now_ms = self._monotonic_ms()
+        now_ms = int(now_s * 1000)
         try:
             while self._input_at < len(self._input) and not self._is_held:
                 at = self._input_at
-                self._input_at = at + SLICE_BYTES
-                for event in endpoint.receive(self._input[at : at + SLICE_BYTES], now_ms):
+                end = at + max(SLICE_BYTES, endpoint.missing_bytes)
+                self._input_at = end
+                for event in endpoint.receive(self._input[at:end], now_ms):
                     self._on_event(event)
-                if self._loop.time() >= until_s:
+                if end >= len(self._input) or self._loop.time() >= until_s:
                     break
         except Exception:
             self.log_exception("connection.failed")
             endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
-        is_done = self._is_held
+        is_done = True
         if self._input_at >= len(self._input) or endpoint.is_finished:
             self._input, self._input_at = b"", 0
-            is_done = True
-        self.gateway.backlog.note_unfinished(self, endpoint.unfinished_bytes)
+        else:
+            is_done = self._is_held
+        unfinished_bytes = endpoint.unfinished_bytes
+        if unfinished_bytes or self._has_unfinished:
+            self._has_unfinished = unfinished_bytes > 0
+            self.gateway.backlog.note_unfinished(self, unfinished_bytes)
         if self.starved:
             self._feed_starved()
         if not self._tasks:  # what they are about to do comes before what is flushed
@@ -333,16 +340,15 @@ class Connection(asyncio.Protocol):
 
     def _pace(self) -> None:
         """Read from the client, or do not: while something is left, or it is held."""
+        is_paused = self._input_at < len(self._input) or self._is_held
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if is_paused == self._is_reading_paused or transport is None or transport.is_closing():
             return
-        is_paused = self._is_held or self._input_at < len(self._input)
-        if is_paused != self._is_reading_paused:
-            self._is_reading_paused = is_paused
-            if is_paused:
-                transport.pause_reading()
-            else:
-                transport.resume_reading()
+        self._is_reading_paused = is_paused
+        if is_paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def eof_received(self) -> bool:
         """The client has said all; what it asked for may still be answered to nobody."""
@@ -382,8 +388,9 @@ class Connection(asyncio.Protocol):
         backlog = self.gateway.backlog
         backlog.waiting_bytes += change
         high = self.gateway.settings.input_bytes_high
-        if not self._is_waiting and self._transport is not None:
-            if self._waiting_bytes > high or (change > 0 and backlog.is_full):
+        if change > 0:
+            is_much = self._waiting_bytes > high or backlog.is_full
+            if is_much and not self._is_waiting and self._transport is not None:
                 self._is_waiting = True
                 backlog.hold(self)
         elif self._waiting_bytes < high // 2 and not (backlog.is_full and self._waiting_bytes):

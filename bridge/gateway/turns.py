@@ -13,10 +13,16 @@ QUANTUM_S = 0.002
 """How long one connection is acted upon while others wait for the same."""
 
 
+IDLE_S = 0.05
+"""So long behind the end of a budget the loop is in another turn, or has stood still for longer
+than another budget could make it."""
+
+
 class Turns:
     """Bounds what the input of all connections costs in one turn of the event loop.
 
-    What is left waits for the next turn, in the order in which the connections began to wait.
+    What is left waits for the next turn, in the order in which the connections began to wait. A
+    budget is begun anew when it is used up, not with each turn: most turns need no word about it.
 
     Args:
         budget_s: how long all of them may take in one turn, together.
@@ -27,34 +33,39 @@ class Turns:
         self._budget_s = budget_s
         self._waiting: deque[Connection] = deque()
         self._deadline_s = 0.0
-        self._is_begun = False
+        self._is_next_due = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self, connection: Connection) -> bool:
         """Let a connection act at once, if there is time; whether it has nothing left to act on."""
-        if not self._is_begun:
-            self._begin()
-        elif self._waiting or self._loop.time() >= self._deadline_s:
-            self._waiting.append(connection)
+        now_s = self._loop.time()
+        if now_s >= self._deadline_s + IDLE_S:
+            self._deadline_s = now_s + self._budget_s
+        if self._waiting or now_s >= self._deadline_s:
+            self._wait(connection)
             return False
-        is_done = connection.advance(self._deadline_s)
+        is_done = connection.advance(now_s, self._deadline_s)
         if not is_done:
-            self._waiting.append(connection)
+            self._wait(connection)
         return is_done
 
-    def _begin(self) -> None:
-        self._is_begun = True
-        self._deadline_s = self._loop.time() + self._budget_s
-        self._loop.call_soon(self._next)
+    def _wait(self, connection: Connection) -> None:
+        self._waiting.append(connection)
+        if not self._is_next_due:
+            self._is_next_due = True
+            self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        self._is_begun = False
-        if not self._waiting:
-            return
-        self._begin()
-        while self._waiting and (now_s := self._loop.time()) < self._deadline_s:
+        self._is_next_due = False
+        now_s = self._loop.time()
+        self._deadline_s = now_s + self._budget_s
+        while self._waiting and now_s < self._deadline_s:
             connection = self._waiting.popleft()
-            if not connection.advance(min(self._deadline_s, now_s + QUANTUM_S)):
-                self._waiting.append(connection)
+            if not connection.advance(now_s, min(self._deadline_s, now_s + QUANTUM_S)):
+                self._wait(connection)
+            now_s = self._loop.time()
+        if self._waiting and not self._is_next_due:
+            self._is_next_due = True
+            self._loop.call_soon(self._next)

@@ -155,6 +155,11 @@ class Endpoint:
         return self.held_bytes + self._reader.pending_bytes
 
     @property
+    def missing_bytes(self) -> int:
+        """What is missing of a frame that has come in part."""
+        return self._reader.missing_bytes
+
+    @property
     def unfinished_since_ms(self) -> int | None:
         """Since when the oldest of them is under way; `None` if there is none."""
         since_ms = None if self._partial_frame is None else self._partial_frame[1]

@@ -28,6 +28,11 @@ class FrameReader:
         """Bytes that are kept of a unit that has not come whole."""
         return len(self._pending)
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes without which that unit is not whole; 0 if there is none."""
+        return self._wanted - len(self._pending) if self._pending else 0
+
     def feed(self, data: bytes) -> None:
         """Take bytes; `header` and `frames` give out what they complete."""
         if self._at < len(self._data):

@@ -139,15 +139,14 @@ def plain_items(raw: bytes, at: int) -> list[tuple[int, int]] | None:
     is_map = raw[at] == 0xC1
     if is_map and count % 2:
         return None
-    items = []
+    items: list[tuple[int, int]] = []
     at = start
     for index in range(count):
         if at >= end:
             return None
         code = raw[at]
-        if code == 0x40 and not is_map and end - at == count - index:
-            if raw.count(b"\x40", at, end) == end - at:
-                return items
+        if code == 0x40 and not is_map and raw.count(b"\x40", at, end) == count - index == end - at:
+            return items
         kind = _KIND[code]
         if kind == _SIZED8 and at + 1 < end:
             reached = at + 2 + raw[at + 1]
