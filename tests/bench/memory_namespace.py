@@ -36,6 +36,9 @@ from bridge.wire.basic import text
 from bridge.wire.mapping.outward import merge_properties
 from bridge.wire.record import Record
 
+TURN_MESSAGES = 500
+"""So many messages of a batch are stored in one turn of the loop."""
+
 LOCK_LOST = (
     "The lock supplied is invalid. Either the lock expired, or the message has already been "
     "removed from the queue."
@@ -242,6 +245,7 @@ class MemoryNamespace:
 
     def __init__(self, *definitions: model.Queue) -> None:
         self._queues: dict[tuple[str, SubQueue], MemoryQueue] = {}
+        self._storing = asyncio.Lock()
         for definition in definitions:
             self.declare(definition)
 
@@ -274,16 +278,25 @@ class MemoryNamespace:
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store messages."""
         queue = self._queue(path)
-        for item in batch:
-            if item.scheduled_ms is not None and item.scheduled_ms > time.time() * 1000:
-                queue.schedule(item)
-            else:
-                queue.enqueue(item.record)
+        async with self._storing:
+            for number, item in enumerate(batch, 1):
+                if item.scheduled_ms is not None and item.scheduled_ms > time.time() * 1000:
+                    queue.schedule(item)
+                else:
+                    queue.enqueue(item.record)
+                if not number % TURN_MESSAGES:
+                    await asyncio.sleep(0)
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later."""
         queue = self._queue(path)
-        return [queue.schedule(item) for item in batch]
+        numbers = []
+        async with self._storing:
+            for number, item in enumerate(batch, 1):
+                numbers.append(queue.schedule(item))
+                if not number % TURN_MESSAGES:
+                    await asyncio.sleep(0)
+        return numbers
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Forget scheduled messages."""

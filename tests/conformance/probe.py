@@ -1,12 +1,43 @@
 """How much of the processor the event loop of a gateway takes for one turn.
 
-Its own thread's time is counted, not the clock's: other processes and threads do not disturb it.
+Its own thread's time is counted, not the clock's. Other processes on the same cores still make it
+longer, never shorter: so a test that finds it too long tries again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+TRIES = 3
+
+
+class TooSlow(AssertionError):
+    """It took more of the processor than it may."""
+
+
+def check(took_s: float, max_s: float) -> None:
+    """Raise `TooSlow` if something took longer than it may."""
+    if took_s >= max_s:
+        raise TooSlow(f"{took_s:.3f} s of the processor, {max_s:.3f} s at most")
+
+
+def undisturbed(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Return the test, with two more tries if it is `TooSlow`."""
+
+    @wraps(test)
+    async def tried(**arguments: Any) -> None:
+        for _ in range(TRIES - 1):
+            try:
+                return await test(**arguments)
+            except TooSlow:
+                continue
+        return await test(**arguments)
+
+    return tried
 
 
 class Probe:

@@ -31,7 +31,7 @@ from bridge.wire.amqp10.performatives import (
 )
 from tests.conformance.client import Client, sas
 from tests.conformance.door import KEY
-from tests.conformance.probe import Probe
+from tests.conformance.probe import Probe, check, undisturbed
 from tests.conformance.served import client, eventually, gateway, message, queue_of
 from tests.unit.machine.amqp10.peer import frame
 
@@ -40,6 +40,9 @@ CLIENTS = 20
 
 TURN_S_MAX = 0.1
 """No client waits longer for the others; without bounds a turn of these floods takes seconds."""
+
+SEND_S_MAX = 0.3
+"""A send takes several turns, in each of which ten clients flood at once; unbounded, seconds."""
 
 LOGIN = (
     ProtocolHeader.SASL.value
@@ -121,6 +124,7 @@ async def drain(reader: asyncio.StreamReader) -> None:
 
 
 @pytest.mark.parametrize("unit", UNIT.values(), ids=UNIT.keys())
+@undisturbed
 async def test_floods(unit: bytes) -> None:
     """While strangers flood the bridge with one kind of frame, no turn of the loop takes long."""
     flood = flood_of(unit)
@@ -139,7 +143,7 @@ async def test_floods(unit: bytes) -> None:
             writer.transport.abort()
         await asyncio.gather(*reading)
 
-    assert probe.longest_s < TURN_S_MAX
+    check(probe.longest_s, TURN_S_MAX)
 
 
 KNOWN = {**UNIT, "tokens": b"".join(put_token(number, KEY) for number in range(40))}
@@ -147,8 +151,9 @@ KNOWN_CLIENTS = 10
 
 
 @pytest.mark.parametrize("unit", KNOWN.values(), ids=KNOWN.keys())
+@undisturbed
 async def test_floods_of_known_clients(unit: bytes) -> None:
-    """They have tokens: a send of another client waits for less than 100 ms of the processor."""
+    """They have tokens: no turn of the loop takes long, and a send of another client few turns."""
     flood = LOGIN + REPLY_LINKS + CREDIT + put_token(0, KEY) + unit * (FLOOD_BYTES // len(unit) + 1)
     async with gateway() as (served, port), client(port) as honest:
         honest.attach(7, "q", role=False)
@@ -168,8 +173,8 @@ async def test_floods_of_known_clients(unit: bytes) -> None:
             writer.transport.abort()
         await asyncio.gather(*reading)
 
-    assert latest_s < TURN_S_MAX
-    assert probe.longest_s < TURN_S_MAX
+    check(latest_s, SEND_S_MAX)
+    check(probe.longest_s, TURN_S_MAX)
 
 
 async def unread(port: int) -> Client:

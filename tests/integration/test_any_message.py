@@ -70,8 +70,8 @@ def from_a_client(drawn: tuple[dict[str, bytes], list[bytes]]) -> Command:
     pairs = [(encode_string(name.encode()), value) for name, value in drawn[0].items()]
     raw = section(part.PROPERTIES, encode_list(drawn[1]))
     raw += section(part.APPLICATION_PROPERTIES, encode_map(pairs)) + data(b"x")
-    record = record_from_message(raw, new_message_id="m").record
     try:
+        record = record_from_message(raw, new_message_id="m").record
         body = encode(Operation.SEND, ORDERS, [Outgoing(record=record, size_bytes=len(raw))])
     except ValueError:  # refused
         body = envelope.encode_cancel(new_identity(), [1])

@@ -280,7 +280,7 @@ def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
     body = bytes(4 << 20)
     for index in range(60):
         orders.publish(body, message_id=str(index))
-    sidecar = orders.start()
+    sidecar = orders.start(tier="Premium")
 
     seen = orders.take(60)
 
@@ -292,7 +292,7 @@ def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
 def test_a_stop_while_large_messages_arrive_doubles_nothing(rig: MakeRig) -> None:
     """Though more comes than may wait: what was published is confirmed and acked before the end."""
     orders = rig()
-    sidecar = orders.start()
+    sidecar = orders.start(tier="Premium")
     orders.send(b"first")
     orders.take(1)
     sidecar.process.send_signal(signal.SIGSTOP)
@@ -301,7 +301,7 @@ def test_a_stop_while_large_messages_arrive_doubles_nothing(rig: MakeRig) -> Non
     sidecar.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: not orders.is_empty())
     sidecar.stop()
-    orders.start()
+    orders.start(tier="Premium")
 
     seen = orders.take(40)
 
@@ -342,7 +342,7 @@ def test_what_is_on_its_way_when_something_is_refused_is_published_once(rig: Mak
     for index in range(20):
         orders.publish(bytes(1 << 20), message_id=str(index))
     entries = follow_journal(orders)
-    orders.start()
+    orders.start(tier="Premium")
     assert eventually(lambda: len(entries()) > 20)
 
     unlimit(orders, queue)

@@ -6,6 +6,7 @@ import os
 import uuid
 from typing import Any, cast
 
+from bridge.engine.holding import Holding
 from bridge.engine.locktable import LockTable
 
 
@@ -30,7 +31,8 @@ async def test_tokens_cannot_be_guessed() -> None:
         return drawn[-1]
 
     table = LockTable(lambda source, holding: None, chance)
-    given = [table.acquire(cast(Any, None), cast(Any, None), 60_000)[0] for _ in range(1_000)]
+    holding = Holding.__new__(Holding)
+    given = [table.acquire(cast(Any, None), holding, 60_000)[0] for _ in range(1_000)]
     table.close()
 
     assert [each.bytes for each in given] == [drawn[0] + secret for secret in drawn[1:]]
