@@ -22,7 +22,7 @@ class Turns:
     """Bounds what the input of all connections costs in one turn of the event loop.
 
     What is left waits for the next turn, in the order in which the connections began to wait. A
-    budget is begun anew when it is used up, not with each turn: most turns need no word about it.
+    budget is begun anew when half of it is gone, not with each turn: most need no word about it.
 
     Args:
         budget_s: how long all of them may take in one turn, together.
@@ -46,6 +46,8 @@ class Turns:
         if self._waiting or now_s >= self._deadline_s:
             self._wait(connection)
             return False
+        if now_s >= self._deadline_s - self._budget_s / 2:
+            self._call_next()
         is_done = connection.advance(now_s, self._deadline_s)
         if not is_done:
             self._wait(connection)
@@ -53,6 +55,9 @@ class Turns:
 
     def _wait(self, connection: Connection) -> None:
         self._waiting.append(connection)
+        self._call_next()
+
+    def _call_next(self) -> None:
         if not self._is_next_due:
             self._is_next_due = True
             self._loop.call_soon(self._next)
@@ -66,6 +71,5 @@ class Turns:
             if not connection.advance(now_s, min(self._deadline_s, now_s + QUANTUM_S)):
                 self._wait(connection)
             now_s = self._loop.time()
-        if self._waiting and not self._is_next_due:
-            self._is_next_due = True
-            self._loop.call_soon(self._next)
+        if self._waiting:
+            self._call_next()
