@@ -32,7 +32,7 @@ KEEP_S = 5.0
 """How long a message is kept here for the next receiver."""
 
 QUIET_S = 2.0
-"""After so long without an arrival none is likely to be on its way to a cancelled consumer."""
+"""After so long without an arrival or a return none is likely to be on its way to a window."""
 
 CROWDED_S = 0.2
 """How often RabbitMQ is asked whether the queue still has all the consumers that it may have."""
@@ -78,6 +78,7 @@ class Gets(Generic[Message]):
         self._consumers = 0
         self._crowded_since_s = -1.0
         self._last_arrival_s = 0.0
+        self._spare_since_s = -1.0
 
     def __repr__(self) -> str:
         return (
@@ -165,6 +166,7 @@ class Gets(Generic[Message]):
             message is not settled after all, report `stayed`.
         """
         self._crowded_since_s = -1.0
+        self._last_arrival_s = now_s  # what is given back may come to a window of ours at once
         held = self._held.get(fetch, 0)
         if held > 1:
             self._held[fetch] = held - 1
@@ -205,8 +207,8 @@ class Gets(Generic[Message]):
         times = []
         if self._buffer:
             times.append(self._buffer.oldest_s + KEEP_S)
-        if self._has_spare_room():
-            times.append(self._last_arrival_s + QUIET_S)
+        if self._spare_since_s >= 0:
+            times.append(self._quiet_since_s() + QUIET_S)
         if self._crowded_since_s >= 0 and self._waiters.asked:
             times.append(self._crowded_since_s + CROWDED_S)
         return min(times, default=None)
@@ -234,6 +236,9 @@ class Gets(Generic[Message]):
             self._ready = None
         return effects
 
+    def _quiet_since_s(self) -> float:
+        return max(self._spare_since_s, self._last_arrival_s)
+
     def _has_spare_room(self) -> bool:
         spare = self._under_way + len(self._buffer) - self._waiters.asked
         return spare > 0 and any(
@@ -242,7 +247,11 @@ class Gets(Generic[Message]):
 
     def _close_windows(self, now_s: float) -> list[Close]:
         """Return what closes full windows, and room that nobody wants while nothing arrives."""
-        is_quiet = self._has_spare_room() and now_s >= self._last_arrival_s + QUIET_S
+        if not self._has_spare_room():
+            self._spare_since_s = -1.0
+        elif self._spare_since_s < 0:
+            self._spare_since_s = now_s
+        is_quiet = self._spare_since_s >= 0 and now_s >= self._quiet_since_s() + QUIET_S
         return [
             self._close(fetch, entry)
             for fetch, entry in self._fetches.items()
