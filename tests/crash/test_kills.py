@@ -110,6 +110,7 @@ def random_kills(siege: Siege, count: int) -> None:
             siege.progress()
 
 
+@pytest.mark.soak
 def test_random_kills(start_bridge: StartBridge) -> None:
     """Kills at random, under load."""
     siege = Siege(start_bridge())

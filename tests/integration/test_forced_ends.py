@@ -48,7 +48,7 @@ Look = fun (_, 0) -> never_busy; (Again, Tries) ->
             ended
     end
 end,
-Look(Look, 5000).
+Look(Look, 15000).
 """
 """Erlang, for `rabbitmqctl eval`."""
 

@@ -194,6 +194,7 @@ async def test_it_ends_with_the_bridge(
     await nothing_left_in(node.folder)
 
 
+@pytest.mark.soak
 async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
     """Three nodes share a quorum queue; with one of them killed, nothing confirmed is lost."""
     first = make_node("a", name="a")

@@ -69,6 +69,14 @@ class Command:
         return main(["policies", *words, *self._where, "--vhost", vhost])
 
 
+SLOW_CTL = pytest.mark.parametrize(
+    "busbridge",
+    ["management", pytest.param("rabbitmqctl", marks=pytest.mark.soak)],
+    indirect=True,
+)
+"""Each call of `rabbitmqctl` starts an Erlang: one test of them is enough at a time."""
+
+
 @pytest.fixture(params=["management", "rabbitmqctl"])
 def busbridge(
     broker: Broker,
@@ -194,6 +202,7 @@ def test_messages_are_safe_without_a_word_of_the_user(
         count(channel, "invoices")
 
 
+@SLOW_CTL
 def test_somebody_elses_objects_are_named_and_left_alone(
     broker: Broker, busbridge: Command, pika_connection: pika.BlockingConnection
 ) -> None:
@@ -230,6 +239,7 @@ def test_somebody_elses_objects_are_named_and_left_alone(
     assert [row["name"] for row in policies] == ["theirs"]
 
 
+@SLOW_CTL
 def test_plain_rabbitmq_is_planned_applied_and_checked(
     busbridge: Command, pika_connection: pika.BlockingConnection
 ) -> None:

@@ -386,7 +386,7 @@ def follow_journal(orders: Rig) -> Callable[[], list[bytes]]:
 def fill(orders: Rig, queue: str) -> int:
     """Let a queue have one message at most, and publish until it refuses; returns how many."""
     definition = {"max-length": 1, "overflow": "reject-publish"}
-    policy = {"pattern": f"^{re.escape(queue)}$", "definition": definition, "priority": 1_000}
+    policy = {"pattern": f"^{re.escape(queue)}$", "definition": definition, "priority": 2_000}
     orders.broker.management("PUT", _policy_path(orders, queue), policy)
     filled = 0
 

@@ -202,7 +202,7 @@ def test_a_kill_after_the_answer_keeps_what_was_answered(rig: MakeRig) -> None:
 
 # pika leaves the socket of a killed peer to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("dies_again", [False, True])
+@pytest.mark.parametrize("dies_again", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_rabbitmq_killed_under_load(
     start_broker: Callable[[], Broker], request: pytest.FixtureRequest, dies_again: bool
 ) -> None:

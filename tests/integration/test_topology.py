@@ -107,6 +107,10 @@ def test_a_later_schema_can_declare_everything_again(
     channel.queue_declare(bucket.name, durable=True, arguments=bucket.arguments)
 
 
+ENTITIES = ("keeps", "drops.a", "forever", "longest", "once")
+JOURNAL_BYTES = 1_073_741_824
+
+
 def test_the_effective_settings_are_the_compilers(
     broker: Broker, vhost: str, channel: BlockingChannel
 ) -> None:
@@ -123,7 +127,11 @@ def test_the_effective_settings_are_the_compilers(
         "$sb/sink": {"max-length": 0},
     }
     dead = [f"{entity}/$deadletterqueue" for entity in expected if entity != "$sb/sink"]
-    expected |= {queue: {"delivery-limit": DELIVERY_LIMIT_MAX} for queue in dead}
+    queues = [*ENTITIES, "events"]
+    own = [*dead, "$sb/lapsed", *(f"{entity}/$inbox" for entity in queues)]
+    own += [f"{entity}/$deferred" for entity in (*ENTITIES, "events/subscriptions/audit")]
+    expected |= {queue: {"delivery-limit": DELIVERY_LIMIT_MAX} for queue in own}
+    expected |= {f"{entity}/$journal": {"max-length-bytes": JOURNAL_BYTES} for entity in queues}
 
     def shown() -> dict[str, object]:
         found = effective_settings(broker, vhost)
