@@ -54,11 +54,11 @@ def send(peer: Client, payload: bytes) -> int:
 @undisturbed
 async def test_a_batch_of_many_messages() -> None:
     """As many messages as Azure takes are stored, in order, and no turn of the loop takes long."""
-    bodies = [message(b"%05d" % number) for number in range(BATCH_MESSAGES_MAX)]
+    batch = batch_of([message(b"%05d" % number) for number in range(BATCH_MESSAGES_MAX)])
     async with gateway(message_bytes_max=MEGABYTE) as (served, port), client(port) as peer:
         await sender(peer)
         with probing() as probe:
-            numbers = [send(peer, batch_of(bodies)), peer.transfer(7, message(b"small"))]
+            numbers = [send(peer, batch), peer.transfer(7, message(b"small"))]
             for number in numbers:
                 assert isinstance(await peer.outcome(number), Accepted)
 
