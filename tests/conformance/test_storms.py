@@ -38,10 +38,10 @@ from tests.unit.machine.amqp10.peer import frame
 FLOOD_BYTES = 200_000
 CLIENTS = 20
 
-TURN_S_MAX = 0.1
-"""No client waits longer for the others; without bounds a turn of these floods takes seconds."""
+TURN_S_MAX = 0.2
+"""Twice what is promised, for the tests share their cores; without bounds it takes 0.3 to 1.3."""
 
-SEND_S_MAX = 0.3
+SEND_S_MAX = 0.4
 """A send takes several turns, in each of which ten clients flood at once; unbounded, seconds."""
 
 LOGIN = (
