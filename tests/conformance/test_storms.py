@@ -184,7 +184,7 @@ async def unread(port: int) -> Client:
     transport = peer._writer.transport
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     transport.pause_reading()  # type: ignore[attr-defined]
-    peer.write(flow() * 150_000)
+    peer.write(flow() * 400_000)  # more than the sockets of both ends hold
     return peer
 
 
