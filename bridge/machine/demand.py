@@ -52,8 +52,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic
 
-from bridge.machine.asks import Asks
 from bridge.machine.channels import Channels
+from bridge.machine.credit.waiters import Waiters
 from bridge.machine.kept import Fetched, Kept, Message
 
 WINDOW_SIZE_MAX = 2_000
@@ -167,7 +167,7 @@ class Demand(Generic[Message]):
         self._is_apart = channels.are_apart
         self._windows_max = windows_max
         self._gets_max = channels.gets_max
-        self._asks = Asks()
+        self._waiters = Waiters()
         self._kept: Kept[Message] = Kept()
         self._fetches: dict[int, _Fetch] = {}
         self._under_way = 0
@@ -187,7 +187,7 @@ class Demand(Generic[Message]):
     @property
     def asked(self) -> int:
         """Messages that receivers ask for and have not had (those being withdrawn not counted)."""
-        return self._asks.asked
+        return self._waiters.asked
 
     @property
     def under_way(self) -> int:
@@ -216,14 +216,14 @@ class Demand(Generic[Message]):
 
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
-        self._asks.add(receiver, count)
+        self._waiters.add(receiver, count)
 
     def withdraw(self, receiver: int) -> int:
         """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry.
 
         Until then it may still be given what is on its way.
         """
-        return self._asks.withdraw(receiver)
+        return self._waiters.withdraw(receiver)
 
     def arrived(self, fetch: int) -> int | None:
         """A fetch has brought a message; return who gets it, or `None` if nobody asks any more.
@@ -232,7 +232,7 @@ class Demand(Generic[Message]):
         fetched ahead.
         """
         self.discarded(fetch)
-        receiver = self._asks.take(with_withdrawn=True)
+        receiver = self._waiters.take(with_withdrawn=True)
         if receiver is None and not self.is_standing:
             self._fall_behind()
         return receiver
@@ -329,7 +329,7 @@ class Demand(Generic[Message]):
             return None
         if self.asked <= self._under_way - self._standing_room() and not self._is_cautious:
             return None
-        receiver = self._asks.take(with_withdrawn=False)
+        receiver = self._waiters.take(with_withdrawn=False)
         return None if receiver is None else (receiver, self._kept.pop())
 
     def expire(self, now_ms: int) -> list[Message]:
@@ -360,7 +360,7 @@ class Demand(Generic[Message]):
         effects: list[Effect] = []
         effects += self._close_full() if self._is_cautious else self.close_spare()
         still_coming = None if self._is_cautious else self._under_way - self._ahead()
-        effects += [Withdrawn(ticket) for ticket in self._asks.end_withdrawals(still_coming)]
+        effects += [Withdrawn(ticket) for ticket in self._waiters.end_withdrawals(still_coming)]
         wanted = self.asked - self._under_way - len(self._kept)
         if wanted > 0 and can_fetch:
             effects += self._fetch(wanted)
