@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from bridge.gateway.admission import Ended
+from bridge.gateway.server import Gateway
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import EMPTY_FRAME, ProtocolHeader, encode_frame
 from bridge.wire.amqp10.message import Message, MessageProperties, encode_message
@@ -177,25 +178,34 @@ async def test_floods_of_known_clients(unit: bytes) -> None:
     check(probe.longest_s, TURN_S_MAX)
 
 
-async def unread(port: int) -> Client:
-    """Connect a client that asks for much, and reads none of it."""
+async def unread(served: Gateway, port: int) -> Client:
+    """Connect a client that asks for much, and reads none of it; sockets hold little."""
+    before = set(served.connections)
     peer = await (await Client.connect(port)).open()
     assert await peer.put_token(sas()) == 202
+    (connection,) = set(served.connections) - before
+    assert connection._transport is not None
+    bound(connection._transport, socket.SO_SNDBUF)
     transport = peer._writer.transport
-    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    bound(transport, socket.SO_RCVBUF)
     transport.pause_reading()  # type: ignore[attr-defined]
-    peer.write(flow() * 400_000)  # more than the sockets of both ends hold
+    peer.write(flow() * 40_000)
     return peer
+
+
+def bound(transport: asyncio.BaseTransport, option: int) -> None:
+    """Let one side of a connection hold a few kilobytes, whatever the system's bounds are."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 4_096)
 
 
 async def test_many_clients_that_read_nothing() -> None:
     """So many at a time; with one more the first of them loses its connection."""
     bounds = {"output_bytes_high": 20_000, "unread_max": 1}
     async with gateway(**bounds) as (served, port), client(port) as honest:
-        first = await unread(port)
+        first = await unread(served, port)
         await eventually(lambda: len(served.backlog._unread) == 1)
         assert served.admission.ended[Ended.UNREAD] == 0
-        second = await unread(port)
+        second = await unread(served, port)
         await eventually(lambda: served.admission.ended[Ended.UNREAD] == 1)
         await eventually(lambda: len(served.connections) == 2)
         assert await honest.put_token(sas()) == 202
