@@ -127,11 +127,26 @@ class Receiver(Protocol):
 class Namespace(Protocol):
     """The entities of a namespace and all that can be done with them."""
 
-    def entity(self, path: EntityPath) -> model.Queue:
-        """Return the definition of the queue.
+    def entity(self, path: EntityPath) -> model.Entity:
+        """Return the definition of an entity.
 
         Raises:
             EntityNotFound: there is none of that name.
+        """
+
+    def send_entity(self, path: EntityPath) -> model.SendEntity:
+        """Return the definition of what messages can be sent to.
+
+        Raises:
+            EntityNotFound: there is none of that name.
+            NotAllowed: it takes no messages from senders: a subscription, a sub-queue.
+        """
+
+    def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
+        """Return the definition of what messages can be received from.
+
+        Raises:
+            EntityNotFound: there is none of that name, or it is a topic.
         """
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:

@@ -68,7 +68,7 @@ class Deferral:
     def __repr__(self) -> str:
         return f"Deferral({self._room!r}, {list(self._queues.values())})"
 
-    async def prepare(self, queue: model.Queue) -> None:
+    async def prepare(self, queue: model.ReceiveEntity) -> None:
         """Have RabbitMQ's queue for an entity's deferred messages.
 
         Raises:
@@ -77,11 +77,11 @@ class Deferral:
         """
         deferred = self._of(queue)
         if deferred.is_full:
-            raise QuotaExceeded(texts.deferred_full(queue.name))
+            raise QuotaExceeded(texts.deferred_full(queue.path))
         await deferred.declare()
 
     async def lock(
-        self, queue: model.Queue, sub_queue: SubQueue, numbers: Sequence[int]
+        self, queue: model.ReceiveEntity, sub_queue: SubQueue, numbers: Sequence[int]
     ) -> list[Lock]:
         """Lock all of these messages, wherever they are held, or none.
 
@@ -150,18 +150,18 @@ class Deferral:
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
-        for queue in namespace.queues:
-            deferred = self._queues.get(queue.name.lower())
+        for entity in model.receive_entities(namespace):
+            deferred = self._queues.get(entity.path.lower())
             if deferred is not None:
-                deferred.queue = queue
+                deferred.queue = entity
 
     async def close(self) -> None:
         """Let go of everything."""
         closes = (deferred.close() for deferred in self._queues.values())
         await asyncio.gather(*closes, return_exceptions=True)
 
-    def _of(self, queue: model.Queue) -> DeferredQueue:
-        key = queue.name.lower()
+    def _of(self, queue: model.ReceiveEntity) -> DeferredQueue:
+        key = queue.path.lower()
         deferred = self._queues.get(key)
         if deferred is None:
             deferred = self._queues[key] = DeferredQueue(

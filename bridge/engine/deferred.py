@@ -94,7 +94,7 @@ class Shelved:
         return f"Shelved({self.path}, {self.shelf!r})"
 
     @property
-    def queue(self) -> model.Queue:
+    def queue(self) -> model.ReceiveEntity:
         """The entity's definition."""
         return self._held_in.queue
 
@@ -160,7 +160,7 @@ class DeferredQueue:
 
     def __init__(
         self,
-        queue: model.Queue,
+        queue: model.ReceiveEntity,
         *,
         room: Room,
         intake: Intake,
@@ -170,7 +170,7 @@ class DeferredQueue:
         on_lost: Callable[[Channel], None],
     ) -> None:
         self.queue = queue
-        self.resource = names.deferred_queue(queue.name)
+        self.resource = names.deferred_queue(queue.path)
         self.departure = departure
         self.out: set[Holding] = set()
         self._intake = intake
@@ -178,7 +178,7 @@ class DeferredQueue:
         self._locks = locks
         self._on_lost = on_lost
         self._shelved = {
-            sub_queue: Shelved(EntityPath(queue.name, sub_queue), self, room)
+            sub_queue: Shelved(EntityPath(queue.path, sub_queue), self, room)
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
         }
         self._asks: list[_Ask] = []
@@ -212,7 +212,7 @@ class DeferredQueue:
         """Have the queue, also where an earlier bridge has made the entity."""
         if not self._is_declared:
             channel = await self._intake.channel()
-            await channel.declare_queue(parts.deferred_queue(self.queue.name))
+            await channel.declare_queue(parts.deferred_queue(self.queue.path))
             await seal(channel, os.urandom(8))
             await channel.close()
             self._is_declared = True

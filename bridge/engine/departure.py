@@ -71,7 +71,7 @@ class Origin(Protocol):
     """What a message leaves."""
 
     @property
-    def queue(self) -> model.Queue:
+    def queue(self) -> model.ReceiveEntity:
         """The entity's definition."""
 
     @property
@@ -122,7 +122,7 @@ class Departure:
             table[headers.BASIC_USER_ID] = text(properties.user_id)
             properties.headers, properties.user_id = table, None
         publish = Publish(
-            names.front(origin.queue.name), "", properties.encode(), holding.record.body
+            names.front(origin.queue.front), "", properties.encode(), holding.record.body
         )
         self._counters.sent_back += 1
         self._surely(origin, holding, publish, "engine.send_back")
@@ -139,7 +139,7 @@ class Departure:
         properties.headers[headers.KIND] = text(REFUSED_KIND)
         properties.headers[headers.DEAD_LETTER_REASON] = text(reason)
         properties.headers[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description[:1_000])
-        front = names.front(origin.queue.name)
+        front = names.front(origin.queue.front)
         publish = Publish(front, "", properties.encode(), holding.record.body)
         self._counters.sent_back += 1
         self._surely(origin, holding, publish, "engine.send_back")
@@ -225,13 +225,13 @@ class Departure:
         sub_queue = SubQueue.DEAD_LETTER if origin.is_dead_letter else SubQueue.NONE
         properties.headers[headers.DEFERRED] = text(sub_queue.value)
         properties.headers[headers.DELIVERED] = long(holding.failures)
-        queue = names.deferred_queue(origin.queue.name)
+        queue = names.deferred_queue(origin.queue.path)
         publish = Publish("", queue, properties.encode(), holding.record.body)
         try:
             how = Left.REPLACED if origin.is_deferred else Left.MOVED
             await self._move(origin, holding, publish, "engine.defer", how)
         except PublishRefused as error:
-            raise QuotaExceeded(texts.deferred_full(origin.queue.name)) from error
+            raise QuotaExceeded(texts.deferred_full(origin.queue.path)) from error
 
     async def _move(
         self,
@@ -245,7 +245,7 @@ class Departure:
         if size_bytes > DEPARTING_PROPERTIES_BYTES_MAX:
             raise ArgumentOutOfRange(
                 texts.properties_too_large(
-                    origin.queue.name, size_bytes, DEPARTING_PROPERTIES_BYTES_MAX
+                    origin.queue.path, size_bytes, DEPARTING_PROPERTIES_BYTES_MAX
                 )
             )
         acks = ((holding.channel, holding.tag),)
@@ -318,7 +318,7 @@ def _dead(
     assert properties.headers is not None
     properties.headers.pop(headers.DELIVERED, None)
     properties.headers.pop(headers.DEFERRED, None)
-    queue = names.dead_letter_queue(origin.queue.name)
+    queue = names.dead_letter_queue(origin.queue.path)
     return Publish("", queue, properties.encode(), holding.record.body)
 
 

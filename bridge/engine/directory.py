@@ -13,6 +13,7 @@ from bridge.model import entity as model
 from bridge.model.errors import (
     ArgumentError,
     EntityNotFound,
+    NotAllowed,
     NotImplementedHere,
 )
 from bridge.model.name import EntityPath, SubQueue
@@ -41,8 +42,7 @@ class Directory:
         self._poison = poison or Poison()
         self._unreadable: dict[str, str] = {}
         self._readable: dict[str, model.Entity] = {}
-        self._queues: dict[str, model.Queue] = {}
-        self._topics: frozenset[str] = frozenset()
+        self._entities: dict[str, model.Entity] = {}
         self._followers: list[OnChange] = []
         self._named: set[Finding] = set()
         self._base = model.Namespace()
@@ -52,19 +52,42 @@ class Directory:
         """Have `on_change` called whenever the definitions have changed."""
         self._followers.append(on_change)
 
-    def queue(self, path: EntityPath) -> model.Queue:
-        """Return a queue's definition.
+    def entity(self, path: EntityPath) -> model.Entity:
+        """Return an entity's definition.
 
         Raises:
             EntityNotFound: there is none of that name.
             NotImplementedHere: it is a topic or a subscription.
         """
-        queue = self._queues.get(path.key)
-        if queue is None and path.key.partition("/subscriptions/")[0] in self._topics:
-            raise NotImplementedHere(texts.topics_not_here(str(path)))
-        if queue is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+        entity = self._entities.get(path.key)
+        if entity is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
             raise EntityNotFound(texts.not_found(str(path)))
-        return queue
+        if not isinstance(entity, model.Queue):
+            raise NotImplementedHere(texts.topics_not_here(str(path)))
+        return entity
+
+    def send_entity(self, path: EntityPath) -> model.SendEntity:
+        """Return the definition of what messages are sent to; raises as `entity`, and:
+
+        Raises:
+            NotAllowed: it is a subscription, or a sub-queue.
+        """
+        entity = self.entity(path)
+        if isinstance(entity, model.Subscription):
+            raise NotAllowed(texts.send_to_subscription(entity.path))
+        if path.sub_queue is not SubQueue.NONE:
+            raise NotAllowed(texts.send_to_sub_queue(entity.path))
+        return entity
+
+    def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
+        """Return the definition of what messages are received from; raises as `entity`.
+
+        Azure finds nothing to receive from in a topic: EntityNotFound.
+        """
+        entity = self.entity(path)
+        if isinstance(entity, model.Topic):
+            raise EntityNotFound(texts.not_found(str(path)))
+        return entity
 
     async def read(self) -> model.Namespace:
         """Read the definitions; tell the followers when they have changed."""
@@ -119,7 +142,6 @@ class Directory:
         if namespace == self.namespace:
             return
         self.namespace = namespace
-        self._queues = {queue.name.lower(): queue for queue in namespace.queues}
-        self._topics = frozenset(topic.name.lower() for topic in namespace.topics)
+        self._entities = {each.path.lower(): each for each in definitions.entities(namespace)}
         for on_change in self._followers:
             on_change(namespace)

@@ -21,17 +21,17 @@ def new_identity() -> bytes:
     return os.urandom(envelope.IDENTITY_BYTES)
 
 
-def encode(operation: Operation, queue: model.Queue, batch: Sequence[Outgoing]) -> bytes:
+def encode(operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]) -> bytes:
     """Return the body of one envelope that holds the batch.
 
     Raises:
         ValueError: a message's headers do not fit into RabbitMQ's header frame.
     """
-    items = [_item(queue, outgoing) for outgoing in batch]
+    items = [_item(entity, outgoing) for outgoing in batch]
     return envelope.encode(operation, new_identity(), items)
 
 
-def _item(queue: model.Queue, outgoing: Outgoing) -> Item:
+def _item(entity: model.SendEntity, outgoing: Outgoing) -> Item:
     given = outgoing.record.properties
     table = given.headers or {}
     ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
@@ -56,13 +56,13 @@ def _item(queue: model.Queue, outgoing: Outgoing) -> Item:
         outgoing.record.body,
         ttl_ms if isinstance(ttl_ms, int) else None,
         outgoing.scheduled_ms,
-        _partition_key(queue, outgoing, table),
+        _partition_key(entity, outgoing, table),
     )
 
 
-def _partition_key(queue: model.Queue, outgoing: Outgoing, table: Table) -> bytes | None:
+def _partition_key(entity: model.SendEntity, outgoing: Outgoing, table: Table) -> bytes | None:
     """Session id, else partition key, else message id where duplicates are detected."""
-    if not queue.enable_partitioning:
+    if not entity.enable_partitioning:
         return None
     if outgoing.session_id is not None:
         return outgoing.session_id.encode()
@@ -70,6 +70,6 @@ def _partition_key(queue: model.Queue, outgoing: Outgoing, table: Table) -> byte
     if isinstance(key, bytes):
         return key
     message_id = outgoing.record.properties.message_id
-    if queue.requires_duplicate_detection and message_id is not None:
+    if entity.requires_duplicate_detection and message_id is not None:
         return message_id.encode()
     return None

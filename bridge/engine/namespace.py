@@ -45,8 +45,8 @@ from bridge.engine.settling import Settling, refusal
 from bridge.engine.state import State, policy_reasons
 from bridge.engine.turn import Turn
 from bridge.model import entity as model
-from bridge.model.errors import EntityConflict, EntityDisabled, NotAllowed, ServiceBusError
-from bridge.model.name import EntityPath, SubQueue
+from bridge.model.errors import EntityConflict, EntityDisabled, ServiceBusError
+from bridge.model.name import EntityPath
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import with_incarnations
 from bridge.topology.resources import Finding
@@ -227,24 +227,32 @@ class RabbitNamespace:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def entity(self, path: EntityPath) -> model.Queue:
-        """Return the definition of the queue."""
-        return self.directory.queue(path)
+    def entity(self, path: EntityPath) -> model.Entity:
+        """Return the definition of an entity."""
+        return self.directory.entity(path)
+
+    def send_entity(self, path: EntityPath) -> model.SendEntity:
+        """Return the definition of what messages can be sent to."""
+        return self.directory.send_entity(path)
+
+    def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
+        """Return the definition of what messages can be received from."""
+        return self.directory.receive_entity(path)
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
         assert self._sending is not None, "not started"
-        await self._sending.send(self._sendable(path), batch)
+        await self._sending.send(self.directory.send_entity(path), batch)
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their sequence numbers."""
         assert self._sending is not None, "not started"
-        return await self._sending.schedule(self._sendable(path), batch)
+        return await self._sending.schedule(self.directory.send_entity(path), batch)
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Remove scheduled messages."""
         assert self._sending is not None, "not started"
-        await self._sending.cancel(self._sendable(path), numbers)
+        await self._sending.cancel(self.directory.send_entity(path), numbers)
 
     def note_full(self, entity: str) -> None:
         """A sequencer of this process was refused by its queue: senders everywhere are to know."""
@@ -262,10 +270,10 @@ class RabbitNamespace:
         self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers."""
-        queue = self._receivable(path)
+        entity = self._receivable(path)
         if not numbers:
             return []
-        locks = await self._deferral.lock(queue, path.sub_queue, list(dict.fromkeys(numbers)))
+        locks = await self._deferral.lock(entity, path.sub_queue, list(dict.fromkeys(numbers)))
         received = [
             self._deferral.received(token, until_ms)
             if self._locks.is_own(token)
@@ -320,23 +328,18 @@ class RabbitNamespace:
 
     async def _prepare_deferral(self, path: EntityPath) -> None:
         try:
-            await self._deferral.prepare(self.directory.queue(path))
+            await self._deferral.prepare(self.directory.receive_entity(path))
         except (BrokerError, ServiceBusError) as error:
             raise refusal(error) from error
 
     async def _renew_own(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
         return self._settling.renew(path, tokens)
 
-    def _sendable(self, path: EntityPath) -> model.Queue:
-        if path.sub_queue is not SubQueue.NONE:
-            raise NotAllowed(f"Messages cannot be sent to the sub-queue '{path}'.")
-        return self.directory.queue(path)
-
-    def _receivable(self, path: EntityPath) -> model.Queue:
-        queue = self.directory.queue(path)
-        if not queue.status.allows_receives:
-            raise EntityDisabled(texts.disabled(queue.name, for_sends=False))
-        return queue
+    def _receivable(self, path: EntityPath) -> model.ReceiveEntity:
+        entity = self.directory.receive_entity(path)
+        if not entity.status.allows_receives:
+            raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
+        return entity
 
     def _on_lock_expired(self, owner: Owner, holding: Holding) -> None:
         self.counters.locks_expired += 1

@@ -82,7 +82,7 @@ class Receiving:
     def open(
         self,
         path: EntityPath,
-        queue: model.Queue,
+        queue: model.ReceiveEntity,
         mode: ReceiveMode,
         deliver: Callable[[Received], None],
     ) -> QueueReceiver:
@@ -98,9 +98,9 @@ class Receiving:
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
-        queues = {queue.name.lower(): queue for queue in namespace.queues}
+        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
         for source in self._sources.values():
-            source.update(queues.get(source.path.key, source.queue))
+            source.update(there.get(source.path.key, source.queue))
 
     def on_told(self, kind: str, path: EntityPath) -> None:
         """Another bridge keeps messages of an entity, or waits for them."""
@@ -143,7 +143,7 @@ class Receiving:
             with contextlib.suppress(BrokerError):
                 await source.close()
 
-    def _source(self, path: EntityPath, queue: model.Queue) -> Source:
+    def _source(self, path: EntityPath, queue: model.ReceiveEntity) -> Source:
         key = (path.key, path.sub_queue)
         source = self._sources.get(key)
         if source is None:

@@ -53,80 +53,81 @@ class Sending:
         self._full_until_s: dict[str, float] = {}
         self.tier = tier
 
-    def note_full(self, entity: str) -> None:
+    def note_full(self, path: str) -> None:
         """An entity's queue has just refused a message: what is sent is refused for a while."""
-        self._full_until_s[entity.lower()] = asyncio.get_running_loop().time() + FULL_S
+        self._full_until_s[path.lower()] = asyncio.get_running_loop().time() + FULL_S
 
-    async def send(self, queue: model.Queue, batch: Sequence[Outgoing]) -> None:
+    async def send(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
-        body = self._checked(Operation.SEND, queue, batch)
+        body = self._checked(Operation.SEND, entity, batch)
         if not batch:
             return
         try:
             await self._sender.publish(
-                names.front(queue.name), "", envelope.SILENT_PROPERTIES, body
+                names.front(entity.path), "", envelope.SILENT_PROPERTIES, body
             )
         except Unroutable as error:
-            raise EntityNotFound(texts.not_found(queue.name)) from error
+            raise EntityNotFound(texts.not_found(entity.path)) from error
         self._counters.sent += len(batch)
 
-    async def schedule(self, queue: model.Queue, batch: Sequence[Outgoing]) -> list[int]:
+    async def schedule(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their numbers."""
-        body = self._checked(Operation.SCHEDULE, queue, batch)
+        body = self._checked(Operation.SCHEDULE, entity, batch)
         if not batch:
             return []
-        numbers = await self._ask(queue, body)
+        numbers = await self._ask(entity, body)
         self._counters.scheduled += len(batch)
         return list(numbers)
 
-    async def cancel(self, queue: model.Queue, numbers: Sequence[int]) -> None:
+    async def cancel(self, entity: model.SendEntity, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all of them or none."""
-        _check_status(queue)
+        _check_status(entity)
         if not numbers:
             return
-        await self._ask(queue, envelope.encode_cancel(new_identity(), numbers))
+        await self._ask(entity, envelope.encode_cancel(new_identity(), numbers))
         self._counters.cancelled += len(numbers)
 
-    async def _ask(self, queue: model.Queue, body: bytes) -> Sequence[int]:
-        front = names.front(queue.name)
+    async def _ask(self, entity: model.SendEntity, body: bytes) -> Sequence[int]:
+        front = names.front(entity.path)
         try:
             answer = await self._sender.ask(front, "", _HEADERS, body, persistent=True)
         except Unroutable as error:
-            raise EntityNotFound(texts.not_found(queue.name)) from error
+            raise EntityNotFound(texts.not_found(entity.path)) from error
         reply = decode_reply(answer)
         if isinstance(reply, Refused):
             raise error_of(reply)
         return reply.numbers
 
     def _checked(
-        self, operation: Operation, queue: model.Queue, batch: Sequence[Outgoing]
+        self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
     ) -> bytes:
         """Return the envelope of a batch that may be sent."""
-        _check_status(queue)
-        full_until_s = self._full_until_s.get(queue.name.lower(), 0.0)
+        _check_status(entity)
+        full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
         if full_until_s and asyncio.get_running_loop().time() < full_until_s:
-            raise QuotaExceeded(texts.full(queue.name, queue.max_size_mb * MEBIBYTE))
-        limit_bytes = message_size_max_bytes(queue, self.tier)
+            raise QuotaExceeded(texts.full(entity.path, entity.max_size_mb * MEBIBYTE))
+        requires_session = isinstance(entity, model.Queue) and entity.requires_session
+        limit_bytes = message_size_max_bytes(entity, self.tier)
         for outgoing in batch:
             if outgoing.size_bytes > limit_bytes:
                 raise MessageSizeExceeded(
-                    texts.too_large(queue.name, outgoing.size_bytes, limit_bytes)
+                    texts.too_large(entity.path, outgoing.size_bytes, limit_bytes)
                 )
-            if queue.requires_session and outgoing.session_id is None:
+            if requires_session and outgoing.session_id is None:
                 raise NotAllowed(texts.SESSION_ID_MISSING)
         try:
-            body = encode(operation, queue, batch)
+            body = encode(operation, entity, batch)
         except ValueError as error:
             raise ArgumentError(
-                f"A message cannot be stored in '{queue.name}': {error}."
+                f"A message cannot be stored in '{entity.path}': {error}."
             ) from error
         if len(body) > self._message_bytes_max:
             raise MessageSizeExceeded(
-                texts.too_large(queue.name, len(body), self._message_bytes_max)
+                texts.too_large(entity.path, len(body), self._message_bytes_max)
             )
         return body
 
 
-def _check_status(queue: model.Queue) -> None:
-    if not queue.status.allows_sends:
-        raise EntityDisabled(texts.disabled(queue.name, for_sends=True))
+def _check_status(entity: model.SendEntity) -> None:
+    if not entity.status.allows_sends:
+        raise EntityDisabled(texts.disabled(entity.path, for_sends=True))

@@ -64,7 +64,7 @@ class Source:
     def __init__(
         self,
         path: EntityPath,
-        queue: model.Queue,
+        queue: model.ReceiveEntity,
         *,
         intake: Intake,
         turn: Turn,
@@ -79,8 +79,8 @@ class Source:
         self.queue = queue
         self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
-        self.resource = name_of(queue.name)
-        self._active_exchange = names.active_exchange(queue.name)
+        self.resource = name_of(queue.path)
+        self._active_exchange = names.active_exchange(queue.front)
         self._turn = turn
         self._departure = departure
         self._poison = departure.poison
@@ -217,7 +217,7 @@ class Source:
             self._drop(copy)
         self._end_waits(holding)
 
-    def update(self, queue: model.Queue) -> None:
+    def update(self, queue: model.ReceiveEntity) -> None:
         """Take over a changed definition; an entity that was made anew counts from 1."""
         if incarnation_of(queue) != incarnation_of(self.queue):
             self._deduplicator.forget()

@@ -31,6 +31,16 @@ def not_found(entity: str) -> str:
     )
 
 
+def send_to_subscription(entity: str) -> str:
+    """Say that a subscription takes messages from its topic only."""
+    return f"Cannot open a Topic client for entity type Subscriber: '{entity}'. Send to its topic."
+
+
+def send_to_sub_queue(entity: str) -> str:
+    """Say that a sub-queue takes no messages from senders."""
+    return f"A sub-queue takes no messages from senders: send to '{entity}' instead."
+
+
 def topics_not_here(entity: str) -> str:
     """Say that topics and subscriptions cannot be used yet."""
     return f"Topics are not part of this release of the bridge: '{entity}'."

@@ -83,20 +83,18 @@ def _attach_management(
 
 def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath) -> None:
     connection.grants.require(Right.SEND, path)
-    queue = connection.gateway.namespace.entity(path)
-    if path.sub_queue is not SubQueue.NONE:
-        raise NotAllowed(texts.SEND_TO_SUB_QUEUE.format(entity=path.entity))
-    size = queue.max_message_size_kb
+    entity = connection.gateway.namespace.send_entity(path)
+    size = entity.max_message_size_kb
     limit = connection.gateway.settings.message_bytes_max if size is None else size * 1024
     SendingLink(connection, link, path, limit)
 
 
 def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
     connection.grants.require(Right.LISTEN, path)
-    queue = connection.gateway.namespace.entity(path)
+    entity = connection.gateway.namespace.receive_entity(path)
     source = link.peer.source
     wants_session = isinstance(source, Source) and SESSION_FILTER in (source.filter or {})
-    needs_session = queue.requires_session and path.sub_queue is SubQueue.NONE
+    needs_session = entity.requires_session and path.sub_queue is SubQueue.NONE
     if wants_session and not needs_session:
         raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
     if needs_session and not wants_session:

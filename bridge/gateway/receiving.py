@@ -206,12 +206,12 @@ class ReceivingLink:
     def refusal(self) -> ServiceBusError | None:
         """Return why nothing may be received any more; `None` while it may."""
         try:
-            queue = self.connection.gateway.namespace.entity(self.path)
+            entity = self.connection.gateway.namespace.receive_entity(self.path)
         except ServiceBusError as error:
             return error
-        if queue.status.allows_receives:
+        if entity.status.allows_receives:
             return None
-        return EntityDisabled(disabled(queue.name, for_sends=False))
+        return EntityDisabled(disabled(entity.path, for_sends=False))
 
     def on_detached(self) -> None:
         """The link is gone; its locks stay until they are settled by token or expire."""

@@ -18,7 +18,6 @@ PLAIN_ON_SESSION_ENTITY = (
 )
 SESSIONS_NOT_HERE = "com.microsoft:session-filter: session receivers are not implemented."
 TRANSACTIONS_NOT_HERE = "amqp:coordinator:list: transactions are not implemented."
-SEND_TO_SUB_QUEUE = "A sub-queue takes no messages from senders: send to '{entity}' instead."
 UNAUTHORIZED_CONNECTION = (
     "The connection did not present a valid token at $cbs within {seconds:g} seconds."
 )

@@ -35,6 +35,7 @@ from bridge.model.duration import MAX_MS
 from bridge.model.entity import (
     TIER_TIME_TO_LIVE_MAX_MS,
     Queue,
+    SendEntity,
     Tier,
     effective_time_to_live_ms,
     message_size_max_bytes,
@@ -115,18 +116,18 @@ def blank(*, is_partitioned: bool) -> Memory:
     )
 
 
-def marker(queue: Queue, term: bytes, fingerprint: str) -> Publication:
+def marker(entity: SendEntity, term: bytes, fingerprint: str) -> Publication:
     """Return the entry that begins a sequencer's term."""
     properties = journal.entry_properties(journal.MARKER)
     body = journal.Marker(term, fingerprint).encode()
-    return Publication("", names.journal(queue.name), properties, body)
+    return Publication("", names.journal(entity.path), properties, body)
 
 
-def commit_marker(queue: Queue, term: bytes, fingerprint: str) -> Publication:
+def commit_marker(entity: SendEntity, term: bytes, fingerprint: str) -> Publication:
     """Return the entry that says: all that this term published has reached its queues."""
     properties = journal.entry_properties(journal.COMMIT)
     body = journal.Marker(term, fingerprint).encode()
-    return Publication("", names.journal(queue.name), properties, body)
+    return Publication("", names.journal(entity.path), properties, body)
 
 
 def is_snapshot(publication: Publication) -> bool:
@@ -135,26 +136,26 @@ def is_snapshot(publication: Publication) -> bool:
 
 
 class Sequencer:
-    """Gives numbers and times to the messages of one queue."""
+    """Gives numbers and times to the messages of one entity."""
 
-    def __init__(self, queue: Queue, tier: Tier, memory: Memory) -> None:
+    def __init__(self, entity: SendEntity, tier: Tier, memory: Memory) -> None:
         self.memory = memory
         self.entries = 0
         self.bytes = 0
         self._turn = 0
-        self._active = names.active_exchange(queue.name)
-        self._journal = names.journal(queue.name)
-        self._dead = names.dead_letter_queue(queue.name)
+        self._active = names.active_exchange(entity.path)
+        self._journal = names.journal(entity.path)
+        self._dead = names.dead_letter_queue(entity.path)
         self._copy = stamp.copy_to(self._journal)
-        self.update(queue, tier)
+        self.update(entity, tier)
 
-    def update(self, queue: Queue, tier: Tier) -> None:
+    def update(self, entity: SendEntity, tier: Tier) -> None:
         """Take over a changed definition."""
-        self.queue = queue
-        self._is_partitioned = queue.enable_partitioning
-        self._message_bytes_max = message_size_max_bytes(queue, tier)
+        self.entity = entity
+        self._is_partitioned = entity.enable_partitioning
+        self._message_bytes_max = message_size_max_bytes(entity, tier)
         self._ttl_cap_ms = min(
-            queue.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
+            entity.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
         )
 
     def dues_ms(self, command: Command, now_ms: int) -> list[int]:
@@ -277,7 +278,7 @@ class Sequencer:
             size_bytes = len(item.body) + len(item.properties)
             if size_bytes > self._message_bytes_max:
                 description = (
-                    f"The message has {size_bytes} bytes; the limit of '{self.queue.name}' is "
+                    f"The message has {size_bytes} bytes; the limit of '{self.entity.path}' is "
                     f"{self._message_bytes_max}."
                 )
                 return Outcome((self._bury(item, now_ms, TOO_LARGE_REASON, description),))
@@ -338,7 +339,7 @@ class Sequencer:
             return None
         description = (
             f"The scheduled message with SequenceNumber = {number} does not exist in "
-            f"'{self.queue.name}', or is no longer scheduled."
+            f"'{self.entity.path}', or is no longer scheduled."
         )
         return Answer(reply_to, reply.encode_refused(MessageNotFound.condition, description))
 
@@ -363,11 +364,12 @@ class Sequencer:
         memory.wheel.stored(where)
         memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
         fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + self._copy
-        bucket = names.bucket(self.queue.name, where.level, where.slot)
+        bucket = names.bucket(self.entity.path, where.level, where.slot)
         return self._publication("", bucket, stamp.put(item.properties, fields), item.body)
 
     def _bury_lapsed(self, item: Item, now_ms: int) -> Publication:
-        if self.queue.dead_lettering_on_message_expiration:
+        entity = self.entity
+        if isinstance(entity, Queue) and entity.dead_lettering_on_message_expiration:
             return self._bury(item, now_ms, EXPIRED_REASON, EXPIRED_DESCRIPTION)
         number = self._next(self._partition(item))
         fields = stamp.active(number, self._enqueued(now_ms), stamp.NO_IDENTITY, 0)

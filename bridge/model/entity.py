@@ -7,6 +7,7 @@ built. Ranges and defaults: Service Bus documentation and SDK constants.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -171,6 +172,16 @@ class Queue:
         _check_subscriptionlike(where, self)
         _check_topiclike(where, self)
 
+    @property
+    def path(self) -> str:
+        """The entity's path: its name."""
+        return self.name
+
+    @property
+    def front(self) -> str:
+        """The path of the entity that its messages are sent to: its own."""
+        return self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
@@ -206,6 +217,11 @@ class Subscription:
     def path(self) -> str:
         """The entity's path, `topic/Subscriptions/name`."""
         return f"{self.topic}/Subscriptions/{self.name}"
+
+    @property
+    def front(self) -> str:
+        """The path of the entity that its messages are sent to: its topic."""
+        return self.topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,8 +259,24 @@ class Topic:
                     f"{where} holds subscription {subscription.path!r} of another topic."
                 )
 
+    @property
+    def path(self) -> str:
+        """The entity's path: its name."""
+        return self.name
+
+    @property
+    def front(self) -> str:
+        """The path of the entity that its messages are sent to: its own."""
+        return self.name
+
 
 Entity = Queue | Topic | Subscription
+
+SendEntity = Queue | Topic
+"""What messages are sent to, scheduled at, and numbered by."""
+
+ReceiveEntity = Queue | Subscription
+"""What messages are received from, itself or by its dead-letter sub-queue."""
 
 
 def _check_common(where: str, entity: Entity) -> None:
@@ -294,6 +326,19 @@ class Namespace:
             seen.add(name.lower())
 
 
+def send_entities(namespace: Namespace) -> Iterator[SendEntity]:
+    """Yield all that messages can be sent to."""
+    yield from namespace.queues
+    yield from namespace.topics
+
+
+def receive_entities(namespace: Namespace) -> Iterator[ReceiveEntity]:
+    """Yield all that messages can be received from."""
+    yield from namespace.queues
+    for topic in namespace.topics:
+        yield from topic.subscriptions
+
+
 def effective_time_to_live_ms(message_ttl_ms: int | None, *caps_ms: int) -> int:
     """Return the time a message lives: its own TTL, silently cut to the entities' defaults.
 
@@ -319,8 +364,8 @@ TIER_MESSAGE_SIZE_MAX_BYTES = {
 """The largest message of a tier (Service Bus quotas)."""
 
 
-def message_size_max_bytes(queue: Queue, tier: Tier) -> int:
-    """Return the largest message of a queue: its own limit, else its tier's."""
-    if queue.max_message_size_kb is not None:
-        return queue.max_message_size_kb * 1024
+def message_size_max_bytes(entity: SendEntity, tier: Tier) -> int:
+    """Return the largest message of a queue or topic: its own limit, else its tier's."""
+    if entity.max_message_size_kb is not None:
+        return entity.max_message_size_kb * 1024
     return TIER_MESSAGE_SIZE_MAX_BYTES[tier]

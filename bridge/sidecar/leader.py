@@ -84,7 +84,7 @@ class Leader:
         boot: str,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        self.name = state.queue.name
+        self.name = state.entity.path
         self.meters = state.meters
         self.is_ready = False
         self._term = os.urandom(16)
@@ -173,7 +173,7 @@ class Leader:
                     await self.in_flight.move(self._commit_marker(), site="sequencer.journal")
 
     def _commit_marker(self) -> Publish:
-        return Publish(*commit_marker(self._state.queue, self._term, self._boot))
+        return Publish(*commit_marker(self._state.entity, self._term, self._boot))
 
     def fail(self, error: Exception) -> None:
         """End this term."""
@@ -320,7 +320,7 @@ class Leader:
             self._has_failed = True
         if isinstance(error, PublishRefused) and self.is_ready:
             # The journal may have what the full queue refused: its word must not be trusted.
-            entry = Publish(*marker(self._state.queue, self._term, REFUSED))
+            entry = Publish(*marker(self._state.entity, self._term, REFUSED))
             with contextlib.suppress(BrokerError):
                 assert self._publishing is not None
                 self._publishing.publish(*entry)
@@ -343,7 +343,7 @@ class Leader:
 
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
-        detects_duplicates = self._state.queue.requires_duplicate_detection
+        detects_duplicates = self._state.entity.requires_duplicate_detection
         while arrivals and self.is_ready and self.in_flight.has_room:
             if self._making is not None or self._is_retiring:
                 break

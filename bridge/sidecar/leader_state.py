@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bridge.engine.poison import Poison
 from bridge.machine.sequencer import Answer, Publication, Sequencer
-from bridge.model.entity import Queue, Tier
+from bridge.model.entity import SendEntity, Tier
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
 from bridge.wire.envelope import Item
@@ -40,7 +40,7 @@ class LeaderState:
     """The sequencer's place for one entity.
 
     Attributes:
-        queue: the entity's definition.
+        entity: its definition.
         tier: the namespace's tier.
         sequencer: that of the last term here, or `None`.
         term: the last term here that was leading.
@@ -55,7 +55,7 @@ class LeaderState:
         poison: what could not be handled is noted there.
     """
 
-    queue: Queue
+    entity: SendEntity
     tier: Tier
     sequencer: Sequencer | None = None
     term: bytes | None = None

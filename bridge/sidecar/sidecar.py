@@ -21,7 +21,7 @@ from bridge.broker.pool import LOOK_S, Lease, Pool
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
 from bridge.machine.suspects import Suspect, is_silence
-from bridge.model.entity import Namespace, Queue, Tier
+from bridge.model.entity import Namespace, SendEntity, Tier
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.leader import Leader
@@ -126,7 +126,7 @@ class Sidecar:
         The longest first. An entity that another process looks after is not among them.
         """
         since = [
-            (state.leaderless_ms, state.queue.name)
+            (state.leaderless_ms, state.entity.path)
             for state in self._states.values()
             if state.leaderless_ms is not None
         ]
@@ -162,7 +162,7 @@ class Sidecar:
     @property
     def meters(self) -> dict[str, Meters]:
         """The counters of each entity."""
-        return {state.queue.name: state.meters for state in self._states.values()}
+        return {state.entity.path: state.meters for state in self._states.values()}
 
     async def count_ready(self) -> None:
         """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
@@ -177,17 +177,17 @@ class Sidecar:
             async with asyncio.timeout(COUNT_S):
                 await asyncio.gather(*(leader.count_ready() for leader in behind))
 
-    def add_entity(self, queue: Queue) -> None:
+    def add_entity(self, entity: SendEntity) -> None:
         """Begin to look after an entity whose resources are declared; or take over a change."""
-        key = queue.name.lower()
+        key = entity.path.lower()
         state = self._states.get(key)
         if state is None:
-            self._states[key] = LeaderState(queue, self._tier, poison=self.poison)
+            self._states[key] = LeaderState(entity, self._tier, poison=self.poison)
             self._employ(key)
         else:
-            state.queue = queue
+            state.entity = entity
             if state.sequencer is not None:
-                state.sequencer.update(queue, self._tier)
+                state.sequencer.update(entity, self._tier)
 
     def follow(self, definitions: Namespace) -> None:
         """Look after the queues that there are, and no more after those that are gone."""
@@ -195,7 +195,7 @@ class Sidecar:
             self.add_entity(queue)
         there = {queue.name.lower() for queue in definitions.queues}
         for key in self._states.keys() - there:
-            name = self._states.pop(key).queue.name
+            name = self._states.pop(key).entity.path
             self._failing.pop(name, None)
             self.pool.give_back(name)
             task = self._tasks.pop(key, None)
@@ -227,7 +227,7 @@ class Sidecar:
 
     def _employ(self, key: str) -> None:
         if self._is_running and key not in self._tasks:
-            name = self._states[key].queue.name
+            name = self._states[key].entity.path
             self._start(key, self._again_and_again(name, lambda: self._lead(key)))
 
     async def _return_lapsed(self) -> None:
@@ -260,7 +260,7 @@ class Sidecar:
         """Lead, one term after another; they end without fault when the prefetch must change."""
         state = self._states[key]
         while not self._stopping.is_set():
-            name = state.queue.name
+            name = state.entity.path
             way = await self._way(name)
             lease = Lease(way.connection, name)
             leader = Leader(state, lease, way.replies, way.boot, clock=self._clock)

@@ -55,14 +55,14 @@ async def read_journal(
     Raises:
         NewerJournal: a newer bridge wrote the journal.
     """
-    queue = state.queue
-    reader = JournalReader(connection, names.journal(queue.name))
-    entry = Publish(*marker(queue, term, boot))
+    entity = state.entity
+    reader = JournalReader(connection, names.journal(entity.path))
+    entry = Publish(*marker(entity, term, boot))
     state.attempts.add(term)
 
     def replayed(entries: Sequence[Entry]) -> Replay:
         replay = Replay(
-            is_partitioned=queue.enable_partitioning, readers=state.attempts, fingerprint=boot
+            is_partitioned=entity.enable_partitioning, readers=state.attempts, fingerprint=boot
         )
         for each in entries:
             replay.feed(each.properties, each.body)
@@ -147,11 +147,11 @@ def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[U
     """
     if state.sequencer is None or not state.is_successor(replay.terms):
         state.returning.clear()
-        return Sequencer(state.queue, state.tier, replay.result()), ()
+        return Sequencer(state.entity, state.tier, replay.result()), ()
     assert state.term is not None, "whose sequencer it is"
     left = state.unconfirmed.values()
     unconfirmed = [each for each in left if not is_snapshot(each.publications[0])]
     replay.go_on(state.term, [each for one in unconfirmed for each in one.publications])
     state.sequencer.inherit(replay.result())
-    state.sequencer.update(state.queue, state.tier)
+    state.sequencer.update(state.entity, state.tier)
     return state.sequencer, unconfirmed

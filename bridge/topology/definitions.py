@@ -80,7 +80,7 @@ def parameters(namespace: model.Namespace, vhost: str) -> tuple[Parameter, ...]:
 
 def path_of(entity: model.Entity) -> str:
     """Return an entity's path: its name, or `topic/Subscriptions/name`."""
-    return entity.path if isinstance(entity, model.Subscription) else entity.name
+    return entity.path
 
 
 def entities(namespace: model.Namespace) -> tuple[model.Entity, ...]:

@@ -28,6 +28,7 @@ from bridge.model.errors import (
     EntityNotFound,
     MessageLockLost,
     MessageNotFound,
+    NotAllowed,
     NotImplementedHere,
 )
 from bridge.model.name import EntityPath, SubQueue
@@ -274,6 +275,14 @@ class MemoryNamespace:
     def entity(self, path: EntityPath) -> model.Queue:
         """Return a queue's definition."""
         return self._queue(path).definition
+
+    receive_entity = entity
+
+    def send_entity(self, path: EntityPath) -> model.Queue:
+        """Return a queue's definition."""
+        if path.sub_queue is not SubQueue.NONE:
+            raise NotAllowed(f"'{path}' takes no messages from senders.")
+        return self.entity(path)
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store messages."""
