@@ -87,7 +87,7 @@ def message_from_record(
     """
     properties = record.properties
     table = properties.headers if properties.headers is not None else {}
-    exact = _exact_sections(table)
+    exact = exact_sections(table)
     return b"".join(
         (
             _header(table, time_to_live_ms, delivery_count),
@@ -102,7 +102,7 @@ def message_from_record(
     )
 
 
-def _exact_sections(table: Table) -> part.Sections | None:
+def exact_sections(table: Table) -> part.Sections | None:
     """Return the sections that the bridge wrote; `None` when a RabbitMQ user wrote something."""
     field = table.get(headers.SECTIONS)
     if field is None or not isinstance(field[1], bytes):
@@ -303,7 +303,7 @@ def merge_properties(record: Record, changes: Table) -> Record:
     exactly becomes a header; otherwise the exact section is written, or written anew.
     """
     table = dict(record.properties.headers or {})
-    exact = _exact_sections(table)
+    exact = exact_sections(table)
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
         pairs = {
             encode_string(textual(exact.raw, *key) or b""): exact.raw[value[0] : value[1]]

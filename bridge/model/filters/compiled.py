@@ -1,0 +1,61 @@
+"""A filter ready to be evaluated: a predicate, and the equality terms by which it can be found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from bridge.model.filters.message import Message
+from bridge.model.filters.values import Kind, Value, index_key, kind_of
+
+Predicate = Callable[[Message], bool | None]
+"""True: the filter takes the message. `None` is unknown. Raises FilterException."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property by its scope and its lower-case name."""
+
+    is_system: bool
+    name: str
+
+    def read(self, message: Message) -> Value:
+        """Return the property's value, `None` when it is not there or null."""
+        return message.system(self.name) if self.is_system else message.user.get(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A condition that must hold for the filter to: a property equals one of some constants.
+
+    Attributes:
+        of: the property.
+        kind: of all the constants.
+        keys: the constants, as `values.index_key` makes them.
+    """
+
+    of: Property
+    kind: Kind
+    keys: frozenset[object]
+
+    @classmethod
+    def equals(cls, of: Property, *constants: Value) -> Term:
+        """Return the term for these constants, which are of one kind."""
+        return cls(of, kind_of(constants[0]), frozenset(map(index_key, constants)))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFilter:
+    """A filter that is made once and evaluated for many messages.
+
+    Attributes:
+        identity: filters with the same take the same messages.
+        predicate: whether it takes a message.
+        terms: all of them hold for every message that it takes.
+        is_typed: a value of another kind than a term's makes the filter fail, not only false.
+    """
+
+    identity: Hashable
+    predicate: Predicate
+    terms: tuple[Term, ...] = ()
+    is_typed: bool = False

@@ -1,0 +1,21 @@
+"""What can go wrong with a rule: when it is made, and when it meets a message."""
+
+from __future__ import annotations
+
+from bridge.model.errors import ArgumentError
+
+
+class InvalidRule(ArgumentError):
+    """The text of a filter or action is not in Service Bus's grammar, or above its limits."""
+
+
+class FilterException(Exception):
+    """A filter or action cannot be evaluated for this message; Azure's name for it.
+
+    The message is dead-lettered in the subscription if that has
+    `dead_lettering_on_filter_evaluation_exceptions`, with this name as the reason.
+    """
+
+
+REASON = FilterException.__name__
+"""DeadLetterReason of such a message: "exception type name" (Azure, dead-letter queues)."""

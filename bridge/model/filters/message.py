@@ -1,0 +1,55 @@
+"""What filters and actions see of a message: its system and its user properties, not its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from bridge.model.filters.values import Value
+
+SYSTEM_PROPERTIES = {
+    name.lower(): name
+    for name in (
+        "ContentType",
+        "CorrelationId",
+        "DeadLetterSource",
+        "DeliveryCount",
+        "EnqueuedSequenceNumber",
+        "EnqueuedTimeUtc",
+        "ExpiresAtUtc",
+        "ForcePersistence",
+        "Label",
+        "LockedUntilUtc",
+        "LockToken",
+        "MessageId",
+        "PartitionKey",
+        "ReplyTo",
+        "ReplyToSessionId",
+        "ScheduledEnqueueTimeUtc",
+        "SequenceNumber",
+        "SessionId",
+        "Size",
+        "State",
+        "TimeToLive",
+        "To",
+        "ViaPartitionKey",
+    )
+}
+"""The names behind `sys.`, by their lower-case form (Azure, messages and payloads)."""
+
+ALIASES = {"subject": "label"}
+"""What ServiceBusMessage calls what filters call Label."""
+
+
+class Message(Protocol):
+    """A message as filters read it. Property names are in lower case: any case means the same."""
+
+    @property
+    def user(self) -> Mapping[str, Value]:
+        """The user properties; one that is there with no value is `None`."""
+
+    def system(self, name: str) -> Value:
+        """Return a system property (a key of `SYSTEM_PROPERTIES`), `None` when it has no value."""
+
+    def name_of(self, name: str) -> str:
+        """Return a user property's name as the message spells it; as given, when it has none."""

@@ -1,0 +1,250 @@
+"""All rules of a topic against one message: what each subscription gets.
+
+    rules = RuleSet.of({subscription: (rule, ...), ...}, new_id=uuid4)   # once a definition
+    selection = rules.select(message)                                   # once a message
+    for match in selection.matches:     # one copy each, in the order of the subscriptions
+        match.subscription, match.rule_name, match.changes
+    for failure in selection.failures:  # at most one a subscription
+        failure.subscription, failure.rule_name, failure.description
+
+`subscription` is whatever key the caller gave. `message` is a
+`bridge.wire.message_view.MessageView` (or anything that is a `message.Message`); it is read only as
+far as filters look. Pure: `new_id` is the chance behind `newid()`.
+
+A subscription whose matching rules have no action gets one copy: `rule_name` and `changes` are
+`None`. Each matching rule with an action gives a copy of its own: `changes` is what its action does
+to the message, and the copy carries `rule_name` in the application property `RuleName`
+(`bridge.wire.rule_copy` makes it). Both may come together (Azure, topic filters).
+
+A failure says that a rule could not be evaluated and that no other rule gave the subscription a
+copy, or that an action could not. The caller dead-letters the message, unchanged, in the
+subscription if that has `dead_lettering_on_filter_evaluation_exceptions`, with the reason
+`errors.REASON` and the failure's description; else it drops it there. A rule whose text is no
+filter fails for every message.
+
+**Cost.** Equal filters are evaluated once. A filter with an equality term (`prop = 'x'`,
+`prop IN (...)` among its ANDed conditions, any correlation filter) is found by the hash of the
+property's value, through the term that fewest others share, and evaluated only when that holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from bridge.model.entity import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter, TrueFilter
+from bridge.model.filters.compiled import CompiledFilter, Property, Term
+from bridge.model.filters.correlation import compile_correlation
+from bridge.model.filters.errors import FilterException, InvalidRule
+from bridge.model.filters.message import Message
+from bridge.model.filters.values import Kind, Value, index_key, kind_of
+
+S = TypeVar("S", bound=Hashable)
+
+REMOVED = object()
+"""In a change: the property is taken off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A property that an action sets (`None`: to null) or takes off (`REMOVED`).
+
+    Attributes:
+        is_system: `sys.`; `name` is then a value of `message.SYSTEM_PROPERTIES`.
+        name: as the message spells it, else as the action does.
+    """
+
+    is_system: bool
+    name: str
+    value: Value
+
+
+Changes = tuple[Change, ...]
+Action = Callable[[Message], Changes]
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Generic[S]):
+    """A copy that a subscription gets; unchanged when `changes` is `None`."""
+
+    subscription: S
+    rule_name: str | None = None
+    changes: Changes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure(Generic[S]):
+    """A rule that could not be evaluated for a message, and why."""
+
+    subscription: S
+    rule_name: str
+    description: str
+
+
+@dataclass(slots=True)
+class Selection(Generic[S]):
+    """What becomes of a message; both empty: no subscription takes it."""
+
+    matches: list[Match[S]]
+    failures: list[Failure[S]]
+
+
+def compile_filter(source: Filter, new_id: Callable[[], UUID]) -> CompiledFilter:
+    """Return a filter ready to be evaluated; InvalidRule when Service Bus would refuse it."""
+    match source:
+        case TrueFilter():
+            return CompiledFilter(True, lambda message: True)
+        case FalseFilter():
+            return CompiledFilter(False, lambda message: False)
+        case CorrelationFilter():
+            return compile_correlation(source)
+        case SqlFilter():
+            raise InvalidRule("SQL filters are not evaluated.")
+
+
+@dataclass(slots=True)
+class _Target(Generic[S]):
+    """A rule of a subscription; `order` is its place among all."""
+
+    order: int
+    match: Match[S]
+    rule_name: str
+    action: Action | None = None
+
+
+@dataclass(slots=True)
+class _Filter(Generic[S]):
+    compiled: CompiledFilter
+    targets: list[_Target[S]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Index(Generic[S]):
+    """The filters that a property's value leads to."""
+
+    of: Property
+    exact: dict[tuple[Kind, object], list[_Filter[S]]] = field(default_factory=dict)
+    typed: dict[Kind, list[_Filter[S]]] = field(default_factory=dict)
+
+    def add(self, term: Term, found: _Filter[S]) -> None:
+        """Have a filter found by one of its terms."""
+        for key in term.keys:
+            self.exact.setdefault((term.kind, key), []).append(found)
+        if found.compiled.is_typed:
+            self.typed.setdefault(term.kind, []).append(found)
+
+    def candidates(self, message: Message) -> Iterable[_Filter[S]]:
+        """Return the filters that hold here, and those that fail over the kind of the value."""
+        value = self.of.read(message)
+        if value is None:
+            return ()
+        kind = kind_of(value)
+        found = self.exact.get((kind, index_key(value)), [])
+        others = [each for of, all_of in self.typed.items() if of is not kind for each in all_of]
+        return [*found, *others] if others else found
+
+
+class RuleSet(Generic[S]):
+    """The rules of a topic's subscriptions, compiled."""
+
+    def __init__(self, filters: Iterable[_Filter[S]]) -> None:
+        self._always: list[_Target[S]] = []
+        self._scanned: list[_Filter[S]] = []
+        indexes: dict[Property, _Index[S]] = {}
+        kept = list(filters)
+        shared = Counter(term for each in kept for term in each.compiled.terms)
+        for each in kept:
+            if each.compiled.identity is True:
+                self._always += each.targets
+            elif each.compiled.terms:
+                term = min(each.compiled.terms, key=lambda term: shared[term])
+                indexes.setdefault(term.of, _Index(term.of)).add(term, each)
+            elif each.compiled.identity is not False:
+                self._scanned.append(each)
+        self._indexes = list(indexes.values())
+
+    @classmethod
+    def of(
+        cls, subscriptions: Mapping[S, Sequence[Rule]], *, new_id: Callable[[], UUID]
+    ) -> RuleSet[S]:
+        """Compile the rules of a topic's subscriptions."""
+        filters: dict[Hashable, _Filter[S]] = {}
+        order = 0
+        for subscription, rules in subscriptions.items():
+            for rule in rules:
+                order += 1
+                try:
+                    compiled = compile_filter(rule.filter, new_id)
+                    action = compile_action(rule.action, new_id)
+                except InvalidRule as error:
+                    compiled, action = _failing(str(error)), None
+                name = rule.name if action is not None else None
+                target = _Target(order, Match(subscription, name), rule.name, action)
+                filters.setdefault(compiled.identity, _Filter(compiled)).targets.append(target)
+        return cls(filters.values())
+
+    def select(self, message: Message) -> Selection[S]:
+        """Return which subscriptions get a message."""
+        hits = list(self._always)
+        failed: list[tuple[_Target[S], str]] = []
+        for each in self.candidates(message):
+            try:
+                if each.compiled.predicate(message):
+                    hits += each.targets
+            except FilterException as error:
+                failed += [(target, str(error)) for target in each.targets]
+        hits.sort(key=_order)
+        return _selection(hits, failed, message)
+
+    def candidates(self, message: Message) -> Iterable[_Filter[S]]:
+        """Return the filters that are evaluated for a message."""
+        yield from self._scanned
+        for index in self._indexes:
+            yield from index.candidates(message)
+
+
+def _order(target: _Target[S]) -> int:
+    return target.order
+
+
+def _failing(reason: str) -> CompiledFilter:
+    def predicate(message: Message) -> bool:
+        raise FilterException(reason)
+
+    return CompiledFilter(("failing", reason), predicate)
+
+
+def _selection(
+    hits: list[_Target[S]], failed: list[tuple[_Target[S], str]], message: Message
+) -> Selection[S]:
+    matches: list[Match[S]] = []
+    failures: dict[S, Failure[S]] = {}
+    taken: set[S] = set()
+    unchanged: set[S] = set()
+    for hit in hits:
+        subscription = hit.match.subscription
+        taken.add(subscription)
+        if hit.action is None:
+            if subscription not in unchanged:
+                unchanged.add(subscription)
+                matches.append(hit.match)
+            continue
+        try:
+            matches.append(Match(subscription, hit.rule_name, hit.action(message)))
+        except FilterException as error:
+            failures.setdefault(subscription, Failure(subscription, hit.rule_name, str(error)))
+    for target, reason in sorted(failed, key=lambda each: each[0].order):
+        subscription = target.match.subscription
+        if subscription not in taken:
+            failures.setdefault(subscription, Failure(subscription, target.rule_name, reason))
+    return Selection(matches, list(failures.values()))
+
+
+def compile_action(text: str, new_id: Callable[[], UUID]) -> Action | None:
+    """Return what an action does, `None` for none; InvalidRule when it cannot be."""
+    if not text.strip():
+        return None
+    raise InvalidRule("SQL actions are not carried out.")
