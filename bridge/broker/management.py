@@ -131,6 +131,24 @@ class Management:
         with _naming_the_binding():
             return await self._rows("bindings", self.vhost, columns=columns)
 
+    async def bindings_from(self, exchange: str) -> _Rows:
+        """Return the bindings of one exchange; none when it is not there."""
+        path = "exchanges", self.vhost, exchange, "bindings", "source"
+        with _naming_the_binding():
+            rows: _Rows | None = await self._http.request("GET", *path, absent=None)
+            return rows or []
+
+    async def queues_below(self, prefix: str) -> list[str]:
+        """Return the names of the queues whose names begin so."""
+        found: list[str] = []
+        page, pages = 1, 1
+        while page <= pages:
+            query = {"name": prefix, "page": str(page), "page_size": "500", "columns": "name"}
+            shown = await self._http.request("GET", "queues", self.vhost, query=query)
+            found += [row["name"] for row in shown["items"] if row["name"].startswith(prefix)]
+            pages, page = shown["page_count"], page + 1
+        return found
+
     async def nodes(self) -> _Rows:
         """Return the nodes. `uptime` and alarms are up to five seconds old."""
         return await self._rows("nodes")

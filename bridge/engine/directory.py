@@ -121,6 +121,25 @@ class Directory:
         self._unreadable, self._readable, self._base = unreadable, readable, base
         return definitions.assemble(base, readable.values())
 
+    async def fetch_entity(self, path: str) -> model.Namespace:
+        """Read one definition, and tell nobody; returns all, that one as it is now."""
+        name = definitions.parameter_name(self._management.vhost, path)
+        form = await self._management.global_parameter(name)
+        readable = {key: each for key, each in self._readable.items() if key != name}
+        if form is not None:
+            try:
+                readable[name] = self._entity(name, form)
+            except Exception as error:
+                self._poison.note("definition", name, f"{type(error).__name__}: {error}")
+                if name in self._readable:
+                    readable[name] = self._readable[name]
+        self._readable = readable
+        return definitions.assemble(self._base, readable.values())
+
+    def find(self, path: str) -> model.Entity | None:
+        """Return the entity of a path, in any case; `None` when there is none."""
+        return self._entities.get(path.lower())
+
     def _entity(self, name: str, form: Any) -> model.Entity:
         entity = definitions.from_json(form)
         own = definitions.parameter_name(self._management.vhost, definitions.path_of(entity))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management import Management
 from bridge.engine import texts
+from bridge.engine.administration import Administration
 from bridge.engine.api import (
     Complete,
     Defer,
@@ -32,11 +33,18 @@ from bridge.engine.directory import Directory, OnChange
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
-from bridge.engine.news import CHANGED, FULL, News
+from bridge.engine.news import CHANGED, ENTITY_CHANGED, FULL, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
-from bridge.engine.provision import merged, new_incarnation, provision
+from bridge.engine.provision import (
+    changed,
+    merged,
+    new_incarnation,
+    provide,
+    provision,
+    put_policies,
+)
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.receiving import Receiving
 from bridge.engine.sender import Sender
@@ -48,7 +56,7 @@ from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, EntityDisabled, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import with_incarnations
+from bridge.topology.definitions import with_entity, with_incarnations
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
@@ -83,6 +91,7 @@ class RabbitNamespace:
         self._name = name
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
@@ -102,7 +111,7 @@ class RabbitNamespace:
         )
         self._peers = Peers(self._sender, self._settle_own, self._renew_own, self._deferral.show)
         self._news = News(
-            self._locks.instance, self._sender, self._changed.set, self._on_told, self.poison
+            self._locks.instance, self._sender, self._on_changed, self._on_told, self.poison
         )
         self._receiving = Receiving(
             intake=self._intake,
@@ -117,6 +126,8 @@ class RabbitNamespace:
         self._provided = model.Namespace()
         self._capabilities: Capabilities | None = None
         self._sending: Sending | None = None
+        self._administration: Administration | None = None
+        self._changed_paths: set[str] = set()
 
     def __repr__(self) -> str:
         return (
@@ -129,6 +140,12 @@ class RabbitNamespace:
         """What RabbitMQ's version can do; known once started."""
         assert self._capabilities is not None, "not started"
         return self._capabilities
+
+    @property
+    def administration(self) -> Administration:
+        """What changes entities; there once started."""
+        assert self._administration is not None, "not started"
+        return self._administration
 
     @property
     def locks(self) -> int:
@@ -158,6 +175,13 @@ class RabbitNamespace:
             tier=self.directory.namespace.tier,
             message_bytes_max=self._capabilities.message_bytes_max,
         )
+        self._administration = Administration(
+            self.directory,
+            self._management,
+            self._intake,
+            self._capabilities,
+            self._on_administered,
+        )
         await self.directory.read()
         for keep in (self._sender.run, self._intake.run, self._follow, self._receiving.offer_kept):
             self._tasks.append(asyncio.create_task(keep()))
@@ -186,12 +210,21 @@ class RabbitNamespace:
         self._provided = await self.directory.read()
         self._news.tell(CHANGED, EntityPath(""))
 
+    async def _check_entities(self, paths: Iterable[str]) -> None:
+        """Read definitions that another bridge has changed: what they need is there."""
+        try:
+            for path in paths:
+                self.directory.take(await self.directory.fetch_entity(path))
+                self._note_provided(path)
+            await put_policies((), self.directory.namespace, self.capabilities, self._management)
+        except BrokerError as error:
+            self.state.management = str(error)
+
     async def check(self) -> None:
         """Read the definitions, have what they need, and look for policies that overrule ours."""
         try:
             found = await self.directory.fetch()
-            if found != self._provided:
-                await self._provide(found)
+            await self._provide(found)
             self.directory.take(found)
             self.state.alarms = await self._management.alarms()
             self.state.findings = await policy_reasons(
@@ -203,18 +236,27 @@ class RabbitNamespace:
             self.state.management = None
 
     async def _provide(self, found: model.Namespace) -> None:
-        """Make what definitions need that somebody else has written."""
-        channel = await self._intake.channel()
-        try:
-            await provision(
-                found, self.capabilities, self._management, channel, with_definitions=False
-            )
-        except EntityConflict as error:
-            log.error("definition.conflict error=%s", error)
-        finally:
-            with contextlib.suppress(BrokerError):
-                await channel.close()
+        """Make what definitions need that no bridge has written; a conflict stops no other."""
+        for entity in changed(self._provided, found):
+            channel = await self._intake.channel()
+            try:
+                await provide((entity,), found, self.capabilities, self._management, channel)
+            except EntityConflict as error:
+                log.error("definition.conflict error=%s", error)
+            finally:
+                with contextlib.suppress(BrokerError):
+                    await channel.close()
         self._provided = found
+
+    def _note_provided(self, path: str) -> None:
+        entity = self.directory.find(path)
+        if entity is not None:
+            self._provided = with_entity(self._provided, entity)
+
+    def _on_administered(self, path: str) -> None:
+        """This bridge has changed an entity: others are to know."""
+        self._note_provided(path)
+        self._news.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""
@@ -360,8 +402,16 @@ class RabbitNamespace:
         await self._peers.listen(connection, self._locks.rename())
         await self._news.listen(connection)
 
+    def _on_changed(self) -> None:
+        self._changed.set()
+        self._wake.set()
+
     def _on_told(self, kind: str, path: EntityPath) -> None:
-        """Another bridge keeps messages of an entity, or waits for them, or found it full."""
+        """Another bridge keeps messages of an entity, waits for them, found it full, changed it."""
+        if kind == ENTITY_CHANGED:
+            self._changed_paths.add(path.entity)
+            self._wake.set()
+            return
         if kind == FULL and self._sending is not None:
             self._sending.note_full(path.entity)
         self._receiving.on_told(kind, path)
@@ -369,12 +419,20 @@ class RabbitNamespace:
     async def _follow(self) -> None:
         """Read the definitions when somebody says that they have changed, and now and then."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
-                    await self._changed.wait()
-            self._changed.clear()
+            is_due = False
             try:
-                await self.check()
+                async with asyncio.timeout(POLL_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                is_due = True
+            self._wake.clear()
+            paths, self._changed_paths = self._changed_paths, set()
+            try:
+                if is_due or self._changed.is_set():
+                    self._changed.clear()
+                    await self.check()
+                else:
+                    await self._check_entities(paths)
             except Exception:
                 log.exception("definitions.failed")
 

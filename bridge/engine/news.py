@@ -1,6 +1,7 @@
 """What bridges tell each other, over one fanout exchange: a type, and the path of an entity.
 
     (empty)   definitions have changed: read them
+    changed   the definition of this entity has changed: read that
     kept      released messages of this entity wait at this bridge, where nobody asks for them
     wanted    somebody waits for messages of this entity here
     full      the queue of this entity takes no more messages now
@@ -25,6 +26,7 @@ from bridge.topology.parts import SCHEMA
 from bridge.wire.basic import Properties
 
 CHANGED = ""
+ENTITY_CHANGED = "changed"
 KEPT = "kept"
 WANTED = "wanted"
 FULL = "full"
@@ -74,7 +76,7 @@ class News:
     def _on_delivery(self, delivery: Delivery) -> None:
         try:
             properties = Properties.decode(delivery.properties)
-            is_news = properties.type in (KEPT, WANTED, FULL)
+            is_news = properties.type in (ENTITY_CHANGED, KEPT, WANTED, FULL)
             path = parse_path(delivery.body.decode()) if is_news else None
         except (ServiceBusError, ValueError) as error:
             self._poison.note("events", names.EVENTS, error)

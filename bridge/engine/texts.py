@@ -31,6 +31,16 @@ def not_found(entity: str) -> str:
     )
 
 
+def already_exists(entity: str) -> str:
+    """Say that there is such an entity."""
+    return f"The messaging entity '{entity}' already exists."
+
+
+def change_under_way(entity: str) -> str:
+    """Say that an entity is changed by somebody else."""
+    return f"Another change of the messaging entity '{entity}' is under way; try again."
+
+
 def send_to_subscription(entity: str) -> str:
     """Say that a subscription takes messages from its topic only."""
     return f"Cannot open a Topic client for entity type Subscriber: '{entity}'. Send to its topic."

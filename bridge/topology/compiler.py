@@ -7,8 +7,8 @@ flavour. See docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
@@ -17,9 +17,18 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.flavour import Flavour
 from bridge.topology.parts import bucket_queue
 from bridge.topology.policy import PRIORITY, Ceiling, ceiling_policies, protection, share
-from bridge.topology.resources import Binding, Exchange, Finding, Queue, Shovel, Topology
+from bridge.topology.resources import (
+    Binding,
+    Exchange,
+    Finding,
+    Policy,
+    Queue,
+    Shovel,
+    Topology,
+    Value,
+)
 
-__all__ = ["bucket_queue", "compile", "joined", "with_tier"]
+__all__ = ["bucket_queue", "compile", "compile_part", "joined", "with_tier"]
 
 _BRIDGED = Bridged()
 
@@ -53,6 +62,55 @@ def compile(  # noqa: A001 - the compiler's one verb
         *ceiling_policies(with_tier(ceiling, namespace.tier), priority=priority),
     )
     return replace(topology, policies=policies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What some entities of a namespace are in RabbitMQ.
+
+    Attributes:
+        topology: their resources and what all entities share, without policies.
+        policies: those of the whole namespace, as they are shared.
+        settings: the active queues of the whole namespace.
+    """
+
+    topology: Topology
+    policies: tuple[Policy, ...]
+    settings: Mapping[str, Mapping[str, Value]]
+
+
+def compile_part(
+    namespace: model.Namespace,
+    changed: Iterable[model.Entity],
+    capabilities: Capabilities,
+    *,
+    priority: int = PRIORITY,
+) -> Part:
+    """Return what some entities of a namespace are with the bridge; raises as `compile`.
+
+    Args:
+        changed: the entities; of a topic only itself, and of a subscription its topic, too.
+    """
+    paths = {entity.path.lower() for entity in changed}
+    topics = tuple(
+        replace(topic, subscriptions=subscriptions)
+        for topic in namespace.topics
+        for subscriptions in (
+            tuple(each for each in topic.subscriptions if each.path.lower() in paths),
+        )
+        if subscriptions or topic.path.lower() in paths
+    )
+    queues = tuple(queue for queue in namespace.queues if queue.path.lower() in paths)
+    topology = joined(
+        _BRIDGED.pieces(replace(namespace, queues=queues, topics=topics), capabilities)
+    )
+    settings = _BRIDGED.settings(namespace)
+    policies = (
+        *share(settings, priority=priority, pattern_bytes_max=capabilities.pattern_bytes_max),
+        *protection(topology.queues),
+        *ceiling_policies(with_tier(None, namespace.tier), priority=priority),
+    )
+    return Part(topology=topology, policies=policies, settings=settings)
 
 
 def with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:

@@ -117,6 +117,12 @@ def with_incarnations(
     return assemble(wanted, found)
 
 
+def with_entity(base: model.Namespace, entity: model.Entity) -> model.Namespace:
+    """Return a namespace with an entity in place of the one of its path, or beside all."""
+    path = entity.path.lower()
+    return assemble(base, [*(each for each in entities(base) if each.path.lower() != path), entity])
+
+
 def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Namespace:
     """Return a namespace of these entities, sorted by name, with `base`'s own properties.
 

@@ -132,6 +132,25 @@ def bucket_prefix(entity: str) -> str:
     return resource_base(entity) + BUCKETS_SUFFIX
 
 
+_SUBSCRIPTIONS = "/subscriptions/"
+
+
+def front_path(path: str) -> str:
+    """Return the path of what messages for an entity are sent to: a subscription's topic."""
+    at = path.lower().rfind(_SUBSCRIPTIONS)
+    return path if at < 0 else path[:at]
+
+
+def exchanges_of(entity: str) -> tuple[str, ...]:
+    """Return the names of all exchanges that an entity may have."""
+    return front(entity), active_exchange(entity), dead_letter_exchange(entity)
+
+
+def change_lock(entity: str) -> str:
+    """Queue: exclusive to whoever changes an entity now."""
+    return "$sb/change/" + hashlib.sha256(entity.lower().encode()).hexdigest()[:24]
+
+
 def bridge_queue(instance: bytes) -> str:
     """Queue: questions to one bridge process, about locks that it holds."""
     return f"$sb/bridge/{instance.hex()}"

@@ -16,6 +16,9 @@ SCHEMA_VERSION = 1
 
 SCHEMA: dict[str, Value] = {SCHEMA_ARGUMENT: SCHEMA_VERSION}
 
+QUORUM: dict[str, Value] = {"x-queue-type": "quorum", **SCHEMA}
+"""What policies need to know of a queue of ours."""
+
 CONSUMER_TIMEOUT_ARGUMENT = "x-consumer-timeout"
 CONSUMER_TIMEOUT_MS = TTL_MAX_MS
 """Our own timers end locks; RabbitMQ's 30 minutes would close a channel with all locks on it.
