@@ -1,6 +1,6 @@
 """Keep a connection: when it is lost, make another and start the work again from the beginning.
 
-The only place that retries. What was in flight when a connection was lost is not repeated here:
+What was in flight when a connection was lost is not repeated here:
 the work that starts again looks at what RabbitMQ holds and goes on from there.
 """
 
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
-
-import tenacity
 
 from bridge.broker.connection import HEARTBEAT_S, Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.retry import GrowingWait, retry
 
 WAIT_MIN_S = 0.1
 WAIT_MAX_S = 5.0
-"""A RabbitMQ that comes back is found within this time. Waits are random, so that many bridges do
-not come at once."""
+"""A RabbitMQ that comes back is found within this time."""
 
 STEADY_S = 10.0
 """A connection that lasted this long ends a row of failures: the waits start small again."""
@@ -56,14 +53,14 @@ async def keep_connected(
     Raises:
         BrokerError: one that no retry helps against.
     """
-    waits = _Waits()
+    waits = GrowingWait(WAIT_MIN_S, WAIT_MAX_S, steady_s=STEADY_S)
     has_connected = False
 
     async def once() -> None:
         nonlocal has_connected
         connection = await Connection.open(endpoint, name=name, heartbeat_s=heartbeat_s)
         has_connected = True
-        waits.connected()
+        waits.begin()
         try:
             if on_state is not None:
                 on_state(connection, None)
@@ -76,22 +73,12 @@ async def keep_connected(
             return error.is_retryable or has_connected or not is_login_final
         return isinstance(error, BrokerError) and error.is_retryable
 
-    def after(state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
+    def failed(error: BaseException, failures: int, wait_s: float) -> None:
         if on_state is not None and isinstance(error, BrokerError):
             on_state(None, error)
+        log.warning("broker.lost name=%s wait_s=%.1f error=%s", name, wait_s, error)
 
-    def before_sleep(state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        log.warning("broker.lost name=%s wait_s=%.1f error=%s", name, state.upcoming_sleep, error)
-
-    await tenacity.AsyncRetrying(
-        wait=waits,
-        retry=tenacity.retry_if_exception(is_retryable),
-        after=after,
-        before_sleep=before_sleep,
-        reraise=True,
-    )(once)
+    await retry(once, wait_s=waits, retryable=is_retryable, on_failed=failed)
 
 
 async def _run(connection: Connection, work: Work) -> None:
@@ -116,21 +103,3 @@ async def _run(connection: Connection, work: Work) -> None:
     if connection.close_reason is None:
         raise asyncio.CancelledError
     raise connection.close_reason.again()
-
-
-class _Waits(tenacity.wait_random_exponential):
-    """How long to wait: growing while failures follow each other, small again after success."""
-
-    def __init__(self) -> None:
-        super().__init__(multiplier=2 * WAIT_MIN_S, min=WAIT_MIN_S, max=WAIT_MAX_S)
-        self._since_s: float | None = None
-
-    def connected(self) -> None:
-        """Remember when the connection began."""
-        self._since_s = time.monotonic()
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        since_s, self._since_s = self._since_s, None
-        if since_s is not None and time.monotonic() - since_s > STEADY_S:
-            retry_state.attempt_number = 1
-        return super().__call__(retry_state)

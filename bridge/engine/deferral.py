@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 from bridge.broker.channel import Channel
 from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
+from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.deferred import DeferredQueue
@@ -109,17 +111,10 @@ class Deferral:
 
     async def _ask(self, resource: str, body: bytes) -> bytes:
         """Publish an ask; a full queue takes it as soon as its messages have been delivered."""
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + REPLY_TIMEOUT_S
-        while True:
-            try:
-                return await self._sender.ask(
-                    "", resource, _HEADERS, body, persistent=True, can_expire=True
-                )
-            except ServerBusy as error:
-                if not isinstance(error.__cause__, PublishRefused) or loop.time() > end_s:
-                    raise
-                await asyncio.sleep(FULL_RETRY_S)
+        ask = partial(
+            self._sender.ask, "", resource, _HEADERS, body, persistent=True, can_expire=True
+        )
+        return await retry(ask, wait_s=FULL_RETRY_S, retryable=_is_full, total_s=REPLY_TIMEOUT_S)
 
     def show(self, path: EntityPath, token: UUID) -> bytes:
         """Return what a lock of this process holds, for another bridge (`wire.deferred`).
@@ -189,3 +184,7 @@ def read_shown(raw: bytes, token: UUID, until_ms: int) -> Received:
         time_to_live_ms=numbers.get("ttl"),
         is_deferred=True,
     )
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, ServerBusy) and isinstance(error.__cause__, PublishRefused)

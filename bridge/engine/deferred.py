@@ -19,6 +19,7 @@ from bridge.broker import failpoint
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.retry import retry
 from bridge.broker.seal import seal
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
@@ -367,12 +368,12 @@ class DeferredQueue:
 
     async def _reopen(self) -> None:
         """Stand ready again: an ask of this bridge's may still be on its way."""
-        while self._channel is None and not self._is_closing:
-            await asyncio.sleep(REOPEN_S)
-            try:
-                await self.attend()
-            except BrokerError as error:
-                log.info("deferred.unopened queue=%s error=%s", self.resource, error)
+        await asyncio.sleep(REOPEN_S)
+        await retry(self._open_unless_open, wait_s=REOPEN_S, retryable=_is_broker_error)
+
+    async def _open_unless_open(self) -> None:
+        if self._channel is None and not self._is_closing:
+            await self.attend()
 
     def _look(self) -> None:
         """Let go when nobody has asked for a while."""
@@ -410,3 +411,7 @@ def _pass(point: str, channel: Channel) -> None:
     if failpoint.IS_ARMED:
         channel.flush()
         failpoint.reach(point)
+
+
+def _is_broker_error(error: BaseException) -> bool:
+    return isinstance(error, BrokerError)

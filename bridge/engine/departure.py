@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from bridge.broker import failpoint as failpoints
 from bridge.broker.errors import AckLost, BrokerError, PublishRefused
 from bridge.broker.handover import Publish
+from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
@@ -104,6 +107,7 @@ class Departure:
         self.poison = poison
         self._sender = sender
         self._counters = counters
+        self._under_way: set[asyncio.Task[None]] = set()
 
     def send_back(self, origin: Origin, holding: Holding) -> None:
         """Have a message numbered that was published past the front door.
@@ -261,27 +265,26 @@ class Departure:
         how: Left = Left.MOVED,
     ) -> None:
         """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
-        publish = _fitting(publish)
+        acks = ((holding.channel, holding.tag),)
+        move = partial(self._sender.move, _fitting(publish), acks=acks, failpoint=failpoint)
 
-        def done(error: BrokerError | None) -> None:
-            if error is None:
+        async def attempt() -> None:
+            if holding.channel.close_reason is None:
+                await move()
                 origin.left(holding, how)
-            elif not isinstance(error, AckLost):
-                again()
 
-        def again() -> None:
-            asyncio.get_running_loop().call_later(RETRY_S, attempt)
+        async def surely() -> None:
+            with suppress(AckLost):
+                await retry(attempt, wait_s=RETRY_S, retryable=_is_passing)
 
-        def attempt() -> None:
-            if holding.channel.close_reason is not None:
-                return
-            acks = ((holding.channel, holding.tag),)
-            try:
-                self._sender.hand_over(publish, acks=acks, done=done, failpoint=failpoint)
-            except (ServiceBusError, BrokerError):
-                again()
+        task = asyncio.get_running_loop().create_task(surely(), name=f"departure {failpoint}")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
-        attempt()
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether a hand-over may succeed later; one whose ack was lost has been published."""
+    return isinstance(error, ServiceBusError | BrokerError) and not isinstance(error, AckLost)
 
 
 def _fitting(publish: Publish) -> Publish:

@@ -18,6 +18,7 @@ from bridge.broker.connection import Connection
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
 from bridge.broker.pool import LOOK_S, Lease, Pool
+from bridge.broker.retry import GrowingWait, retry
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
 from bridge.machine.suspects import Suspect, is_silence
@@ -210,7 +211,7 @@ class Sidecar:
         try:
             for key in self._states:
                 self._employ(key)
-            self._start("", self._again_and_again(names.LAPSED, self._return_lapsed))
+            self._start("", self._keep_on(names.LAPSED, self._return_lapsed))
             await self._stopped.wait()
         finally:
             self._is_running = False
@@ -228,7 +229,7 @@ class Sidecar:
     def _employ(self, key: str) -> None:
         if self._is_running and key not in self._tasks:
             name = self._states[key].entity.path
-            self._start(key, self._again_and_again(name, lambda: self._lead(key)))
+            self._start(key, self._keep_on(name, lambda: self._lead(key)))
 
     async def _return_lapsed(self) -> None:
         lease = await self.pool.lease(names.LAPSED)
@@ -303,34 +304,35 @@ class Sidecar:
                 steady_s += LOOK_S
         leader.leave()
 
-    async def _again_and_again(
-        self, name: str, work: Callable[[], Coroutine[None, None, None]]
-    ) -> None:
-        """Do a work that ends with an error once more, after a while; until the connection ends."""
-        wait_s = RESTART_MIN_S
-        failures = 0
-        loop = asyncio.get_running_loop()
-        while not self._stopping.is_set():
-            begun = loop.time()
-            cause: Exception
-            try:
+    async def _keep_on(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do a work that ends with an error again, after a while, until the sidecar stops."""
+        waits = GrowingWait(RESTART_MIN_S, RESTART_MAX_S, steady_s=RESTART_MAX_S)
+
+        async def once() -> None:
+            waits.begin()
+            if not self._stopping.is_set():
                 await work()
-                return
-            except BrokerError as error:
-                cause = error
-                if not self._stopping.is_set():
-                    log.warning("sequencer.ended entity=%s error=%s", name, error)
-            except Exception as error:
-                cause = error
-                log.exception("sequencer.failed entity=%s", name)
-            has_lasted = loop.time() - begun > RESTART_MAX_S
-            failures = 0 if has_lasted else failures + 1
+
+        def failed(error: BaseException, failures: int, wait_s: float) -> None:
+            if not isinstance(error, BrokerError):
+                log.error("sequencer.failed entity=%s", name, exc_info=error)
+            elif not self._stopping.is_set():
+                log.warning("sequencer.ended entity=%s error=%s", name, error)
             # A full queue is no fault: its senders are told.
-            if failures >= FAILURES_MAX and not isinstance(cause, PublishRefused):
-                self._failing[name] = loop.time(), str(cause) or repr(cause)
-            wait_s = RESTART_MIN_S if has_lasted else min(wait_s * 2, RESTART_MAX_S)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait_s)
+            if failures >= FAILURES_MAX and not isinstance(error, PublishRefused):
+                now_s = asyncio.get_running_loop().time()
+                self._failing[name] = now_s, str(error) or repr(error)
+
+        await retry(once, wait_s=waits, retryable=_is_fault, sleep=self._pause, on_failed=failed)
+
+    async def _pause(self, wait_s: float) -> None:
+        """Wait so long, or until the sidecar stops."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), wait_s)
+
+
+def _is_fault(error: BaseException) -> bool:
+    return isinstance(error, Exception)
 
 
 async def _is_full(connection: Connection, name: str, refusal: PublishRefused) -> bool:

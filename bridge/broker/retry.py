@@ -1,0 +1,82 @@
+"""Do a work again after it failed: the one way in which the bridge retries, on tenacity."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import tenacity
+
+Result = TypeVar("Result")
+
+OnFailed = Callable[[BaseException, int, float], None]
+"""Called with an error, how many attempts have failed in a row, and the seconds to the next."""
+
+
+class GrowingWait(tenacity.wait_random_exponential):
+    """How long to wait: longer after each failure, short again after work that lasted.
+
+    Waits are random, so that many bridges do not come at once.
+
+    Args:
+        min_s: the shortest wait.
+        max_s: the longest.
+        steady_s: work that lasted so long since `begin` ends a row of failures.
+    """
+
+    def __init__(self, min_s: float, max_s: float, *, steady_s: float) -> None:
+        super().__init__(multiplier=2 * min_s, min=min_s, max=max_s)
+        self._steady_s = steady_s
+        self._since_s: float | None = None
+
+    def begin(self) -> None:
+        """Work begins now."""
+        self._since_s = time.monotonic()
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        """Return the seconds until the next attempt."""
+        since_s, self._since_s = self._since_s, None
+        if since_s is not None and time.monotonic() - since_s > self._steady_s:
+            retry_state.attempt_number = 1
+        return super().__call__(retry_state)
+
+
+async def retry(
+    work: Callable[[], Awaitable[Result]],
+    *,
+    wait_s: float | tenacity.wait.wait_base,
+    retryable: Callable[[BaseException], bool],
+    total_s: float | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    on_failed: OnFailed | None = None,
+) -> Result:
+    """Do a work until it succeeds; return its result.
+
+    Args:
+        work: begun anew each time.
+        wait_s: between a failure and the next begin.
+        retryable: whether to go on after an error.
+        total_s: after so long no further attempt is made; None goes on for ever.
+        sleep: how to wait.
+        on_failed: called after each failure that is retried.
+
+    Raises:
+        what the work raised last.
+    """
+
+    def before_sleep(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if on_failed is not None and error is not None:
+            on_failed(error, state.attempt_number, state.upcoming_sleep)
+
+    retrying = tenacity.AsyncRetrying(
+        wait=tenacity.wait_fixed(wait_s) if isinstance(wait_s, int | float) else wait_s,
+        retry=tenacity.retry_if_exception(retryable),
+        stop=tenacity.stop_never if total_s is None else tenacity.stop_after_delay(total_s),
+        sleep=sleep,
+        before_sleep=before_sleep,
+        reraise=True,
+    )
+    return await retrying(work)
