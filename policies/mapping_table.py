@@ -11,9 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from bridge.model.properties import Kind
 from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade
-from policies.readers.properties import Kind
 from policies.report import TARGETS
 from policies.row import Row
 

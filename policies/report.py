@@ -13,6 +13,7 @@ from enum import Enum
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
+from bridge.model.properties import PROPERTIES, Kind
 from bridge.topology import compiler
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities, path_of
@@ -21,7 +22,6 @@ from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade, Subject, decided
-from policies.readers.properties import PROPERTIES, Kind
 from policies.readers.reading import Reading
 from policies.row import Row
 

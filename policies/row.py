@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.model.properties import Kind
 from policies.grade import Case, Flavour, Subject, exact, when
-from policies.readers.properties import Kind
 
 NOTHING = "nothing"
 """What a property is in RabbitMQ for which it has no word."""

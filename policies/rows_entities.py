@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
+from bridge.model.properties import PROPERTIES, Kind
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.selection import selection
 from policies.grade import Subject, approximate, bridge, exact, lost, when
-from policies.readers.properties import PROPERTIES, Kind
 from policies.row import NOTHING, Row, has, off
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bridge.model.duration import is_forever
+from bridge.model.properties import PROPERTIES, Kind
 from bridge.topology.capabilities import TTL_MAX_MS
 from policies.grade import Subject, approximate, bridge, exact, lost, when
-from policies.readers.properties import PROPERTIES, Kind
 from policies.row import NOTHING, Row, has, off
 
 

@@ -20,6 +20,7 @@ from bridge.broker.management import Management
 from bridge.broker.seal import seal, wait_s
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
+from bridge.model.properties import CREATE_ONLY
 from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
@@ -38,13 +39,6 @@ from bridge.topology.resources import (
     Queue,
     Topology,
 )
-
-_FIXED = {
-    "requires_session": "RequiresSession",
-    "requires_duplicate_detection": "RequiresDuplicateDetection",
-    "enable_partitioning": "EnablePartitioning",
-}
-"""What Service Bus fixes when an entity is created ("flag at create only")."""
 
 
 def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
@@ -323,7 +317,7 @@ def check_fixed(path: str, there: model.Entity, wanted: model.Entity) -> None:
             f"{path!r} is a {type(there).__name__.lower()} already, "
             f"not a {type(wanted).__name__.lower()}."
         )
-    for field, name in _FIXED.items():
+    for field, name in CREATE_ONLY.items():
         before, after = getattr(there, field, None), getattr(wanted, field, None)
         if before != after:
             raise EntityConflict(

@@ -142,6 +142,8 @@ class Queue:
     Attributes:
         incarnation: made when the entity is; another one of its name has another. "" when nobody
             has made one.
+        created_at, updated_at: when it was made and last changed, such as
+            `2026-11-02T09:14:03.120Z`; "" when nobody has said so.
     """
 
     name: str
@@ -159,6 +161,8 @@ class Queue:
     forward_dead_lettered_messages_to: str = ""
     user_metadata: str = ""
     incarnation: str = ""
+    created_at: str = ""
+    updated_at: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False
@@ -201,6 +205,8 @@ class Subscription:
     forward_dead_lettered_messages_to: str = ""
     user_metadata: str = ""
     incarnation: str = ""
+    created_at: str = ""
+    updated_at: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
 
@@ -238,6 +244,8 @@ class Topic:
     support_ordering: bool = True
     user_metadata: str = ""
     incarnation: str = ""
+    created_at: str = ""
+    updated_at: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False

@@ -43,6 +43,7 @@ _SPECIAL_KEYS = {
     "max_size_mb": "maxSizeInMegabytes",
     "max_message_size_kb": "maxMessageSizeInKilobytes",
 }
+_WRITTEN_WHEN_GIVEN = frozenset({"incarnation", "created_at", "updated_at"})
 _FORM_KEYS = frozenset({"schema", "kind"})
 
 Json = dict[str, Value]
@@ -146,13 +147,13 @@ def to_json(entity: model.Entity) -> Json:
     """Return the JSON form of an entity; a topic without subscriptions.
 
     Every field is there but those without a value (`rabbitmqctl import_definitions` of 3.10 makes
-    the text "nil" of a null) and an incarnation that nobody has made.
+    the text "nil" of a null), and an incarnation and times that nobody has given.
     """
     kind = next(kind for kind, each in _KINDS.items() if isinstance(entity, each))
     form: Json = {"schema": SCHEMA, "kind": kind}
     for field in _fields(type(entity)):
         value = getattr(entity, field)
-        if value is not None and (value or field != "incarnation"):
+        if value is not None and (value or field not in _WRITTEN_WHEN_GIVEN):
             form[_key(field)] = written(field, value)
     return form
 

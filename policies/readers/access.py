@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bridge.model import entity as model
+from bridge.model import values
 from bridge.model.errors import ServiceBusError
 from policies.errors import Place
-from policies.readers import values
 from policies.readers.reading import Notes
 
 RULES_MAX = 12

@@ -8,18 +8,19 @@ of the Azure SDKs.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
 from bridge.model import entity as model
-from policies.errors import Place
-from policies.readers import access, filters, values, xmltext
+from bridge.model.properties import READ_ONLY, names_of
+from bridge.wire.atom.access import read_access_rule
+from bridge.wire.atom.errors import DescriptionError
+from bridge.wire.atom.rules import read_action, read_filter
+from bridge.wire.atom.writing import ATOM
+from bridge.wire.atom.xml import Element
+from policies.readers import access, filters, xmltext
 from policies.readers.draft import EntityDraft, NamespaceDraft
-from policies.readers.properties import READ_ONLY, names_of
 from policies.readers.reading import Notes, Reading
-from policies.readers.xmltext import Element
-
-ATOM = "http://www.w3.org/2005/Atom"
+from policies.readers.xmltext import place_of
 
 _IGNORED = READ_ONLY | {
     "AuthorizationRules",
@@ -70,18 +71,20 @@ class _Reader:
         description = content.children[0] if content and content.children else None
         if description is None:
             self._notes.fault(
-                entry.place, "An entry without a description.", "Remove it, or ask for it again."
+                place_of(entry),
+                "An entry without a description.",
+                "Remove it, or ask for it again.",
             )
             return
         path = self._path(entry)
         match description.name:
             case "QueueDescription":
-                self._properties(self._draft.queue(path, entry.place), description)
+                self._properties(self._draft.queue(path, place_of(entry)), description)
             case "TopicDescription":
-                self._properties(self._draft.topic(path, entry.place), description)
+                self._properties(self._draft.topic(path, place_of(entry)), description)
             case "SubscriptionDescription":
                 if match := _SUBSCRIPTION_PATH.fullmatch(path):
-                    draft = self._draft.subscription(match[1], match[2], entry.place)
+                    draft = self._draft.subscription(match[1], match[2], place_of(entry))
                     self._properties(draft, description)
                 else:
                     self._no_id(entry, "subscription")
@@ -95,12 +98,12 @@ class _Reader:
                 self._tier(description)
             case other:
                 self._notes.finding(
-                    description.place, path, other, f"{other} is nothing that RabbitMQ gets."
+                    place_of(description), path, other, f"{other} is nothing that RabbitMQ gets."
                 )
 
     def finish(self) -> Reading:
         for description, topic, subscription, name in self._rules:
-            draft = self._draft.owner_of_rule(topic, subscription, name, description.place)
+            draft = self._draft.owner_of_rule(topic, subscription, name, place_of(description))
             _rule(draft, description, description.text_of("Name") or name)
         self._draft.note_missing_rules("Append the feeds .../subscriptions/<name>/rules.")
         return self._draft.finish()
@@ -112,7 +115,7 @@ class _Reader:
 
     def _no_id(self, entry: Element, what: str) -> None:
         self._notes.fault(
-            entry.place,
+            place_of(entry),
             f"The entry of a {what} has no id that says where it belongs.",
             f"Use the answer of a GET; its id is the URL of the {what}.",
         )
@@ -127,17 +130,17 @@ class _Reader:
         known = names_of(draft.kind)
         for child in description.children:
             if child.name in known:
-                draft.set(child.name, child.text, child.place)
+                draft.set(child.name, child.text, place_of(child))
             elif child.name not in _IGNORED:
                 draft.notes.finding(
-                    child.place,
+                    place_of(child),
                     draft.path,
                     child.name,
                     f"{draft.title}: {child.name} is not known; it is left out.",
                 )
         if description.text_of("IsClientAffine").lower() == "true":
             draft.notes.finding(
-                description.place,
+                place_of(description),
                 draft.path,
                 "IsClientAffine",
                 f"{draft.title} is scoped to a JMS client; here every client sees it.",
@@ -151,83 +154,25 @@ class _Reader:
 
 
 def _access_rule(draft: EntityDraft, element: Element) -> None:
-    rights = element.find("Rights") or element.find("AccessRights")
+    given = read_access_rule(element)
     access.add(
         draft.notes,
         draft.path,
         draft.authorization_rules,
-        element.place,
-        name=element.text_of("KeyName"),
-        rights=[each.text.strip() for each in rights.children] if rights else [],
-        primary_key=element.text_of("PrimaryKey"),
-        secondary_key=element.text_of("SecondaryKey"),
+        place_of(element),
+        name=given.name,
+        rights=given.rights,
+        primary_key=given.primary_key,
+        secondary_key=given.secondary_key,
     )
 
 
 def _rule(draft: EntityDraft, description: Element, name: str) -> None:
-    found = description.find("Filter")
-    action = description.raw_of("Action", "SqlExpression")
-    place = description.place
-    if found is None:
-        filters.add_rule(draft, name, model.TrueFilter(), action, place)
+    place = place_of(description)
+    try:
+        found = read_filter(description.find("Filter"))
+    except DescriptionError as error:
+        where = f"{draft.title}, rule {name!r}: "
+        draft.notes.fault(place_of(error.element), where + error.message, error.remedy)
         return
-    match found.type:
-        case "TrueFilter":
-            filters.add_rule(draft, name, model.TrueFilter(), action, place)
-        case "FalseFilter":
-            filters.add_rule(draft, name, model.FalseFilter(), action, place)
-        case "CorrelationFilter":
-            fields = {field: found.raw_of(field) for field in filters.CORRELATION_FIELDS}
-            given = dict(_typed_values(found.find("Properties"), draft))
-            filters.add_rule(draft, name, filters.correlation(fields, given), action, place)
-        case "SqlFilter":
-            given = dict(_typed_values(found.find("Parameters"), draft))
-            expression = found.raw_of("SqlExpression")
-            sql = filters.sql(expression, tuple(given.items())) if expression else None
-            filters.add_rule(draft, name, sql, action, place)
-        case other:
-            draft.notes.fault(
-                found.place,
-                f"{draft.title}, rule {name!r}: its filter is of the type {other!r}.",
-                "It is TrueFilter, FalseFilter, SqlFilter or CorrelationFilter.",
-            )
-
-
-def _typed_values(parent: Element | None, draft: EntityDraft) -> list[tuple[str, object]]:
-    found = []
-    for pair in parent.children if parent else []:
-        value = pair.find("Value")
-        if value is not None:
-            kind = value.type or "string"
-            try:
-                found.append((pair.text_of("Key"), typed_value(kind, value.text)))
-            except ValueError as error:
-                _bad_value(draft, pair.text_of("Key"), value.place, value.text, kind, error)
-    return found
-
-
-def _bad_value(
-    draft: EntityDraft, key: str, place: Place, text: str, kind: str, error: ValueError
-) -> None:
-    draft.notes.fault(
-        place, f"{draft.title}: the value {text!r} of {key!r} is no {kind};", f"{error}."
-    )
-
-
-def typed_value(kind: str, text: str) -> object:
-    """Return the value of a text of one of the schema types that Service Bus writes."""
-    match kind:
-        case "string":
-            return text
-        case "int" | "long":
-            return values.integer(text)
-        case "boolean":
-            return values.boolean(text)
-        case "double" | "float" | "decimal":
-            return float(text)
-        case "dateTime":
-            moment = datetime.fromisoformat(text.strip())
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        case "duration":
-            return timedelta(milliseconds=values.duration_ms(text))
-    raise ValueError("known types are string, int, long, boolean, double, dateTime and duration")
+    filters.add_rule(draft, name, found, read_action(description.find("Action")), place)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from bridge.model import entity as model
+from bridge.model.properties import PROPERTIES, READ_ONLY, camel, names_of
 from policies.errors import Place
 from policies.readers import access, filters
 from policies.readers.arm.unresolved import is_unresolved, reason
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
-from policies.readers.properties import PROPERTIES, READ_ONLY, camel, names_of
 from policies.readers.reading import Notes
 
 KINDS = {

@@ -14,8 +14,8 @@ from typing import Any
 
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
+from bridge.model.properties import PROPERTIES, Kind
 from policies.errors import Place
-from policies.readers.properties import PROPERTIES, Kind
 from policies.readers.reading import Notes, Reading
 
 _MAKERS: dict[Kind, Callable[..., Any]] = {

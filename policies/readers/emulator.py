@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from bridge.model.entity import MINUTE_MS, SECOND_MS, CorrelationFilter
+from bridge.model.properties import names_of
 from policies.readers import filters, jsontext
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
-from policies.readers.properties import names_of
 from policies.readers.reading import Notes, Reading
 
 DEFAULTS: dict[str, object] = {

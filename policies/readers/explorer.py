@@ -9,11 +9,12 @@ TimeSpan. What the tool itself loses is a finding: it writes sizes above 5 GB as
 from __future__ import annotations
 
 from bridge.model import entity as model
+from bridge.model.properties import READ_ONLY, names_of
+from bridge.wire.atom.xml import Element
 from policies.readers import access, filters, xmltext
 from policies.readers.draft import EntityDraft, NamespaceDraft
-from policies.readers.properties import READ_ONLY, names_of
 from policies.readers.reading import Notes, Reading
-from policies.readers.xmltext import Element
+from policies.readers.xmltext import place_of
 
 NAMESPACE = "http://schemas.microsoft.com/servicebusexplorer"
 
@@ -61,20 +62,20 @@ def read_documents(roots: list[Element], source: str) -> Reading:
     draft.name = "" if name == "Unknown" else name.split(".")[0]
     for queue in _children(root, "Queues"):
         if path := _required(notes, queue, "Path"):
-            _properties(draft.queue(path, queue.place), queue)
+            _properties(draft.queue(path, place_of(queue)), queue)
     for topic in _children(root, "Topics"):
         if path := _required(notes, topic, "Path"):
-            _properties(draft.topic(path, topic.place), topic)
+            _properties(draft.topic(path, place_of(topic)), topic)
             for subscription in _children(topic, "Subscriptions"):
                 if subscription_name := _required(notes, subscription, "Name"):
-                    each = draft.subscription(path, subscription_name, subscription.place)
+                    each = draft.subscription(path, subscription_name, place_of(subscription))
                     _properties(each, subscription)
                     for rule in _children(subscription, "Rules"):
                         _rule(each, rule)
     for other in _OTHER_LISTS:
         for element in _children(root, other):
             notes.finding(
-                element.place,
+                place_of(element),
                 element.text_of("Path"),
                 other,
                 f"{other} are no part of Service Bus messaging; {element.text_of('Path')!r} is "
@@ -91,7 +92,7 @@ def _children(parent: Element, name: str) -> list[Element]:
 def _required(notes: Notes, element: Element, name: str) -> str:
     text = element.text_of(name)
     if not text:
-        notes.fault(element.place, f"A {element.name} has no {name}.", "Give it one.")
+        notes.fault(place_of(element), f"A {element.name} has no {name}.", "Give it one.")
     return text
 
 
@@ -100,17 +101,17 @@ def _properties(draft: EntityDraft, element: Element) -> None:
     for child in element.children:
         name = _NAMES.get(child.name, child.name)
         if name in known:
-            draft.set(name, child.text, child.place)
+            draft.set(name, child.text, place_of(child))
         elif name not in _IGNORED:
             draft.notes.finding(
-                child.place,
+                place_of(child),
                 draft.path,
                 child.name,
                 f"{draft.title}: {child.name} is not known; it is left out.",
             )
     if element.text_of("EnablePartitioning").lower() == "true":
         draft.notes.finding(
-            element.place,
+            place_of(element),
             draft.path,
             "MaxSizeInMegabytes",
             f"{draft.title} is partitioned: the export writes sizes above 5 GB as 1 GB. Check it.",
@@ -121,7 +122,7 @@ def _properties(draft: EntityDraft, element: Element) -> None:
             draft.notes,
             draft.path,
             draft.authorization_rules,
-            rule.place,
+            place_of(rule),
             name=rule.text_of("KeyName"),
             rights=[right.text.strip() for right in _children(rule, "Rights")],
             primary_key=rule.text_of("PrimaryKey"),
@@ -136,10 +137,10 @@ def _rule(draft: EntityDraft, element: Element) -> None:
     action = element.raw_of("Action", "SqlRuleAction", "SqlExpression")
     found = next(iter(_children(element, "Filter")), None)
     if found is None:
-        filters.add_rule(draft, name, model.TrueFilter(), action, element.place)
+        filters.add_rule(draft, name, model.TrueFilter(), action, place_of(element))
         if name != "$Default":
             draft.notes.finding(
-                element.place,
+                place_of(element),
                 draft.path,
                 f"Rule {name}",
                 f"{draft.title}, rule {name!r}: the export writes True and False filters alike; "
@@ -153,10 +154,10 @@ def _rule(draft: EntityDraft, element: Element) -> None:
         for each in _children(found, "Properties"):
             key, _, value = each.text.partition(":")
             given[key.strip()] = value.removeprefix(" ")
-        filters.add_rule(draft, name, filters.correlation(fields, given), action, found.place)
+        filters.add_rule(draft, name, filters.correlation(fields, given), action, place_of(found))
         if given:
             draft.notes.finding(
-                found.place,
+                place_of(found),
                 draft.path,
                 f"Rule {name}",
                 f"{draft.title}, rule {name!r}: the export leaves the types of properties out; "
@@ -166,4 +167,4 @@ def _rule(draft: EntityDraft, element: Element) -> None:
         return
     expression = found.raw_of("SqlExpression")
     sql = filters.sql(expression) if expression else None
-    filters.add_rule(draft, name, sql, action, found.place)
+    filters.add_rule(draft, name, sql, action, place_of(found))

@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
+from bridge.model.rules import CORRELATION_FIELDS, EXPRESSION_LENGTH_MAX, correlation, sql
 from policies.errors import Place
 from policies.readers.draft import EntityDraft
 
-CORRELATION_FIELDS = {
-    "ContentType": "content_type",
-    "CorrelationId": "correlation_id",
-    "Label": "label",
-    "MessageId": "message_id",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "SessionId": "session_id",
-    "To": "to",
-}
-"""Azure's names of the fields that a correlation filter compares, and the model's."""
-
-EXPRESSION_LENGTH_MAX = 1024
-"""Characters of a filter or action (Service Bus quotas)."""
-
-
-def sql(expression: str, parameters: tuple[tuple[str, object], ...] = ()) -> model.Filter:
-    """Return a SQL filter; `1=1` and `1=0` are what Service Bus calls True and False filter."""
-    match "".join(expression.split()):
-        case "1=1":
-            return model.TrueFilter()
-        case "1=0":
-            return model.FalseFilter()
-    return model.SqlFilter(expression=expression, parameters=parameters)
-
-
-def correlation(
-    fields: Mapping[str, str | None], properties: Mapping[str, object]
-) -> model.CorrelationFilter:
-    """Return a correlation filter from Azure's field names; empty fields mean 'any'."""
-    given = {CORRELATION_FIELDS[name]: value for name, value in fields.items() if value}
-    return model.CorrelationFilter(**given, properties=tuple(properties.items()))
+__all__ = ["CORRELATION_FIELDS", "add_rule", "correlation", "sql"]
 
 
 def add_rule(

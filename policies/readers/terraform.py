@@ -10,11 +10,11 @@ import re
 from dataclasses import replace
 
 from bridge.model.entity import Filter
+from bridge.model.properties import PROPERTIES
 from policies.readers import access, filters, jsontext
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
-from policies.readers.properties import PROPERTIES
 from policies.readers.reading import Notes, Reading
 from policies.readers.terraformplan import Plan, Resource
 

@@ -9,11 +9,11 @@ import json
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration
+from bridge.model.properties import PROPERTIES, Kind, names_of
 from bridge.topology import definitions
 from bridge.topology.resources import Finding
 from policies.grade import Grade
 from policies.readers.filters import CORRELATION_FIELDS
-from policies.readers.properties import PROPERTIES, Kind, names_of
 
 Json = dict[str, object]
 

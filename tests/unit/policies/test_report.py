@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.model import entity as model
+from bridge.model.properties import PROPERTIES, Kind
 from bridge.topology.capabilities import Capabilities, UnsupportedVersion
 from bridge.topology.compiler import compile as compile_bridge
 from bridge.topology.plain import compile_plain
@@ -18,7 +19,6 @@ from bridge.topology.resources import Finding
 from bridge.topology.selection import selection
 from policies import losses, mapping, mapping_table, report, report_table
 from policies.grade import Flavour, Grade, Subject, decided
-from policies.readers.properties import PROPERTIES, Kind
 from policies.readers.reading import Reading
 from policies.report_table import table
 from tests.unit.topology.entities import RULES, namespaces

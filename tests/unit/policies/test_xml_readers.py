@@ -170,8 +170,8 @@ def test_authorization_rules_are_read_with_their_keys() -> None:
               '</Key><Value i:type="d6p1:int">x</Value></KeyValueOfstringanyType></Properties>'
               "<Label>l</Label></Filter>"),
          "feed.xml: line 2, /entry/content/RuleDescription/Filter/Properties/"
-         "KeyValueOfstringanyType/Value: Subscription 't/Subscriptions/s': the value 'x' of 'k' "
-         "is no int; it is a whole number."),
+         "KeyValueOfstringanyType/Value: Subscription 't/Subscriptions/s', rule 'r': the value "
+         "'x' of 'k' is no int; it is a whole number."),
     ],
 )  # fmt: skip
 def test_bad_feeds_are_refused_with_place_and_remedy(text: str, message: str) -> None:
@@ -232,4 +232,4 @@ def test_lines_stay_right_behind_a_declaration() -> None:
     """Documents that follow one another keep the lines of the file."""
     roots = xmltext.parse('<?xml version="1.0"?>\n<a/>\n<?xml\nversion="1.0"?>\n<b/>', "x")
 
-    assert [(root.name, root.place.line) for root in roots] == [("a", 2), ("b", 5)]
+    assert [(root.name, root.line) for root in roots] == [("a", 2), ("b", 5)]

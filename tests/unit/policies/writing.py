@@ -8,9 +8,9 @@ from xml.sax.saxutils import escape
 
 from bridge.model import entity as model
 from bridge.model.duration import MAX_MS
+from bridge.model.properties import PROPERTIES, camel
 from bridge.topology import definitions
 from policies.readers.filters import CORRELATION_FIELDS
-from policies.readers.properties import PROPERTIES, camel
 from policies.readers.terraform import NAMES
 from policies.writers.emulator import correlation, properties
 

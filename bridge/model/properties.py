@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from policies.readers import values
+from bridge.model import values
 
 
 class Kind(Enum):
@@ -88,6 +88,14 @@ READ_ONLY = frozenset(
     }
 )
 """What a live namespace reports about an entity and nobody can set."""
+
+
+CREATE_ONLY = {
+    "requires_session": "RequiresSession",
+    "requires_duplicate_detection": "RequiresDuplicateDetection",
+    "enable_partitioning": "EnablePartitioning",
+}
+"""What Service Bus fixes when an entity is created ("flag at create only"), by the field."""
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:

@@ -1,0 +1,53 @@
+"""Shared access rules of an entity in its description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from bridge.model.entity import AuthorizationRule, Right
+from bridge.wire.atom.writing import Node, typed
+from bridge.wire.atom.xml import Element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRule:
+    """A rule as it is written; nothing of it has been checked."""
+
+    name: str
+    rights: tuple[str, ...]
+    primary_key: str = field(default="", repr=False)
+    secondary_key: str = field(default="", repr=False)
+
+
+def read_access_rule(element: Element) -> AccessRule:
+    """Return what an `AuthorizationRule` element says."""
+    rights = element.find("Rights") or element.find("AccessRights")
+    return AccessRule(
+        name=element.text_of("KeyName"),
+        rights=tuple(each.text.strip() for each in rights.children) if rights else (),
+        primary_key=element.text_of("PrimaryKey"),
+        secondary_key=element.text_of("SecondaryKey"),
+    )
+
+
+def access_nodes(
+    rules: Sequence[AuthorizationRule], created_at: str, modified_at: str
+) -> Iterator[Node]:
+    """Yield the elements of rules; their times are those of their entity."""
+    for rule in rules:
+        rights = [Node("AccessRights", right.value) for right in Right if right in rule.rights]
+        yield Node(
+            "AuthorizationRule",
+            children=(
+                Node("ClaimType", "SharedAccessKey"),
+                Node("ClaimValue", "None"),
+                Node("Rights", children=tuple(rights)),
+                Node("CreatedTime", created_at),
+                Node("ModifiedTime", modified_at),
+                Node("KeyName", rule.name),
+                Node("PrimaryKey", rule.primary_key),
+                Node("SecondaryKey", rule.secondary_key),
+            ),
+            attributes=typed("SharedAccessAuthorizationRule"),
+        )

@@ -1,0 +1,318 @@
+"""Descriptions of entities: XML as the SDKs write and read it, and the model's values.
+
+The elements come in the order that the service has (the generated models of the SDKs); what is read
+is found by name, as .NET's order differs. What the service tells and nobody sets is left aside when
+it comes back, as it does in an update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.model import entity as model
+from bridge.model.counts import Counts
+from bridge.model.duration import format_duration
+from bridge.model.errors import ArgumentError
+from bridge.model.properties import CREATE_ONLY, PROPERTIES, Kind, names_of
+from bridge.model.values import rights
+from bridge.wire.atom.access import access_nodes, read_access_rule
+from bridge.wire.atom.errors import DescriptionError
+from bridge.wire.atom.rules import action_node, filter_node, read_action, read_filter
+from bridge.wire.atom.writing import COUNTS, INSTANCE, SERVICE_BUS, Node
+from bridge.wire.atom.xml import Element
+
+NEVER = "0001-01-01T00:00:00Z"
+"""A time that is not known, as the service writes it."""
+
+_QUEUE = """
+    LockDuration MaxSizeInMegabytes RequiresDuplicateDetection RequiresSession
+    DefaultMessageTimeToLive DeadLetteringOnMessageExpiration DuplicateDetectionHistoryTimeWindow
+    MaxDeliveryCount EnableBatchedOperations SizeInBytes MessageCount IsAnonymousAccessible
+    AuthorizationRules Status ForwardTo UserMetadata CreatedAt UpdatedAt AccessedAt SupportOrdering
+    CountDetails AutoDeleteOnIdle EnablePartitioning EntityAvailabilityStatus
+    ForwardDeadLetteredMessagesTo EnableExpress MaxMessageSizeInKilobytes
+"""
+_TOPIC = """
+    DefaultMessageTimeToLive MaxSizeInMegabytes RequiresDuplicateDetection
+    DuplicateDetectionHistoryTimeWindow EnableBatchedOperations SizeInBytes
+    FilteringMessagesBeforePublishing IsAnonymousAccessible AuthorizationRules Status CreatedAt
+    UpdatedAt AccessedAt SupportOrdering CountDetails SubscriptionCount SqlFilterCount
+    CorrelationFilterCount AutoDeleteOnIdle EnablePartitioning EntityAvailabilityStatus
+    EnableSubscriptionPartitioning EnableExpress UserMetadata MaxMessageSizeInKilobytes
+"""
+_SUBSCRIPTION = """
+    LockDuration RequiresSession DefaultMessageTimeToLive DeadLetteringOnMessageExpiration
+    DeadLetteringOnFilterEvaluationExceptions MessageCount MaxDeliveryCount EnableBatchedOperations
+    Status ForwardTo CreatedAt UpdatedAt AccessedAt CountDetails UserMetadata
+    ForwardDeadLetteredMessagesTo AutoDeleteOnIdle EntityAvailabilityStatus IsClientAffine
+"""
+ELEMENTS = {
+    Kind.QUEUE: tuple(_QUEUE.split()),
+    Kind.TOPIC: tuple(_TOPIC.split()),
+    Kind.SUBSCRIPTION: tuple(_SUBSCRIPTION.split()),
+}
+"""Every element of a description, in order."""
+
+_ROOTS = {
+    "QueueDescription": Kind.QUEUE,
+    "TopicDescription": Kind.TOPIC,
+    "SubscriptionDescription": Kind.SUBSCRIPTION,
+}
+_MAKERS: dict[Kind, type[model.Entity]] = {
+    Kind.QUEUE: model.Queue,
+    Kind.TOPIC: model.Topic,
+    Kind.SUBSCRIPTION: model.Subscription,
+}
+_MESSAGE_KB = {model.Tier.BASIC: 256, model.Tier.STANDARD: 256, model.Tier.PREMIUM: 102_400}
+"""The largest message where none is set: what the bridge takes."""
+
+_PREMIUM_MESSAGE_KB = range(1_024, 102_401)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the service tells about an entity beside its definition.
+
+    Attributes:
+        address: what the URLs of entities that are forwarded to begin with.
+        tier: the namespace's.
+        accessed_at: when it was last used; "" when nobody knows.
+    """
+
+    address: str
+    tier: model.Tier = model.Tier.STANDARD
+    counts: Counts = field(default_factory=Counts)
+    accessed_at: str = ""
+
+
+def kind_of(entity: model.Entity) -> Kind:
+    """Return what an entity is."""
+    return next(kind for kind, made in _MAKERS.items() if isinstance(entity, made))
+
+
+def described_kind(description: Element) -> Kind | None:
+    """Return what a description describes; `None` when it is no entity."""
+    return _ROOTS.get(description.name) if description.namespace == SERVICE_BUS else None
+
+
+def read_entity(
+    description: Element, identity: Mapping[str, str], there: model.Entity | None = None
+) -> model.Entity:
+    """Return the entity of a description.
+
+    What is not described has the service's default; what can only be set when an entity is made
+    keeps the value of the one that is there.
+
+    Args:
+        identity: `name`, and a subscription's `topic`.
+
+    Raises:
+        ServiceBusError: a value is malformed, or outside Service Bus's range.
+    """
+    kind = _ROOTS[description.name]
+    fields = _fields(description, kind)
+    if there is not None:
+        assert kind_of(there) is kind
+        for name in CREATE_ONLY:
+            if hasattr(there, name):
+                fields.setdefault(name, getattr(there, name))
+        for name in ("incarnation", "created_at", "updated_at", "rules", "subscriptions"):
+            if hasattr(there, name):
+                fields[name] = getattr(there, name)
+    return _MAKERS[kind](**{**fields, **identity})
+
+
+def _fields(description: Element, kind: Kind) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    known = names_of(kind)
+    for child in description.children:
+        if child.name in known and not child.is_nil and child.text.strip():
+            fields[PROPERTIES[child.name].field] = _value(child)
+        elif child.name == "IsAnonymousAccessible" and child.text.strip().lower() == "true":
+            raise ArgumentError("IsAnonymousAccessible cannot be true: every client needs a key.")
+        elif child.name == "AuthorizationRules" and kind is not Kind.SUBSCRIPTION:
+            fields["authorization_rules"] = _access_rules(child)
+        elif child.name == "DefaultRuleDescription" and not child.is_nil:
+            fields["rules"] = (read_rule(child),)
+    return fields
+
+
+def _value(child: Element) -> object:
+    try:
+        return PROPERTIES[child.name].read(child.text)
+    except ValueError as error:
+        raise ArgumentError(
+            f"The value {child.text[:100]!r} of the property {child.name} is not valid: {error}."
+        ) from None
+
+
+def _access_rules(parent: Element) -> tuple[model.AuthorizationRule, ...]:
+    found: dict[str, model.AuthorizationRule] = {}
+    for given in map(read_access_rule, parent.children):
+        if not given.name or given.name.lower() in found:
+            raise ArgumentError(
+                f"An authorization rule needs a KeyName that no other has, not {given.name!r}."
+            )
+        try:
+            claims = rights(given.rights)
+        except ValueError as error:
+            raise ArgumentError(f"The rights of the rule {given.name!r}: {error}.") from None
+        found[given.name.lower()] = model.AuthorizationRule(
+            name=given.name,
+            primary_key=given.primary_key,
+            secondary_key=given.secondary_key,
+            rights=claims,
+        )
+    return tuple(found.values())
+
+
+def read_rule(description: Element, name: str = "") -> model.Rule:
+    """Return the rule of a `RuleDescription`, or of a subscription's `DefaultRuleDescription`.
+
+    Args:
+        name: the one of the request; a default rule has its own.
+
+    Raises:
+        ServiceBusError: its filter is malformed, or its name is not valid.
+    """
+    try:
+        found = read_filter(description.find("Filter"))
+    except DescriptionError as error:
+        raise ArgumentError(f"The rule {name!r}: {error}") from None
+    if found is None:
+        raise ArgumentError(f"The SQL filter of the rule {name!r} has no expression.")
+    return model.Rule(
+        name=name or description.text_of("Name") or model.DEFAULT_RULE.name,
+        filter=found,
+        action=read_action(description.find("Action")),
+    )
+
+
+def check_message_size(entity: model.Entity, tier: model.Tier) -> None:
+    """Refuse a largest message that only another tier can have.
+
+    Raises:
+        ArgumentError: it is set, and the tier is not Premium; or outside of what Premium takes.
+    """
+    size_kb = getattr(entity, "max_message_size_kb", None)
+    if size_kb is None:
+        return
+    if tier is not model.Tier.PREMIUM:
+        raise ArgumentError(
+            f"MaxMessageSizeInKilobytes is {size_kb}; it can be set in a Premium namespace only, "
+            f"and this is {tier.value}."
+        )
+    if size_kb not in _PREMIUM_MESSAGE_KB:
+        raise ArgumentError(
+            f"MaxMessageSizeInKilobytes is {size_kb}; Service Bus takes "
+            f"{_PREMIUM_MESSAGE_KB[0]} to {_PREMIUM_MESSAGE_KB[-1]}."
+        )
+
+
+def entity_node(entity: model.Entity, facts: Facts) -> Node:
+    """Return the description of an entity."""
+    kind = kind_of(entity)
+    root = next(name for name, each in _ROOTS.items() if each is kind)
+    told = _told(entity, kind, facts)
+    nodes = []
+    for name in ELEMENTS[kind]:
+        if name in told:
+            nodes.append(told[name])
+        elif (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None:
+            nodes.append(Node(name, text))
+    return Node(root, children=tuple(nodes), attributes=_NAMESPACES)
+
+
+_NAMESPACES = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
+
+
+def rule_node(rule: model.Rule, created_at: str) -> Node:
+    """Return the description of a rule."""
+    children = (
+        filter_node(rule.filter),
+        action_node(rule.action),
+        Node("CreatedAt", created_at or NEVER),
+        Node("Name", rule.name),
+    )
+    return Node("RuleDescription", children=children, attributes=_NAMESPACES)
+
+
+def namespace_node(namespace: model.Namespace, name: str) -> Node:
+    """Return the description of a namespace."""
+    children = [
+        Node("CreatedTime", NEVER),
+        Node("MessagingSKU", namespace.tier.value),
+        Node("ModifiedTime", NEVER),
+        Node("Name", name),
+        Node("NamespaceType", "Messaging"),
+    ]
+    if namespace.tier is model.Tier.PREMIUM:
+        children.insert(2, Node("MessagingUnits", "1"))
+    return Node("NamespaceInfo", children=tuple(children), attributes=_NAMESPACES)
+
+
+def _text(value: object, facts: Facts, name: str) -> str | None:
+    """Return a property's text; `None` when the element is left out."""
+    field = PROPERTIES[name].field
+    if field == "max_message_size_kb" and value is None:
+        return str(_MESSAGE_KB[facts.tier])
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return format_duration(value) if field.endswith("_ms") else str(value)
+    if isinstance(value, model.EntityStatus):
+        return value.value
+    assert isinstance(value, str)
+    if value and field in ("forward_to", "forward_dead_lettered_messages_to"):
+        return f"{facts.address}/{value}"
+    return value or None
+
+
+def _told(entity: model.Entity, kind: Kind, facts: Facts) -> dict[str, Node]:
+    """Return the elements of a description that are no properties of the model."""
+    counts = facts.counts
+    nodes = [
+        Node("SizeInBytes", str(counts.size_bytes)),
+        Node("MessageCount", str(counts.total)),
+        Node("IsAnonymousAccessible", "false"),
+        Node("CreatedAt", entity.created_at or NEVER),
+        Node("UpdatedAt", entity.updated_at or entity.created_at or NEVER),
+        Node("AccessedAt", facts.accessed_at or NEVER),
+        _count_details(counts),
+        Node("EntityAvailabilityStatus", "Available"),
+        Node("EnableSubscriptionPartitioning", "false"),
+        Node("IsClientAffine", "false"),
+    ]
+    if isinstance(entity, model.Queue):
+        nodes.append(Node("SupportOrdering", "false" if entity.enable_partitioning else "true"))
+    if not isinstance(entity, model.Subscription):
+        times = entity.created_at or NEVER, entity.updated_at or NEVER
+        rules = tuple(access_nodes(entity.authorization_rules, *times))
+        nodes.append(Node("AuthorizationRules", children=rules))
+    if isinstance(entity, model.Topic):
+        nodes += _topic_counts(entity)
+    return {node.name: node for node in nodes if node.name in ELEMENTS[kind]}
+
+
+def _topic_counts(topic: model.Topic) -> list[Node]:
+    filters = [rule.filter for each in topic.subscriptions for rule in each.rules]
+    sql = sum(not isinstance(each, model.CorrelationFilter) for each in filters)
+    return [
+        Node("SubscriptionCount", str(len(topic.subscriptions))),
+        Node("SqlFilterCount", str(sql)),
+        Node("CorrelationFilterCount", str(len(filters) - sql)),
+    ]
+
+
+def _count_details(counts: Counts) -> Node:
+    each = {
+        "ActiveMessageCount": counts.active,
+        "DeadLetterMessageCount": counts.dead_letter,
+        "ScheduledMessageCount": counts.scheduled,
+        "TransferMessageCount": counts.transfer,
+        "TransferDeadLetterMessageCount": counts.transfer_dead_letter,
+    }
+    children = tuple(Node(f"d2p1:{name}", str(count)) for name, count in each.items())
+    return Node("CountDetails", children=children, attributes={"xmlns:d2p1": COUNTS})

@@ -1,0 +1,104 @@
+"""What the administration API's requests and answers hold: entries, feeds and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.model.errors import ArgumentError
+from bridge.wire.atom.writing import ATOM, SERVICE_BUS, Node, document
+from bridge.wire.atom.xml import Element, XmlError, parse
+
+BODY_BYTES_MAX = 64 * 1024
+"""Of a request: several times what a description with every rule and the longest texts needs."""
+
+_ELEMENTS_MAX = 1_000
+"""Of a request: a queue with twelve rules has 200, a filter with a value in each property more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing that is described.
+
+    Attributes:
+        url: where it is found; SDKs take names from it.
+        title: its name.
+        published, updated: UTC, as text.
+    """
+
+    url: str
+    title: str
+    published: str
+    updated: str
+    description: Node
+
+
+def read_description(body: bytes) -> Element:
+    """Return the description in a request.
+
+    Raises:
+        ArgumentError: the body is too long, no XML, or no entry with a description.
+    """
+    if len(body) > BODY_BYTES_MAX:
+        raise ArgumentError(f"A description has {BODY_BYTES_MAX} bytes at most.")
+    try:
+        roots = parse(body.decode("utf-8-sig"), elements_max=_ELEMENTS_MAX)
+    except UnicodeDecodeError:
+        raise ArgumentError("The body of the request is not UTF-8.") from None
+    except XmlError as error:
+        raise ArgumentError(f"The body of the request is not valid: {error}") from None
+    entry = roots[0] if len(roots) == 1 else None
+    content = entry.find("content") if entry is not None and entry.namespace == ATOM else None
+    if content is None or len(content.children) != 1:
+        raise ArgumentError("The body of the request is no ATOM entry with one description.")
+    return content.children[0]
+
+
+def entry_text(entry: Entry, author: str) -> str:
+    """Return the document of one thing."""
+    return document(_entry(entry, author, {"xmlns": ATOM}))
+
+
+def feed_text(
+    title: str, url: str, updated: str, entries: Sequence[Entry], author: str, next_url: str = ""
+) -> str:
+    """Return the document of many.
+
+    The link to itself comes first and the one to the next page second, and there is no other:
+    Python's SDK goes by the place.
+    """
+    children = [
+        Node("title", title, attributes={"type": "text"}),
+        Node("id", url),
+        Node("updated", updated),
+        Node("link", attributes={"rel": "self", "href": url}),
+    ]
+    if next_url:
+        children.append(Node("link", attributes={"rel": "next", "href": next_url}))
+    children += [_entry(entry, author, {}) for entry in entries]
+    return document(Node("feed", children=tuple(children), attributes={"xmlns": ATOM}))
+
+
+def nothing_text(url: str, updated: str) -> str:
+    """Return the document that answers for a queue or topic that is not there."""
+    return feed_text("Publicly Listed Services", url, updated, (), "")
+
+
+def error_text(status: int, detail: str) -> str:
+    """Return the document of an error."""
+    children = (Node("Code", str(status)), Node("Detail", detail))
+    return document(Node("Error", children=children))
+
+
+def _entry(entry: Entry, author: str, attributes: dict[str, str]) -> Node:
+    assert entry.description.attributes["xmlns"] == SERVICE_BUS
+    children = (
+        Node("id", entry.url),
+        Node("title", entry.title, attributes={"type": "text"}),
+        Node("published", entry.published),
+        Node("updated", entry.updated),
+        Node("author", children=(Node("name", author),)),
+        Node("link", attributes={"rel": "self", "href": entry.url}),
+        Node("content", children=(entry.description,), attributes={"type": "application/xml"}),
+    )
+    return Node("entry", children=children, attributes=attributes)

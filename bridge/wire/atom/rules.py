@@ -1,0 +1,128 @@
+"""Rules of subscriptions in their descriptions: filters and actions, both ways."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+
+from bridge.model import entity as model
+from bridge.model.duration import format_duration
+from bridge.model.rules import CORRELATION_FIELDS, correlation, sql, typed_value
+from bridge.wire.atom.errors import DescriptionError
+from bridge.wire.atom.writing import SCHEMA, Node, typed
+from bridge.wire.atom.xml import Element
+
+_INT_MAX = 2**31 - 1
+
+
+def read_filter(found: Element | None) -> model.Filter | None:
+    """Return the filter of a `Filter` element; without one every message is taken.
+
+    `None` when it is a SQL filter without an expression.
+
+    Raises:
+        DescriptionError: its type, or that of a value, is not known.
+    """
+    if found is None:
+        return model.TrueFilter()
+    match found.type:
+        case "TrueFilter":
+            return model.TrueFilter()
+        case "FalseFilter":
+            return model.FalseFilter()
+        case "CorrelationFilter":
+            fields = {field: found.raw_of(field) for field in CORRELATION_FIELDS}
+            return correlation(fields, dict(_typed_values(found.find("Properties"))))
+        case "SqlFilter":
+            expression = found.raw_of("SqlExpression")
+            given = tuple(dict(_typed_values(found.find("Parameters"))).items())
+            return sql(expression, given) if expression else None
+    raise DescriptionError(
+        found,
+        f"its filter is of the type {found.type!r}.",
+        "It is TrueFilter, FalseFilter, SqlFilter or CorrelationFilter.",
+    )
+
+
+def read_action(found: Element | None) -> str:
+    """Return the expression of an `Action` element; "" for none."""
+    return found.raw_of("SqlExpression") if found else ""
+
+
+def _typed_values(parent: Element | None) -> Iterator[tuple[str, object]]:
+    for pair in parent.children if parent else []:
+        value = pair.find("Value")
+        if value is None:
+            continue
+        key, kind = pair.text_of("Key"), value.type or "string"
+        try:
+            yield key, typed_value(kind, value.text)
+        except ValueError as error:
+            message = f"the value {value.text!r} of {key!r} is no {kind};"
+            raise DescriptionError(value, message, f"{error}.") from None
+
+
+def filter_node(given: model.Filter) -> Node:
+    """Return the `Filter` element of a filter."""
+    match given:
+        case model.TrueFilter():
+            return Node("Filter", children=_sql_nodes("1=1"), attributes=typed("TrueFilter"))
+        case model.FalseFilter():
+            return Node("Filter", children=_sql_nodes("1=0"), attributes=typed("FalseFilter"))
+        case model.SqlFilter():
+            children = _sql_nodes(given.expression, given.parameters)
+            return Node("Filter", children=children, attributes=typed("SqlFilter"))
+        case model.CorrelationFilter():
+            fields = [
+                Node(name, getattr(given, field))
+                for name, field in CORRELATION_FIELDS.items()
+                if getattr(given, field) is not None
+            ]
+            fields.append(Node("Properties", children=tuple(map(_pair_node, given.properties))))
+            return Node("Filter", children=tuple(fields), attributes=typed("CorrelationFilter"))
+        case _:
+            assert_never(given)
+
+
+def action_node(expression: str) -> Node:
+    """Return the `Action` element of an expression."""
+    if not expression:
+        return Node("Action", attributes=typed("EmptyRuleAction"))
+    return Node("Action", children=_sql_nodes(expression), attributes=typed("SqlRuleAction"))
+
+
+def _sql_nodes(text: str, parameters: tuple[tuple[str, object], ...] = ()) -> tuple[Node, ...]:
+    given = Node("Parameters", children=tuple(map(_pair_node, parameters)))
+    nodes = (Node("SqlExpression", text), Node("CompatibilityLevel", "20"))
+    return (*nodes, given) if parameters else nodes
+
+
+def _pair_node(pair: tuple[str, object]) -> Node:
+    kind, text = _typed_text(pair[1])
+    attributes = {**typed(f"d6p1:{kind}"), "xmlns:d6p1": SCHEMA}
+    value = Node("Value", text, attributes=attributes)
+    return Node("KeyValueOfstringanyType", children=(Node("Key", pair[0]), value))
+
+
+def _typed_text(value: object) -> tuple[str, str]:
+    """Return the schema type and the text of a value of a filter."""
+    match value:
+        case bool():
+            return "boolean", "true" if value else "false"
+        case int():
+            return ("int" if -_INT_MAX - 1 <= value <= _INT_MAX else "long"), str(value)
+        case float():
+            return "double", repr(value) if math.isfinite(value) else _special(value)
+        case datetime():
+            return "dateTime", value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return "duration", format_duration(value // timedelta(milliseconds=1))
+        case _:
+            return "string", str(value)
+
+
+def _special(value: float) -> str:
+    """Return a fraction that is no number as a schema writes it."""
+    return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"

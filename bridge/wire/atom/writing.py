@@ -1,0 +1,61 @@
+"""XML as it is written: a tree of elements to text, without any prefix of our own choice.
+
+The SDKs look for the literal attribute `i:type`, so the prefixes are theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape
+
+ATOM = "http://www.w3.org/2005/Atom"
+SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+SCHEMA = "http://www.w3.org/2001/XMLSchema"
+INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no way to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An element: text or children."""
+
+    name: str
+    text: str = ""
+    children: tuple[Node, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def typed(name: str) -> dict[str, str]:
+    """Return the attribute that says of which type an element is."""
+    return {"i:type": name}
+
+
+def document(root: Node) -> str:
+    """Return the text of an element and all below it."""
+    return "".join(_parts(root))
+
+
+def _parts(node: Node) -> Iterable[str]:
+    attributes = "".join(f' {name}="{_attribute(text)}"' for name, text in node.attributes.items())
+    if not node.children and not node.text:
+        yield f"<{node.name}{attributes} />"
+        return
+    yield f"<{node.name}{attributes}>{_text(node.text)}"
+    for child in node.children:
+        yield from _parts(child)
+    yield f"</{node.name}>"
+
+
+def _text(text: str) -> str:
+    """Return a text as it reads back: a parser makes a line feed of a carriage return."""
+    return escape(_FORBIDDEN.sub("\ufffd", text), {"\r": "&#13;"})
+
+
+def _attribute(text: str) -> str:
+    entities = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
+    return escape(_FORBIDDEN.sub("\ufffd", text), entities)

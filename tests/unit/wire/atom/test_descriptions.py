@@ -1,0 +1,290 @@
+"""Descriptions of entities: written and read back, by us and by an SDK's own (de)serialiser."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from azure.servicebus import management
+from azure.servicebus.management._generated import models
+from azure.servicebus.management._utils import deserialize_rule_key_values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.model import entity as model
+from bridge.model.counts import Counts
+from bridge.model.duration import MAX_MS
+from bridge.model.errors import ArgumentError, ServiceBusError
+from bridge.model.properties import PROPERTIES, READ_ONLY, Kind, names_of
+from bridge.topology.definitions import entities
+from bridge.wire.atom.descriptions import (
+    ELEMENTS,
+    Facts,
+    check_message_size,
+    entity_node,
+    kind_of,
+    namespace_node,
+    read_entity,
+    read_rule,
+    rule_node,
+)
+from bridge.wire.atom.documents import Entry, entry_text, feed_text, read_description
+from bridge.wire.atom.writing import Node
+from tests.unit.policies.entities import namespaces
+
+SETTINGS = settings(max_examples=15, deadline=None)
+ADDRESS = "sb://ns.servicebus.windows.net"
+FACTS = Facts(address=ADDRESS)
+
+
+def entry_of(description: Node, path: str = "q") -> str:
+    """Return the document that describes something."""
+    return entry_text(
+        Entry(
+            url=f"https://ns.servicebus.windows.net/{path}?api-version=2021-05&x=1",
+            title=path,
+            published="2026-11-02T09:14:03.120Z",
+            updated="2026-11-02T09:14:03.120Z",
+            description=description,
+        ),
+        "ns",
+    )
+
+
+def identity(entity: model.Entity) -> dict[str, str]:
+    """Return what a request's path says of an entity."""
+    if isinstance(entity, model.Subscription):
+        return {"topic": entity.topic, "name": entity.name}
+    return {"name": entity.name}
+
+
+def bare(entity: model.Entity) -> model.Entity:
+    """Return an entity without what its description does not hold."""
+    changes: dict[str, Any] = {"incarnation": ""}
+    if isinstance(entity, model.Subscription):
+        changes["rules"] = (model.DEFAULT_RULE,)
+    if isinstance(entity, model.Topic):
+        changes["subscriptions"] = ()
+    return dataclasses.replace(entity, **changes)
+
+
+def described(body: str, kind: str = "QueueDescription") -> model.Entity:
+    """Read a queue that a client describes with this body."""
+    text = (
+        f'<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><{kind} '
+        'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" '
+        f'xmlns:i="http://www.w3.org/2001/XMLSchema-instance">{body}</{kind}></content></entry>'
+    )
+    return read_entity(read_description(text.encode()), {"name": "q"})
+
+
+def sdk_of(text: str, kind: type[Any]) -> Any:
+    """Return what Python's SDK reads."""
+    return kind.deserialize(ElementTree.fromstring(text))
+
+
+@SETTINGS
+@given(namespaces())
+def test_every_entity_comes_back(namespace: model.Namespace) -> None:
+    """All properties and authorization rules of queues, topics and subscriptions."""
+    for entity in entities(namespace):
+        text = entry_of(entity_node(entity, FACTS))
+        assert read_entity(read_description(text.encode()), identity(entity)) == bare(entity)
+
+
+@SETTINGS
+@given(namespaces())
+def test_every_rule_comes_back(namespace: model.Namespace) -> None:
+    """Filters, the types of their values, and actions."""
+    for topic in namespace.topics:
+        for rule in (rule for each in topic.subscriptions for rule in each.rules):
+            text = entry_of(rule_node(rule, ""))
+            assert read_rule(read_description(text.encode()), rule.name) == rule
+
+
+@SETTINGS
+@given(namespaces())
+def test_the_sdk_reads_and_writes_the_same_queue(namespace: model.Namespace) -> None:
+    """Python's own (de)serialiser is the witness: what it reads and sends back is the queue."""
+    for queue in namespace.queues:
+        read = sdk_of(entry_of(entity_node(queue, FACTS)), models.QueueDescriptionEntry)
+        properties = management.QueueProperties._from_internal_entity(
+            queue.name, read.content.queue_description
+        )
+        assert properties.max_delivery_count == queue.max_delivery_count
+        assert properties.user_metadata == (queue.user_metadata or None)
+        sent = models.CreateQueueBody(
+            content=models.CreateQueueBodyContent(
+                queue_description=properties._to_internal_entity("ns")
+            )
+        ).serialize(is_xml=True)
+        description = read_description(ElementTree.tostring(sent, encoding="utf-8"))
+        assert read_entity(description, {"name": queue.name}) == bare(queue)
+
+
+@SETTINGS
+@given(namespaces())
+def test_the_sdk_reads_the_same_rule(namespace: model.Namespace) -> None:
+    """Expressions, parameters and properties with their types."""
+    for topic in namespace.topics:
+        for rule in (rule for each in topic.subscriptions for rule in each.rules):
+            text = entry_of(rule_node(rule, "2026-11-02T09:14:03Z"))
+            read = sdk_of(text, models.RuleDescriptionEntry)
+            found = management.RuleProperties._from_internal_entity(
+                rule.name, read.content.rule_description
+            )
+            deserialize_rule_key_values(ElementTree.fromstring(text), found)
+            match rule.filter:
+                case model.SqlFilter():
+                    assert found.filter.sql_expression == rule.filter.expression
+                    assert found.filter.parameters == dict(rule.filter.parameters)
+                case model.CorrelationFilter():
+                    assert found.filter.properties == dict(rule.filter.properties)
+                    assert found.filter.label == rule.filter.label
+                case model.TrueFilter():
+                    assert isinstance(found.filter, management.TrueRuleFilter)
+                case model.FalseFilter():
+                    assert isinstance(found.filter, management.FalseRuleFilter)
+            assert (found.action.sql_expression if found.action else "") == rule.action
+
+
+def test_elements_are_those_of_the_service_in_its_order() -> None:
+    """Each property of the model has its element, and each element that is told is known."""
+    for kind, names in ELEMENTS.items():
+        assert len(set(names)) == len(names)
+        assert set(names_of(kind)) <= set(names)
+        entity: model.Entity = {
+            Kind.QUEUE: model.Queue(name="q", forward_to="t", user_metadata="m",
+                                    forward_dead_lettered_messages_to="t"),
+            Kind.TOPIC: model.Topic(name="q", user_metadata="m"),
+            Kind.SUBSCRIPTION: model.Subscription(
+                topic="t", name="q", forward_to="t", user_metadata="m",
+                forward_dead_lettered_messages_to="t"),
+        }[kind]  # fmt: skip
+        assert kind_of(entity) is kind
+        assert tuple(node.name for node in entity_node(entity, FACTS).children) == names
+        assert set(names) - set(PROPERTIES) <= READ_ONLY | {
+            "AuthorizationRules", "EnableSubscriptionPartitioning", "IsAnonymousAccessible",
+            "IsClientAffine", "SupportOrdering",
+        }  # fmt: skip
+
+
+def test_counts_are_told() -> None:
+    """Each state in its element; deferred messages are in the total alone."""
+    counts = Counts(active=4, dead_letter=1, scheduled=2, deferred=3, size_bytes=99)
+    node = entity_node(model.Queue(name="q"), Facts(address=ADDRESS, counts=counts))
+    read = sdk_of(entry_of(node), models.QueueDescriptionEntry)
+    found = management.QueueRuntimeProperties._from_internal_entity(
+        "q", read.content.queue_description
+    )
+
+    assert (found.active_message_count, found.dead_letter_message_count) == (4, 1)
+    assert (found.scheduled_message_count, found.transfer_message_count) == (2, 0)
+    assert (found.total_message_count, found.size_in_bytes) == (10, 99)
+
+
+def test_what_is_left_out_has_the_default_of_the_service() -> None:
+    """A queue of an empty description."""
+    assert described("") == model.Queue(name="q")
+    assert described('<UserMetadata i:nil="true"/><ForwardTo/>') == model.Queue(name="q")
+
+
+def test_an_update_keeps_what_is_fixed_at_creation() -> None:
+    """What cannot be changed need not be said again; what made the entity itself stays."""
+    there = model.Queue(
+        name="q", requires_session=True, max_delivery_count=3, incarnation="a", created_at="b"
+    )
+    sent = read_description(entry_of(Node("QueueDescription", attributes=_NAMESPACE)).encode())
+
+    assert read_entity(sent, {"name": "q"}, there) == model.Queue(
+        name="q", requires_session=True, incarnation="a", created_at="b"
+    )
+
+
+_NAMESPACE = {"xmlns": "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["P10675199DT2H48M5.4775807S", "P10675199DT2H48M5.477539S", "P10675199DT2H48M5.477S"],
+)
+def test_for_ever_is_for_ever_in_every_spelling(text: str) -> None:
+    """SDKs round the longest duration, each in its way."""
+    queue = described(f"<AutoDeleteOnIdle>{text}</AutoDeleteOnIdle>")
+
+    assert isinstance(queue, model.Queue)
+    assert queue.auto_delete_on_idle_ms == MAX_MS
+    node = entity_node(queue, FACTS)
+    assert {"AutoDeleteOnIdle": "P10675199DT2H48M5.4775807S"}.items() <= {
+        each.name: each.text for each in node.children
+    }.items()
+
+
+@SETTINGS
+@given(st.integers(5_000, 300_000))
+def test_durations_are_read_back_as_given(duration_ms: int) -> None:
+    """To the millisecond, by Python's SDK."""
+    node = entity_node(model.Queue(name="q", lock_duration_ms=duration_ms), FACTS)
+    read = sdk_of(entry_of(node), models.QueueDescriptionEntry)
+
+    assert read.content.queue_description.lock_duration == timedelta(milliseconds=duration_ms)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("<LockDuration>PT9M</LockDuration>", "LockDuration is PT9M"),
+        ("<LockDuration>soon</LockDuration>", "'soon' of the property LockDuration"),
+        ("<MaxDeliveryCount>0</MaxDeliveryCount>", "MaxDeliveryCount is 0"),
+        ("<RequiresSession>perhaps</RequiresSession>", "it is true or false"),
+        ("<Status>Deleting</Status>", "it is one of Active"),
+        (f"<UserMetadata>{'x' * 1025}</UserMetadata>", "length of UserMetadata is 1025"),
+        ("<IsAnonymousAccessible>true</IsAnonymousAccessible>", "every client needs a key"),
+        ("<AuthorizationRules><R><KeyName>a</KeyName></R></AuthorizationRules>", "rights of"),
+        ("<AuthorizationRules><R/></AuthorizationRules>", "needs a KeyName"),
+    ],
+)
+def test_bad_values_are_refused_by_name(body: str, message: str) -> None:
+    """The error names the property and what it takes."""
+    with pytest.raises(ServiceBusError, match=message):
+        described(body)
+
+
+def test_a_large_message_is_premium() -> None:
+    """Other tiers tell 256, and refuse another."""
+    queue = described("<MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes>")
+    check_message_size(queue, model.Tier.STANDARD)
+
+    larger = described("<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>")
+    check_message_size(larger, model.Tier.PREMIUM)
+    with pytest.raises(ArgumentError, match="Premium namespace only"):
+        check_message_size(larger, model.Tier.STANDARD)
+
+
+def test_a_feed_has_two_links_when_there_is_more() -> None:
+    """Python's SDK takes the second link as the next page."""
+    entry = Entry(
+        url="https://ns/q", title="q", published="2026-11-02T09:14:03Z",
+        updated="2026-11-02T09:14:03Z", description=entity_node(model.Queue(name="q"), FACTS),
+    )  # fmt: skip
+    url = "https://ns/$Resources/queues?$skip=100&$top=100"
+    more = feed_text("queues", "https://ns/", "2026-11-02T09:14:03Z", [entry], "ns", url)
+    last = feed_text("queues", "https://ns/", "2026-11-02T09:14:03Z", [entry], "ns")
+
+    read = sdk_of(more, models.QueueDescriptionFeed)
+    assert [each.href for each in read.link] == ["https://ns/", url]
+    assert [each.content.queue_description.max_delivery_count for each in read.entry] == [10]
+    assert len(sdk_of(last, models.QueueDescriptionFeed).link) == 1
+
+
+def test_a_namespace_is_described() -> None:
+    """Its tier, its name and what it is for."""
+    node = namespace_node(model.Namespace(tier=model.Tier.PREMIUM), "ns")
+    read = sdk_of(entry_of(node), models.NamespacePropertiesEntry)
+    found = read.content.namespace_properties
+
+    assert (found.messaging_sku, found.name, found.namespace_type) == ("Premium", "ns", "Messaging")
+    assert found.messaging_units == 1
