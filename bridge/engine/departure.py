@@ -36,6 +36,7 @@ from bridge.engine.holding import (
 )
 from bridge.engine.poison import Poison
 from bridge.engine.sender import Sender
+from bridge.engine.subscriptions import target_of
 from bridge.machine.deduplicator import Left
 from bridge.model import entity as model
 from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusError
@@ -116,10 +117,9 @@ class Departure:
         bridges died while they held it was no client's yet, and begins anew.
         """
         properties = holding.record.properties
+        properties.headers = (properties.headers or {}) | target_of(origin.queue)
         if holding.death_reason == EXPIRED_REASON:
-            table = dict(properties.headers or {})
-            table[headers.KIND] = text(LAPSED_KIND)
-            properties.headers = table
+            properties.headers[headers.KIND] = text(LAPSED_KIND)
         if properties.user_id is not None:
             # RabbitMQ would compare it with the bridge's own user.
             table = dict(properties.headers or {})
@@ -143,6 +143,7 @@ class Departure:
         properties.headers[headers.KIND] = text(REFUSED_KIND)
         properties.headers[headers.DEAD_LETTER_REASON] = text(reason)
         properties.headers[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description[:1_000])
+        properties.headers |= target_of(origin.queue)
         front = names.front(origin.queue.front)
         publish = Publish(front, "", properties.encode(), holding.record.body)
         self._counters.sent_back += 1

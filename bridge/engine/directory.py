@@ -14,7 +14,6 @@ from bridge.model.errors import (
     ArgumentError,
     EntityNotFound,
     NotAllowed,
-    NotImplementedHere,
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
@@ -57,13 +56,12 @@ class Directory:
 
         Raises:
             EntityNotFound: there is none of that name.
-            NotImplementedHere: it is a topic or a subscription.
         """
         entity = self._entities.get(path.key)
         if entity is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
             raise EntityNotFound(texts.not_found(str(path)))
-        if not isinstance(entity, model.Queue):
-            raise NotImplementedHere(texts.topics_not_here(str(path)))
+        if path.sub_queue is not SubQueue.NONE and isinstance(entity, model.Topic):
+            raise EntityNotFound(texts.not_found(str(path)))
         return entity
 
     def send_entity(self, path: EntityPath) -> model.SendEntity:

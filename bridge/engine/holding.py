@@ -13,6 +13,7 @@ from bridge.machine.demand import Fetched
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.copies import Reader
 from bridge.wire.record import Record
 from bridge.wire.stamp import NO_IDENTITY
 
@@ -135,14 +136,19 @@ class Copy:
     tag: int
 
 
-def read(delivery: Delivery, fetch: int, *, can_expire: bool) -> Holding:
+def read(
+    delivery: Delivery, fetch: int, *, can_expire: bool, reader: Reader | None = None
+) -> Holding:
     """Return what a delivery holds; `number` is -1 when it has none.
 
     Args:
         fetch: what brought it.
         can_expire: "Messages in a dead-letter queue are not subject to TTL", others are.
+        reader: of the subscription whose queue it is; `None`: it is a queue's.
     """
     properties = Properties.decode(delivery.properties)
+    if reader is not None and properties.headers is not None:
+        properties.headers = reader.own(properties.headers)
     table = properties.headers or _NO_HEADERS
     number = _integer(table, headers.SEQUENCE_NUMBER, -1)
     enqueued_ms = _integer(table, headers.ENQUEUED_TIME, 0)

@@ -21,6 +21,7 @@ from bridge.engine.fetching import Fetching
 from bridge.engine.holding import EXHAUSTED_REASON, EXPIRED_REASON, Copy, Holding, read, unreadable
 from bridge.engine.intake import Intake
 from bridge.engine.lookout import Lookout
+from bridge.engine.subscriptions import reader_of
 from bridge.engine.turn import Turn
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.channels import Channels
@@ -77,6 +78,7 @@ class Source:
     ) -> None:
         self.path = path
         self.queue = queue
+        self._reader = reader_of(queue)
         self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
         self.resource = name_of(queue.path)
@@ -221,7 +223,7 @@ class Source:
         """Take over a changed definition; an entity that was made anew counts from 1."""
         if incarnation_of(queue) != incarnation_of(self.queue):
             self._deduplicator.forget()
-        self.queue = queue
+        self.queue, self._reader = queue, reader_of(queue)
 
     def close(self) -> Awaitable[None]:
         """Close its channels; what is locked or kept goes back to its queue then."""
@@ -292,7 +294,7 @@ class Source:
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
         self._fetching.last_arrival_s = self._loop.time()
         try:
-            holding = read(delivery, fetch, can_expire=not self.is_dead_letter)
+            holding = read(delivery, fetch, can_expire=not self.is_dead_letter, reader=self._reader)
         except Exception as error:
             self._refuse(fetch, unreadable(delivery, fetch), error)
             self._turn_soon()

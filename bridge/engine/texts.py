@@ -51,11 +51,6 @@ def send_to_sub_queue(entity: str) -> str:
     return f"A sub-queue takes no messages from senders: send to '{entity}' instead."
 
 
-def topics_not_here(entity: str) -> str:
-    """Say that topics and subscriptions cannot be used yet."""
-    return f"Topics are not part of this release of the bridge: '{entity}'."
-
-
 def disabled(entity: str, *, for_sends: bool) -> str:
     """Say that an entity's status forbids it."""
     if for_sends:

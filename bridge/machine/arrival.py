@@ -202,11 +202,19 @@ def _cut(value: object) -> str:
 
 
 def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:
+    target = (basic.headers or {}).get(headers.TARGET, ("V", None))[1]
     native = clean(basic)
     key = native.key
     if key is None and detects_duplicates and native.message_id is not None:
         key = native.message_id.encode("utf-8", "surrogateescape")
-    return Item(native.properties, body, native.ttl_ms, native.scheduled_ms, key)
+    return Item(
+        native.properties,
+        body,
+        native.ttl_ms,
+        native.scheduled_ms,
+        key,
+        target if isinstance(target, bytes) else None,
+    )
 
 
 def _reply_to(basic: Properties) -> ReplyTo | None:

@@ -8,6 +8,8 @@ mostly numbers that follow each other.
                 trusted u8, repeated
     activated   number as scheduled i64 | number i64 | enqueued time i64 | trusted u8, repeated
     cancelled   identity of the cancel's envelope, 16 bytes, repeated
+    copies      identity of a known message, 20 bytes, or number as scheduled of an activated one,
+                i64 | size u32 | its copies (`wire.copies`), repeated
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from bridge.wire.envelope import IDENTITY_BYTES
+from bridge.wire.envelope import IDENTITY_BYTES, ITEM_IDENTITY_BYTES
 from bridge.wire.sections import MalformedEntry
 
 _WAITS = -(2**63)
 """Instead of an enqueued time: the message waits for its time."""
 
 _KNOWN = struct.Struct(">16sIqqIB")
+_SIZE = struct.Struct(">I")
+_NUMBER = struct.Struct(">q")
 _ACTIVATED = struct.Struct(">qqqB")
 
 
@@ -32,18 +36,72 @@ class Known(NamedTuple):
         number: its number.
         enqueued_ms: its enqueued time; `None` while it waits for its time.
         is_trusted: it has reached the queue where the journal says it is.
+        copies: of a topic's message, encoded (`wire.copies`); of a queue's b"".
     """
 
     number: int
     enqueued_ms: int | None
     is_trusted: bool
+    copies: bytes = b""
+
+
+def encode_copies(known: dict[bytes, Known]) -> bytes:
+    """Return the copies of known messages as bytes."""
+    return b"".join(
+        [
+            identity + _SIZE.pack(len(each.copies)) + each.copies
+            for identity, each in known.items()
+            if each.copies
+        ]
+    )
+
+
+def encode_activated_copies(activated: dict[int, Known]) -> bytes:
+    """Return the copies of activated messages as bytes."""
+    return b"".join(
+        [
+            _NUMBER.pack(number) + _SIZE.pack(len(each.copies)) + each.copies
+            for number, each in activated.items()
+            if each.copies
+        ]
+    )
+
+
+def add_copies(known: dict[bytes, Known], raw: bytes) -> None:
+    """Read what `encode_copies` wrote."""
+    for key, copies in _read_copies(raw, ITEM_IDENTITY_BYTES):
+        if key in known:
+            known[key] = known[key]._replace(copies=copies)
+
+
+def add_activated_copies(activated: dict[int, Known], raw: bytes) -> None:
+    """Read what `encode_activated_copies` wrote."""
+    for key, copies in _read_copies(raw, _NUMBER.size):
+        (number,) = _NUMBER.unpack(key)
+        if number in activated:
+            activated[number] = activated[number]._replace(copies=copies)
+
+
+def _read_copies(raw: bytes, key_bytes: int) -> list[tuple[bytes, bytes]]:
+    found = []
+    at = 0
+    while at < len(raw):
+        body_at = at + key_bytes + _SIZE.size
+        if body_at > len(raw):
+            raise MalformedEntry("copies that end too early")
+        (size,) = _SIZE.unpack_from(raw, at + key_bytes)
+        if body_at + size > len(raw):
+            raise MalformedEntry(f"{size} bytes of copies, {len(raw) - body_at} found")
+        found.append((raw[at : at + key_bytes], raw[body_at : body_at + size]))
+        at = body_at + size
+    return found
 
 
 def encode_known(known: dict[bytes, Known]) -> bytes:
     """Return identities and what they belong to as bytes."""
     runs: list[tuple[bytes, int, int, int, int, bool]] = []
     last: tuple[bytes, int, int, int, int, bool] | None = None
-    for identity, (number, enqueued_ms, is_trusted) in known.items():
+    for identity, (number, enqueued_ms, is_trusted, _) in known.items():
         envelope, index = identity[:IDENTITY_BYTES], int.from_bytes(identity[IDENTITY_BYTES:])
         at_ms = _WAITS if enqueued_ms is None else enqueued_ms
         if last is not None:
@@ -74,7 +132,7 @@ def decode_known(raw: bytes, *, is_believed: bool) -> dict[bytes, Known]:
 def encode_activated(activated: dict[int, Known]) -> bytes:
     """Return what was activated as bytes."""
     parts = []
-    for waited_as, (number, enqueued_ms, is_trusted) in activated.items():
+    for waited_as, (number, enqueued_ms, is_trusted, _) in activated.items():
         assert enqueued_ms is not None, "what is active has its time"
         parts.append(_ACTIVATED.pack(waited_as, number, enqueued_ms, is_trusted))
     return b"".join(parts)

@@ -27,12 +27,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from bridge.machine.known import Known, decode_activated, decode_cancelled, decode_known
+from bridge.machine.known import (
+    Known,
+    add_activated_copies,
+    add_copies,
+    decode_activated,
+    decode_cancelled,
+    decode_known,
+)
 from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.sequencer import Memory, Publication, blank
 from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
-from bridge.wire import headers, journal
+from bridge.wire import copies, headers, journal
 from bridge.wire.basic import Properties, Table
 from bridge.wire.journal import BucketState
 from bridge.wire.sections import NewerJournal
@@ -209,6 +216,7 @@ class Replay:
         memory.enqueued_ms = snapshot.enqueued_ms
         memory.average_bytes = snapshot.average_bytes
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
+        memory.subscriptions = dict(snapshot.subscriptions)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
             young_in = None if is_safe else snapshot.fingerprint
@@ -216,6 +224,8 @@ class Replay:
         is_believed = snapshot.fingerprint == self._fingerprint
         self._known = decode_known(snapshot.known, is_believed=is_believed)
         self._activated = decode_activated(snapshot.activated, is_believed=is_believed)
+        add_copies(self._known, snapshot.known_copies)
+        add_activated_copies(self._activated, snapshot.activated_copies)
         self._carried_out = decode_cancelled(snapshot.cancelled)
 
     def _numbered(self, table: Table) -> None:
@@ -225,7 +235,7 @@ class Replay:
             return
         self._count(number)
         self._memory.enqueued_ms = max(self._memory.enqueued_ms, enqueued_ms)
-        known = Known(number, enqueued_ms, is_trusted=False)
+        known = Known(number, enqueued_ms, is_trusted=False, copies=self._copies(table))
         identity = table.get(headers.IDENTITY, ("V", None))[1]
         waited_as = table.get(headers.SCHEDULED_NUMBER, ("V", None))[1]
         if isinstance(waited_as, int):
@@ -234,6 +244,16 @@ class Replay:
             self._learn(waited_as, known)
         elif isinstance(identity, bytes) and identity != NO_IDENTITY:
             self._learn(identity, known)
+
+    def _copies(self, table: Table) -> bytes:
+        """Return the copies of a topic's message; each raises its subscription's counter."""
+        raw = table.get(headers.COPIES, ("V", None))[1]
+        if not isinstance(raw, bytes):
+            return b""
+        last = self._memory.subscriptions
+        for short, number in copies.decode(raw)[0]:
+            last[short] = max(last.get(short, 0), number)
+        return raw
 
     def _scheduled(self, basic: Properties) -> None:
         number, due_ms, _, identity = read_waiting(basic)
@@ -266,6 +286,11 @@ class Replay:
             counters[partition] = number
 
     def _learn(self, key: bytes | int, known: Known) -> None:
+        memory = self._memory
+        before = memory.activated.get(key) if isinstance(key, int) else memory.known.get(key)
+        if before is not None and before.copies and before.number == known.number:
+            # A message of many copies is published in parts.
+            known = known._replace(copies=copies.joined(before.copies, known.copies))
         self._unproven.append((key, known))
         self._remember(key, known)
 

@@ -8,6 +8,7 @@ the entity's journal, in the same publish that stores the message:
     a message for later      its bucket, BCC journal
     a scheduled one, due     `$active` again, with a new number
     one that lapsed          dead-letter queue, BCC journal; or, dropped, the journal alone
+    one of a topic           as `machine.fanout` says
     a cancel                 the journal alone
 
 So the journal holds every number in order, and whoever reads its tail knows what this object knew
@@ -22,13 +23,23 @@ published again. Otherwise it is, with the same number, and a receiver drops the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
+from uuid import UUID
 
 from bridge.machine.arrival import Cancel, Command, Lapsed, OwnershipToken, Refused, ReplyTo, Send
-from bridge.machine.known import Known, encode_activated, encode_cancelled, encode_known
+from bridge.machine.fanout import Fanout
+from bridge.machine.known import (
+    Known,
+    encode_activated,
+    encode_activated_copies,
+    encode_cancelled,
+    encode_copies,
+    encode_known,
+)
 from bridge.machine.pending import Pending, identity_hash
+from bridge.machine.publication import Publication as Publication
 from bridge.machine.wheel import Place, Wheel, place
 from bridge.model import number as numbering
 from bridge.model.duration import MAX_MS
@@ -37,6 +48,7 @@ from bridge.model.entity import (
     Queue,
     SendEntity,
     Tier,
+    Topic,
     effective_time_to_live_ms,
     message_size_max_bytes,
 )
@@ -46,21 +58,13 @@ from bridge.wire import headers, journal, reply, stamp
 from bridge.wire.basic import encode_fields, text
 from bridge.wire.envelope import Item, item_identity
 from bridge.wire.journal import BucketState
+from bridge.wire.message_view import MessageView
 
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
 TOO_LARGE_REASON = "MessageSizeExceeded"
 
 _SNAPSHOT_PROPERTIES = journal.entry_properties(journal.SNAPSHOT)
-
-
-class Publication(NamedTuple):
-    """One message to publish; it leaves one entry in the journal."""
-
-    exchange: str
-    routing_key: str
-    properties: bytes
-    body: bytes
 
 
 class Answer(NamedTuple):
@@ -90,6 +94,7 @@ class Memory:
         known: identity -> a message of an earlier term's, whose arrival may come again.
         activated: number as scheduled -> the same message with its new number.
         cancelled: identities of cancels that earlier terms carried out.
+        subscriptions: the last number of each subscription, by its short id; of a topic.
     """
 
     counters: list[int]
@@ -100,6 +105,7 @@ class Memory:
     known: dict[bytes, Known] = field(default_factory=dict)
     activated: dict[int, Known] = field(default_factory=dict)
     cancelled: set[bytes] = field(default_factory=set)
+    subscriptions: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def has_inherited(self) -> bool:
@@ -136,9 +142,19 @@ def is_snapshot(publication: Publication) -> bool:
 
 
 class Sequencer:
-    """Gives numbers and times to the messages of one entity."""
+    """Gives numbers and times to the messages of one entity.
 
-    def __init__(self, entity: SendEntity, tier: Tier, memory: Memory) -> None:
+    Args:
+        new_id: the chance behind `newid()` in a topic's rules; a queue needs none.
+    """
+
+    def __init__(
+        self,
+        entity: SendEntity,
+        tier: Tier,
+        memory: Memory,
+        new_id: Callable[[], UUID] | None = None,
+    ) -> None:
         self.memory = memory
         self.entries = 0
         self.bytes = 0
@@ -147,6 +163,10 @@ class Sequencer:
         self._journal = names.journal(entity.path)
         self._dead = names.dead_letter_queue(entity.path)
         self._copy = stamp.copy_to(self._journal)
+        self._fanout: Fanout | None = None
+        if isinstance(entity, Topic):
+            assert new_id is not None, "rules may need it"
+            self._fanout = Fanout(entity, memory.subscriptions, new_id)
         self.update(entity, tier)
 
     def update(self, entity: SendEntity, tier: Tier) -> None:
@@ -157,6 +177,8 @@ class Sequencer:
         self._ttl_cap_ms = min(
             entity.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
         )
+        if self._fanout is not None and isinstance(entity, Topic):
+            self._fanout.update(entity)
 
     def dues_ms(self, command: Command, now_ms: int) -> list[int]:
         """Return the times for which `apply` would need a bucket."""
@@ -176,9 +198,12 @@ class Sequencer:
         """
         memory = self.memory
         before = memory.counters[:], memory.enqueued_ms, self.entries, self.bytes
+        subscriptions = memory.subscriptions.copy()
         try:
             return self._apply(command, now_ms)
         except Exception:
+            memory.subscriptions.clear()
+            memory.subscriptions.update(subscriptions)
             given, (memory.counters[:], memory.enqueued_ms, self.entries, self.bytes) = (
                 memory.counters[:],
                 before,
@@ -195,23 +220,23 @@ class Sequencer:
             case Cancel():
                 return self._cancel(command)
             case Lapsed():
-                return Outcome((self._bury_lapsed(command.item, now_ms),))
+                return Outcome(self._bury_lapsed(command.item, now_ms))
             case Refused(item=item, reason=reason, description=description):
-                return Outcome((self._bury(item, now_ms, reason, description),))
+                return Outcome(self._bury(item, now_ms, reason, description))
             case OwnershipToken():
                 return Outcome(())
             case _:
                 assert_never(command)
 
-    def activate(self, waiting: stamp.Waiting, body: bytes, now_ms: int) -> Publication | None:
-        """Make a scheduled message that is due an active one; `None` when it waits no more."""
+    def activate(self, waiting: stamp.Waiting, body: bytes, now_ms: int) -> Sequence[Publication]:
+        """Make a scheduled message that is due an active one; nothing when it waits no more."""
         assert waiting.due_ms <= now_ms, "nothing is early"
         if not self.is_pending(waiting):
             known = self.memory.activated.get(waiting.number)
             if known is None or known.is_trusted:
-                return None
+                return ()
             assert known.enqueued_ms is not None
-            return self._activated(waiting, body, known.number, known.enqueued_ms)
+            return self._activated(waiting, body, known.number, known.enqueued_ms, known)
         self.memory.pending.remove(waiting.number)
         partition = numbering.partition_of(waiting.number) if self._is_partitioned else 0
         number = self._next(partition)
@@ -257,6 +282,9 @@ class Sequencer:
             known=encode_known(memory.known),
             activated=encode_activated(memory.activated),
             cancelled=encode_cancelled(memory.cancelled),
+            subscriptions=memory.subscriptions,
+            known_copies=encode_copies(memory.known),
+            activated_copies=encode_activated_copies(memory.activated),
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
@@ -281,7 +309,7 @@ class Sequencer:
                     f"The message has {size_bytes} bytes; the limit of '{self.entity.path}' is "
                     f"{self._message_bytes_max}."
                 )
-                return Outcome((self._bury(item, now_ms, TOO_LARGE_REASON, description),))
+                return Outcome(self._bury(item, now_ms, TOO_LARGE_REASON, description))
         publications: list[Publication] = []
         numbers: list[int] = []
         identity = stamp.NO_IDENTITY
@@ -303,7 +331,10 @@ class Sequencer:
                 publications.append(self._waiting(item, identity, number, now_ms))
             else:
                 enqueued_ms = self._enqueued(now_ms)
-                publications.append(self._sent(item, identity, number, enqueued_ms))
+                if self._fanout is None:
+                    publications.append(self._sent(item, identity, number, enqueued_ms))
+                else:
+                    publications += self._fanned(item, identity, number, enqueued_ms)
         if command.reply_to is None:
             return Outcome(publications)
         return Outcome(publications, Answer(command.reply_to, reply.encode_done(numbers)))
@@ -312,6 +343,8 @@ class Sequencer:
         self, item: Item, identity: bytes, known: Known, now_ms: int
     ) -> Sequence[Publication]:
         """Publish once more what the journal knows but the broker may have lost."""
+        if known.enqueued_ms is not None and self._fanout is not None:
+            return self._fanned(item, identity, known.number, known.enqueued_ms, known)
         if known.enqueued_ms is not None:
             return (self._sent(item, identity, known.number, known.enqueued_ms),)
         if self.memory.pending.matches(known.number, identity_hash(identity)):
@@ -349,13 +382,41 @@ class Sequencer:
         properties = stamp.put(item.properties, fields, ttl_ms)
         return self._publication(self._active, "", properties, item.body)
 
+    def _fanned(
+        self,
+        item: Item,
+        identity: bytes,
+        number: int,
+        enqueued_ms: int,
+        known: Known | None = None,
+    ) -> Sequence[Publication]:
+        """Return what is published for a message of a topic."""
+        ttl_ms = self._ttl_ms(item.ttl_ms)
+        fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
+        view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
+        assert self._fanout is not None
+        return self._counted(
+            self._fanout.publications(view, identity, fields, known, self.memory.known)
+        )
+
     def _activated(
-        self, waiting: stamp.Waiting, body: bytes, number: int, enqueued_ms: int
-    ) -> Publication:
+        self,
+        waiting: stamp.Waiting,
+        body: bytes,
+        number: int,
+        enqueued_ms: int,
+        known: Known | None = None,
+    ) -> Sequence[Publication]:
         ttl_ms = self._ttl_ms(waiting.ttl_ms)
         fields = stamp.activated(number, enqueued_ms, waiting.identity, ttl_ms, waiting.number)
+        if self._fanout is not None:
+            item = Item(waiting.properties, body, waiting.ttl_ms)
+            view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
+            return self._counted(
+                self._fanout.publications(view, waiting.identity, fields, known, self.memory.known)
+            )
         properties = stamp.put(waiting.properties, fields, ttl_ms)
-        return self._publication(self._active, "", properties, body)
+        return (self._publication(self._active, "", properties, body),)
 
     def _waiting(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
         memory = self.memory
@@ -367,15 +428,28 @@ class Sequencer:
         bucket = names.bucket(self.entity.path, where.level, where.slot)
         return self._publication("", bucket, stamp.put(item.properties, fields), item.body)
 
-    def _bury_lapsed(self, item: Item, now_ms: int) -> Publication:
+    def _bury_lapsed(self, item: Item, now_ms: int) -> Sequence[Publication]:
+        if self._fanout is not None:
+            view = self._view_of_dead(item, now_ms)
+            expired = self._fanout.expired(view, EXPIRED_REASON, EXPIRED_DESCRIPTION)
+            return self._counted(expired)
         entity = self.entity
         if isinstance(entity, Queue) and entity.dead_lettering_on_message_expiration:
             return self._bury(item, now_ms, EXPIRED_REASON, EXPIRED_DESCRIPTION)
         number = self._next(self._partition(item))
         fields = stamp.active(number, self._enqueued(now_ms), stamp.NO_IDENTITY, 0)
-        return self._entry(stamp.put(item.properties, fields), item.body)
+        return (self._entry(stamp.put(item.properties, fields), item.body),)
 
-    def _bury(self, item: Item, now_ms: int, reason: str, description: str) -> Publication:
+    def _view_of_dead(self, item: Item, now_ms: int) -> MessageView:
+        number = self._next(self._partition(item))
+        return MessageView(item, number=number, enqueued_ms=self._enqueued(now_ms), ttl_ms=None)
+
+    def _bury(
+        self, item: Item, now_ms: int, reason: str, description: str
+    ) -> Sequence[Publication]:
+        if self._fanout is not None:
+            view = self._view_of_dead(item, now_ms)
+            return self._counted(self._fanout.buried(view, reason, description))
         number = self._next(self._partition(item))
         fields = stamp.active(number, self._enqueued(now_ms), stamp.NO_IDENTITY, None)
         fields += encode_fields(
@@ -385,10 +459,15 @@ class Sequencer:
             }
         )
         properties = stamp.put(item.properties, fields + self._copy)
-        return self._publication("", self._dead, properties, item.body)
+        return (self._publication("", self._dead, properties, item.body),)
 
     def _entry(self, properties: bytes, body: bytes) -> Publication:
         return self._publication("", self._journal, properties, body)
+
+    def _counted(self, publications: Sequence[Publication]) -> Sequence[Publication]:
+        self.entries += len(publications)
+        self.bytes += sum([len(each.properties) + len(each.body) for each in publications])
+        return publications
 
     def _publication(
         self, exchange: str, routing_key: str, properties: bytes, body: bytes

@@ -6,6 +6,7 @@ A path is what a client writes as a link address: `orders`, `orders/$DeadLetterQ
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +18,9 @@ PATH_LENGTH_MAX = 260
 
 SHORT_NAME_LENGTH_MAX = 50
 """Characters in the name of a subscription, rule or namespace (Service Bus quotas)."""
+
+SHORT_ID_BYTES = 6
+"""Of 2,000 subscriptions of a topic two have the same short id once in 10^8 topics."""
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._~/\-]*[A-Za-z0-9_~\-])?")
 """What Azure takes in fact: libraries make `contoso~fault--contoso~order--` of generic types, and
@@ -54,6 +58,11 @@ class EntityPath:
 
     def __str__(self) -> str:
         return self.entity + ("/" + self.sub_queue.value if self.sub_queue.value else "")
+
+
+def short_id(incarnation: str) -> bytes:
+    """Return the short id of an entity's incarnation."""
+    return hashlib.sha256(incarnation.encode()).digest()[:SHORT_ID_BYTES]
 
 
 def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:

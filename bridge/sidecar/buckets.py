@@ -150,15 +150,15 @@ class Buckets:
         while held and held[0][0] <= now_ms and leader.is_ready and leader.in_flight.has_room:
             due_ms, _, waiting, delivery = heapq.heappop(held)
             try:
-                publication = leader.sequencer.activate(waiting, delivery.body, now_ms)
+                publications = leader.sequencer.activate(waiting, delivery.body, now_ms)
             except Exception as error:
                 self._refuse(delivery, error)
                 continue
-            if publication is None:
+            if not publications:
                 self._drop(delivery)
                 continue
             leader.submit(
-                (publication,),
+                publications,
                 acks=((delivery.channel, delivery.tag),),
                 then=partial(self._count_out, self._places[delivery.consumer_tag]),
                 site="scheduler.activate",

@@ -22,7 +22,7 @@ from bridge.broker.retry import GrowingWait, retry
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
 from bridge.machine.suspects import Suspect, is_silence
-from bridge.model.entity import Namespace, SendEntity, Tier
+from bridge.model.entity import Namespace, SendEntity, Tier, send_entities
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.leader import Leader
@@ -191,10 +191,10 @@ class Sidecar:
                 state.sequencer.update(entity, self._tier)
 
     def follow(self, definitions: Namespace) -> None:
-        """Look after the queues that there are, and no more after those that are gone."""
-        for queue in definitions.queues:
-            self.add_entity(queue)
-        there = {queue.name.lower() for queue in definitions.queues}
+        """Look after the entities that there are, and no more after those that are gone."""
+        for entity in send_entities(definitions):
+            self.add_entity(entity)
+        there = {entity.path.lower() for entity in send_entities(definitions)}
         for key in self._states.keys() - there:
             name = self._states.pop(key).entity.path
             self._failing.pop(name, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from uuid import uuid4
 
 from bridge.broker.address import await_ends
 from bridge.broker.handover import Publish
@@ -31,6 +32,7 @@ _STAMPED = (
     headers.ENQUEUED_TIME,
     headers.IDENTITY,
     headers.SCHEDULED_NUMBER,
+    headers.COPIES,
     headers.WAITING,
 )
 
@@ -147,7 +149,7 @@ def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[U
     """
     if state.sequencer is None or not state.is_successor(replay.terms):
         state.returning.clear()
-        return Sequencer(state.entity, state.tier, replay.result()), ()
+        return Sequencer(state.entity, state.tier, replay.result(), uuid4), ()
     assert state.term is not None, "whose sequencer it is"
     left = state.unconfirmed.values()
     unconfirmed = [each for each in left if not is_snapshot(each.publications[0])]

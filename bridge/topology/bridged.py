@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.model import entity as model
+from bridge.model.name import short_id
 from bridge.topology import names, parts
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.definitions import incarnation_of
 from bridge.topology.findings import namespace_findings, queue_findings, topic_findings
 from bridge.topology.flavour import queue_settings
 from bridge.topology.resources import Binding, Topology, Value
@@ -73,13 +75,19 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
     """Yield the resources of a topic and its subscriptions.
 
     The sequencer publishes to `$active` with one key per queue that shall have the message: the
-    journal's name, and that of every subscription whose rules take it.
+    journal's, and the short id of every subscription whose rules take it.
     """
     active = names.active_exchange(topic.name)
     yield Topology(
         exchanges=(parts.fixed_exchange(active, "direct"),),
         queues=(parts.journal(topic.name),),
-        bindings=(parts.bound_by_own_name(active, names.journal(topic.name)),),
+        bindings=(
+            Binding(
+                source=active,
+                destination=names.journal(topic.name),
+                routing_key=names.JOURNAL_KEY,
+            ),
+        ),
         findings=topic_findings(topic, capabilities),
     )
     for each in topic.subscriptions:
@@ -95,8 +103,10 @@ def _subscription_pieces(
     yield Topology(
         queues=(parts.active_queue(path), parts.deferred_queue(path)),
         bindings=(
-            parts.bound_by_own_name(
-                names.active_exchange(subscription.topic), names.active_queue(path)
+            Binding(
+                source=names.active_exchange(subscription.topic),
+                destination=names.active_queue(path),
+                routing_key=names.copy_key(short_id(incarnation_of(subscription))),
             ),
         ),
         findings=queue_findings(subscription, path, capabilities),

@@ -8,6 +8,7 @@ that would pass 255 bytes is escaped or cut to a digest.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 
@@ -95,6 +96,15 @@ def active_exchange(entity: str) -> str:
 def active_queue(entity: str) -> str:
     """Queue: the entity's active messages."""
     return resource_base(entity)
+
+
+JOURNAL_KEY = "j"
+"""Routing key of a topic's journal in its `$active`; those of subscriptions have 8 characters."""
+
+
+def copy_key(short: bytes) -> str:
+    """Return the key of a subscription in its topic's `$active`: 8 letters, digits, `-` or `_`."""
+    return base64.urlsafe_b64encode(short).decode()
 
 
 def journal(entity: str) -> str:

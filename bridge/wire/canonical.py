@@ -40,6 +40,7 @@ _RESERVED = frozenset(
     for name in (
         *headers.BROKER_ONLY,
         headers.SEQUENCE_NUMBER,
+        headers.ENQUEUED_SEQUENCE_NUMBER,
         headers.ENQUEUED_TIME,
         headers.TIME_TO_LIVE,
     )

@@ -81,6 +81,7 @@ class Item:
         scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
         key: what chooses its partition in a partitioned entity (session id, else partition key,
             else message id with duplicate detection), or `None`.
+        target: short id of the one subscription that it is for; `None`: of all that match.
     """
 
     properties: bytes
@@ -88,6 +89,7 @@ class Item:
     ttl_ms: int | None = None
     scheduled_ms: int | None = None
     key: bytes | None = None
+    target: bytes | None = None
 
 
 @dataclass(slots=True)

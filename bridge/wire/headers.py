@@ -7,6 +7,9 @@ AMQP 1.0) sees them under the names that the SDKs use; `x-busbridge-` names are 
 SEQUENCE_NUMBER = "x-opt-sequence-number"
 """Signed 64-bit ('l'): the entity's sequence number."""
 
+ENQUEUED_SEQUENCE_NUMBER = "x-opt-enqueue-sequence-number"
+"""Signed 64-bit ('l'), on a subscription's message: the number in its topic."""
+
 ENQUEUED_TIME = "x-opt-enqueued-time"
 """Signed 64-bit ('l'): UTC milliseconds."""
 
@@ -28,6 +31,12 @@ DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
 
 IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
+
+COPIES = "x-busbridge-copies"
+"""Bytes ('x'), on a topic's message: which subscriptions have it, with their own numbers."""
+
+TARGET = "x-busbridge-target"
+"""Bytes ('x'), on a message that an engine sends back: the subscription that it is for."""
 
 ENTRY = "x-busbridge-entry"
 """What a journal entry is when it is no message: cancel, marker, bucket, snapshot."""

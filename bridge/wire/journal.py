@@ -11,7 +11,8 @@ A body is a list of sections (`wire.sections`), version 2:
     landed     WRITER
     bucket     BUCKETS, with one
     snapshot   PART; the parts of one, put together, are sections again, without a version:
-               WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED
+               WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED;
+               of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
     NUMBERS    sequence number i64, repeated
@@ -23,6 +24,10 @@ A body is a list of sections (`wire.sections`), version 2:
     PENDING    the index of what is scheduled (`machine.pending`)
     KNOWN, ACTIVATED, CANCELLED
                what earlier terms numbered and may come again (`machine.known`)
+    SUBSCRIPTIONS
+               short id of a subscription, 6 bytes | its last number i64, repeated
+    KNOWN_COPIES, ACTIVATED_COPIES
+               the copies of what is in KNOWN and ACTIVATED (`machine.known`)
 
 A bridge that meets an entry, a version or a section that it does not know refuses the journal
 (`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
@@ -74,13 +79,23 @@ class Kind(IntEnum):
     KNOWN = 9
     ACTIVATED = 10
     CANCELLED = 11
+    SUBSCRIPTIONS = 12
+    KNOWN_COPIES = 13
+    ACTIVATED_COPIES = 14
 
 
-_IN_SNAPSHOT = tuple(kind for kind in Kind if kind not in (Kind.NUMBERS, Kind.PART))
+_OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES)
+"""Sections that a snapshot of a queue's has not: who knows no topics can read that one."""
+
+_NEEDED = tuple(
+    kind for kind in Kind if kind not in (Kind.NUMBERS, Kind.PART) and kind not in _OF_TOPICS
+)
+_IN_SNAPSHOT = _NEEDED + _OF_TOPICS
 
 _BUCKET = struct.Struct(">BqB")
 _PART = struct.Struct(">QII")
 _CLOCK = struct.Struct(">qQ")
+_SUBSCRIPTION = struct.Struct(">6sq")
 _SPAN = struct.Struct(">Q")
 
 _V1 = 1
@@ -204,6 +219,8 @@ class Snapshot:
         known: encoded, what earlier terms numbered and may come again (`machine.known`).
         activated: encoded, what earlier terms activated and may come out of a bucket again.
         cancelled: encoded, identities of cancels that earlier terms carried out.
+        subscriptions: the last number of each subscription, by its short id.
+        known_copies, activated_copies: encoded, the copies of what is known and activated.
     """
 
     term: bytes
@@ -217,6 +234,9 @@ class Snapshot:
     known: bytes = b""
     activated: bytes = b""
     cancelled: bytes = b""
+    subscriptions: dict[bytes, int] = field(default_factory=dict)
+    known_copies: bytes = b""
+    activated_copies: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
@@ -235,6 +255,7 @@ class Snapshot:
                 (Kind.KNOWN, self.known),
                 (Kind.ACTIVATED, self.activated),
                 (Kind.CANCELLED, self.cancelled),
+                *self._of_topic(),
             )
         )
         starts = range(0, len(whole), PART_BYTES_MAX)
@@ -250,11 +271,16 @@ class Snapshot:
             for index, at in enumerate(starts)
         ]
 
+    def _of_topic(self) -> list[tuple[int, bytes]]:
+        last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
+        found = (b"".join(last), self.known_copies, self.activated_copies)
+        return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
+
     @classmethod
     def decode(cls, whole: bytes) -> Snapshot:
         """Read what `encode` wrote, its parts joined by `SnapshotParts`."""
         found = sections.decode_bare(whole, frozenset(int(kind) for kind in _IN_SNAPSHOT))
-        if missing := [kind.name for kind in _IN_SNAPSHOT if kind not in found]:
+        if missing := [kind.name for kind in _NEEDED if kind not in found]:
             raise MalformedEntry(f"a snapshot without {', '.join(missing)}")
         writer = Marker.decode_writer(found[Kind.WRITER])
         try:
@@ -277,6 +303,9 @@ class Snapshot:
             known=found[Kind.KNOWN],
             activated=found[Kind.ACTIVATED],
             cancelled=found[Kind.CANCELLED],
+            subscriptions=_subscriptions(found.get(Kind.SUBSCRIPTIONS, b"")),
+            known_copies=found.get(Kind.KNOWN_COPIES, b""),
+            activated_copies=found.get(Kind.ACTIVATED_COPIES, b""),
         )
 
     @classmethod
@@ -357,6 +386,14 @@ def _only(body: bytes, kind: Kind) -> bytes:
 def _numbers(raw: bytes) -> tuple[int, ...]:
     try:
         return struct.unpack(f">{len(raw) // 8}q", raw)
+    except struct.error as error:
+        raise MalformedEntry(str(error)) from error
+
+
+def _subscriptions(raw: bytes) -> dict[bytes, int]:
+    try:
+        read: Iterable[tuple[bytes, int]] = _SUBSCRIPTION.iter_unpack(raw)
+        return dict(read)
     except struct.error as error:
         raise MalformedEntry(str(error)) from error
 

@@ -4,6 +4,7 @@ Nothing is decoded: the stamp is put in front of the message's own headers.
 
     active    x-opt-sequence-number l | x-opt-enqueued-time l | x-busbridge-id x(20)
               | [x-opt-time-to-live l] | [x-busbridge-scheduled l]
+    of a topic  ... | x-busbridge-copies x | BCC A(keys of the copies)
     waiting   x-busbridge-waiting x(44): number, due time, own TTL, identity | BCC A(journal)
 
 None of these headers may be there already: see `wire.native`. RabbitMQ 4 sorts the headers of a
@@ -13,6 +14,7 @@ RabbitMQ 4 gives `x` fields back as `S`.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Callable
 
@@ -34,6 +36,8 @@ _NUMBER = _key(headers.SEQUENCE_NUMBER, "l")
 _ENQUEUED = _key(headers.ENQUEUED_TIME, "l")
 _IDENTITY = _key(headers.IDENTITY, "x") + struct.pack(">I", ITEM_IDENTITY_BYTES)
 _TTL = _key(headers.TIME_TO_LIVE, "l")
+_COPIES = _key(headers.COPIES, "x")
+_SIZE = struct.Struct(">I")
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
 _ACTIVE = struct.Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_IDENTITY)}s20s")
@@ -71,12 +75,25 @@ def waiting(number: int, identity: bytes, due_ms: int, ttl_ms: int | None) -> by
     return _WAITING_FIELD + _WAITING.pack(number, due_ms, ttl_ms, identity)
 
 
-def copy_to(queue: str) -> bytes:
-    """Return the header field that makes one publish reach `queue` as well; RabbitMQ takes it off.
+def copy_to(*keys: str) -> bytes:
+    """Return the header field that makes one publish reach these keys as well.
 
-    BCC is RabbitMQ's own (sender-selected distribution): one publish, one confirm.
+    BCC is RabbitMQ's own (sender-selected distribution), which takes it off: one publish, one
+    confirm.
     """
-    return encode_fields({"BCC": ("A", [("S", queue.encode())])})
+    return encode_fields({"BCC": ("A", [("S", key.encode()) for key in keys])})
+
+
+def copies(raw: bytes) -> bytes:
+    """Return the header field that lists the copies of a topic's message (`wire.copies`)."""
+    return _COPIES + _SIZE.pack(len(raw)) + raw
+
+
+def derived(identity: bytes, *parts: bytes) -> bytes:
+    """Return the identity of a copy that is a message of its own; of none comes none."""
+    if identity == NO_IDENTITY:
+        return NO_IDENTITY
+    return hashlib.sha256(b"\0".join((identity, *parts))).digest()[:ITEM_IDENTITY_BYTES]
 
 
 def put(properties: bytes, fields: bytes, ttl_ms: int | None = None) -> bytes:
@@ -207,7 +224,14 @@ def read_waiting(properties: Properties) -> tuple[int, int, int | None, bytes]:
     return number, due_ms, None if ttl_ms == FOREVER else ttl_ms, identity
 
 
-_STAMPED = frozenset({headers.SEQUENCE_NUMBER, headers.ENQUEUED_TIME, headers.TIME_TO_LIVE})
+_STAMPED = frozenset(
+    {
+        headers.SEQUENCE_NUMBER,
+        headers.ENQUEUED_SEQUENCE_NUMBER,
+        headers.ENQUEUED_TIME,
+        headers.TIME_TO_LIVE,
+    }
+)
 _OWN_CONTENT = frozenset({headers.SECTIONS, headers.BODY})
 
 

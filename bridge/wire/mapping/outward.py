@@ -35,6 +35,7 @@ _NULL = b"\x40"
 _TRUE = b"\x41"
 
 _SEQUENCE_NUMBER = encode_symbol(b"x-opt-sequence-number") + b"\x81"
+_ENQUEUED_NUMBER = encode_symbol(b"x-opt-enqueue-sequence-number") + b"\x81"
 _ENQUEUED_TIME = encode_symbol(b"x-opt-enqueued-time") + b"\x83"
 _LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
 _LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
@@ -165,6 +166,9 @@ def _annotations(
     ]
     if locked_until_ms is not None:
         pairs.append((_LOCKED_UNTIL, _pack_long(locked_until_ms)))
+    topics = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)
+    if topics is not None and isinstance(topics[1], int):
+        pairs.append((_ENQUEUED_NUMBER, _pack_long(topics[1])))
     scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None and isinstance(scheduled[1], int):
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]

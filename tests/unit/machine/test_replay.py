@@ -65,8 +65,7 @@ def test_an_activated_message_does_not_wait_again_when_its_schedule_is_published
     """A second copy of a schedule, behind the activation, is an old story."""
     sequencer = a_sequencer()
     schedule = a_send(sequencer, due_ms=500)
-    activation = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
-    assert activation is not None
+    (activation,) = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
 
     memory = replayed([schedule, activation, schedule]).result()
 
@@ -203,8 +202,7 @@ def test_an_activation_is_trusted_as_any_other_message_is() -> None:
     """It is known by the number under which it waited."""
     sequencer = a_sequencer()
     schedule = a_send(sequencer, due_ms=500)
-    activation = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
-    assert activation is not None
+    (activation,) = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
 
     for ends, is_trusted in (([], False), ([OVER], True)):
         activated = replayed([BEGUN, schedule, activation, *ends]).result().activated
@@ -354,8 +352,7 @@ def test_activations_and_cancels_are_inherited_too() -> None:
     """A copy that comes out of a bucket again keeps its number, and a cancel is not refused."""
     sequencer = a_sequencer()
     schedule = a_send(sequencer, due_ms=500)
-    activation = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
-    assert activation is not None
+    (activation,) = sequencer.activate(stamp.unwait(schedule.properties), b"", 500)
     later = a_send(sequencer, due_ms=900, identity=bytes([8] * 16))
     cancel = Cancel(bytes([9] * 16), (stamp.unwait(later.properties).number,))
     (cancelled,) = sequencer.apply(cancel, 0).publications

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,14 +26,36 @@ from hypothesis.stateful import (
 from bridge.machine.arrival import Cancel, Send, read
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Publication, Sequencer, commit_marker, is_snapshot, marker
-from bridge.model.entity import Queue, Tier
+from bridge.model.entity import (
+    DEFAULT_RULE,
+    FalseFilter,
+    Queue,
+    Rule,
+    SendEntity,
+    Subscription,
+    Tier,
+    Topic,
+)
+from bridge.model.name import short_id
 from bridge.topology import names
-from bridge.wire import envelope, headers, journal, stamp
+from bridge.wire import copies, envelope, headers, journal, stamp
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.journal import BucketState
 
 QUEUE = Queue(name="orders")
+TAKES_NOTHING = (Rule(name="none", filter=FalseFilter()),)
+SUBSCRIPTIONS = tuple(
+    Subscription(topic="orders", name=name, incarnation=name, rules=rules)
+    for name, rules in (
+        ("one", (DEFAULT_RULE,)),
+        ("other", (DEFAULT_RULE,)),
+        ("idle", TAKES_NOTHING),
+        ("third", (DEFAULT_RULE,)),
+    )
+)
+TOPIC = Topic(name="orders", subscriptions=SUBSCRIPTIONS)
+TAKING = [short_id(each.incarnation) for each in SUBSCRIPTIONS if each.rules != TAKES_NOTHING]
 JOURNAL = names.journal("orders")
 BUCKETS = names.bucket_prefix("orders")
 BARE = Properties(delivery_mode=2).encode()
@@ -96,6 +119,8 @@ def read_back(rabbit: Rabbit, term: bytes, step: int) -> Replay:
 class SequencerUnderKills(RuleBasedStateMachine):
     """Arrivals, confirms, activations, snapshots and kills in any order."""
 
+    entity: SendEntity = QUEUE
+
     def __init__(self) -> None:
         super().__init__()
         # Snapshots have several parts, so that a kill can leave some of them.
@@ -125,14 +150,14 @@ class SequencerUnderKills(RuleBasedStateMachine):
         last, self.term = self.term, self.terms.to_bytes(16, "big")
         term = self.term
         fingerprint = str(self.rabbit.fingerprint)
-        mark = marker(QUEUE, term, fingerprint)
+        mark = marker(self.entity, term, fingerprint)
         self.rabbit.journal.append((mark.properties, mark.body))
         replay = read_back(self.rabbit, term, 4)
         self.entries_read = replay.entries
         left = self.flights if survivor is not None else []
         again = [each for each in left if not is_snapshot(each.publications[0])]
         if survivor is None:
-            self.sequencer = Sequencer(QUEUE, Tier.STANDARD, replay.result())
+            self.sequencer = Sequencer(self.entity, Tier.STANDARD, replay.result(), uuid4)
         else:
             replay.go_on(last, [each for flight in again for each in flight.publications])
             learnt, memory = replay.result(), survivor.memory
@@ -265,8 +290,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
             if place in self.fired or waiting.due_ms > self.now_ms:
                 continue
             self.fired.add(place)
-            publication = self.sequencer.activate(waiting, b"", self.now_ms)
-            self._publish([] if publication is None else [publication], None, place)
+            publications = self.sequencer.activate(waiting, b"", self.now_ms)
+            self._publish(list(publications), None, place)
 
     @rule()
     def snapshot(self) -> None:
@@ -350,7 +375,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def _commit(self) -> None:
         """Write that all has landed that this term published, and that has reached RabbitMQ."""
         self.rabbit.take(
-            commit_marker(QUEUE, self.term, str(self.rabbit.fingerprint)),
+            commit_marker(self.entity, self.term, str(self.rabbit.fingerprint)),
             is_journal=True,
             is_queue=False,
         )
@@ -391,8 +416,17 @@ class SequencerUnderKills(RuleBasedStateMachine):
             self.pass_time(WIDE_MS)
             self.confirm(len(self.flights))
         self.numbers_and_messages_belong_together()
-        active = {_table(raw)[headers.IDENTITY][1] for raw in self.rabbit.active}
-        assert self.can_repeat or len(active) == len(self.rabbit.active), "twice"
+        for stored in self._stored():
+            active = set(stored)
+            assert self.can_repeat or len(active) == len(stored), "twice"
+            self._all_are_there(active)
+        assert not self.rabbit.bucket, "something still waits"
+
+    def _stored(self) -> list[list[object]]:
+        """Return the identities in each queue of active messages."""
+        return [[_table(raw)[headers.IDENTITY][1] for raw in self.rabbit.active]]
+
+    def _all_are_there(self, active: set[object]) -> None:
         cancels = {
             body
             for properties, body in self.rabbit.journal
@@ -400,12 +434,63 @@ class SequencerUnderKills(RuleBasedStateMachine):
         }
         assert active <= self.identities
         assert len(self.identities - active) <= len(cancels), "lost"
-        assert not self.rabbit.bucket, "something still waits"
 
 
 def _table(properties: bytes) -> Table:
     return Properties.decode(properties).headers or {}
 
+
+class TopicUnderKills(SequencerUnderKills):
+    """A topic; its subscriptions count by themselves, and three copies take two publishes."""
+
+    entity = TOPIC
+
+    def __init__(self) -> None:
+        self._part_max, copies.PART_MAX = copies.PART_MAX, 2
+        super().__init__()
+
+    @invariant()
+    def numbers_of_subscriptions_and_messages_belong_together(self) -> None:
+        """One number of a subscription, one message; no gaps in the journal."""
+        named: dict[tuple[bytes, int], bytes] = {}
+        numbered: dict[tuple[bytes, bytes], int] = {}
+        for raw in [*[properties for properties, _ in self.rabbit.journal], *self.rabbit.active]:
+            table = _table(raw)
+            identity = table.get(headers.IDENTITY, ("V", b""))[1]
+            assert isinstance(identity, bytes)
+            for short, number in _copies(table):
+                assert named.setdefault((short, number), identity) == identity, "two messages"
+                assert numbered.setdefault((short, identity), number) == number, "two numbers"
+        for short in TAKING:
+            found = sorted(number for each, number in named if each == short)
+            assert found == list(range(1, len(found) + 1)), "a gap"
+
+    def _stored(self) -> list[list[object]]:
+        tables = [_table(raw) for raw in self.rabbit.active]
+        return [
+            [
+                table[headers.IDENTITY][1]
+                for table in tables
+                if any(each == short for each, _ in _copies(table))
+            ]
+            for short in TAKING
+        ]
+
+    def teardown(self) -> None:
+        """In the end each subscription has all that was accepted, or it was cancelled."""
+        try:
+            super().teardown()
+        finally:
+            copies.PART_MAX = self._part_max
+
+
+def _copies(table: Table) -> copies.Copies:
+    raw = table.get(headers.COPIES, ("V", None))[1]
+    return copies.decode(raw)[0] if isinstance(raw, bytes) else ()
+
+
+TestTopicUnderKills = TopicUnderKills.TestCase
+TestTopicUnderKills.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 
 TestSequencerUnderKills = SequencerUnderKills.TestCase
 TestSequencerUnderKills.settings = settings(max_examples=600, stateful_step_count=30, deadline=None)

@@ -1,0 +1,198 @@
+"""Fan-out: which subscriptions of a topic get a message, under which numbers, and by which publish.
+
+    those that match        `$active`: journal and the subscriptions' queues, in one publish; in
+                            parts when they are many, each with its journal entry
+    a filter that failed    the subscription's dead-letter queue, BCC journal; if it wants that
+    what is buried          the subscriptions' dead-letter queues, BCC journal
+    none                    `$active`: the journal alone; the message is gone, its number is not
+
+Each subscription counts from 1 by itself; the counters are in the sequencer's memory, by the short
+id of the subscription's incarnation (`wire.copies`): one that is made anew begins anew. A counter
+outlasts its subscription for a while: who learns late of a definition must not begin again with 1.
+
+After a crash a message that may come again has the copies that the journal knows, with the same
+numbers. Of one that was published in parts the journal may lack some: those are selected anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from bridge.machine.known import Known
+from bridge.machine.publication import Publication
+from bridge.model import number as numbering
+from bridge.model.entity import Subscription, Topic
+from bridge.model.filters.errors import REASON
+from bridge.model.filters.rules import Failure, Match, RuleSet, Selection
+from bridge.model.name import short_id
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.wire import copies, headers, stamp
+from bridge.wire.basic import encode_fields, text
+from bridge.wire.copies import Copies
+from bridge.wire.message_view import MessageView
+
+FORGOTTEN_KEPT = 4_096
+"""So many counters of subscriptions that are not there are kept."""
+
+BURIED_MAX = 50
+"""So many dead-letter queues are named in one publish: their names are long."""
+
+
+class Fanout:
+    """The subscriptions of one topic.
+
+    Args:
+        topic: the definition.
+        numbers: the last number of each subscription; kept up to date here.
+        new_id: the chance behind `newid()` of SQL.
+    """
+
+    def __init__(self, topic: Topic, numbers: dict[bytes, int], new_id: Callable[[], UUID]) -> None:
+        self._new_id = new_id
+        self._active = names.active_exchange(topic.path)
+        self._journal = names.journal(topic.path)
+        self._subscriptions: dict[bytes, Subscription] = {}
+        self._rules: RuleSet[bytes] = RuleSet.of({}, new_id=new_id)
+        self.numbers = numbers
+        self.update(topic)
+
+    def update(self, topic: Topic) -> None:
+        """Take over a changed definition; its rules count for what is numbered from now on."""
+        there = {short_id(incarnation_of(each)): each for each in topic.subscriptions}
+        rules = {short: each.rules for short, each in there.items()}
+        if rules != {short: each.rules for short, each in self._subscriptions.items()}:
+            self._rules = RuleSet.of(rules, new_id=self._new_id)
+        self._subscriptions = there
+        absent = [short for short in self.numbers if short not in there]
+        for short in absent[:-FORGOTTEN_KEPT]:
+            del self.numbers[short]
+
+    def publications(
+        self,
+        view: MessageView,
+        identity: bytes,
+        fields: bytes,
+        known: Known | None,
+        others: Mapping[bytes, Known],
+    ) -> list[Publication]:
+        """Return what is published for one message.
+
+        Args:
+            view: the message, with its number in the topic.
+            identity: its identity.
+            fields: its stamp, without copies.
+            known: what the journal has of it, when it may have come before.
+            others: that of copies which are messages of their own, by their identities.
+        """
+        selection = self._select(view)
+        plain = [match.subscription for match in selection.matches if match.changes is None]
+        found = self._number(plain, known)
+        made = [
+            self._publication(view, fields, part, len(found))
+            for part in _in_parts(found, copies.PART_MAX)
+        ]
+        for failure in selection.failures:
+            made += self._failed(view, identity, failure, others)
+        return made
+
+    def buried(self, view: MessageView, reason: str, description: str) -> list[Publication]:
+        """Return what makes a message a dead letter of the subscriptions that it was for."""
+        return self._bury(view, self._select(view).matches, reason, description)
+
+    def expired(self, view: MessageView, reason: str, description: str) -> list[Publication]:
+        """Return what becomes of a message that expired: a dead letter where that is wanted."""
+        wanted = [
+            match
+            for match in self._select(view).matches
+            if self._subscriptions[match.subscription].dead_lettering_on_message_expiration
+        ]
+        return self._bury(view, wanted, reason, description)
+
+    def _select(self, view: MessageView) -> Selection[bytes]:
+        """Return which subscriptions get a message; one that has a target is for that alone."""
+        target = view.item.target
+        if target is None:
+            return self._rules.select(view)
+        return Selection([Match(target)] if target in self._subscriptions else [], [])
+
+    def _number(self, shorts: Iterable[bytes], known: Known | None) -> Copies:
+        """Return the copies of a message: those the journal knows, and new ones for the rest.
+
+        The rest is none when the journal knows all copies that the message had.
+        """
+        if known is None or not known.copies:
+            return tuple([(short, self._next(short)) for short in shorts])
+        found, total = copies.decode(known.copies)
+        if len(found) >= total:
+            return found
+        numbers = dict(found)
+        return found + tuple([(each, self._next(each)) for each in shorts if each not in numbers])
+
+    def _next(self, short: bytes) -> int:
+        number = numbering.successor(self.numbers.get(short, 0), is_partitioned=False)
+        self.numbers[short] = number
+        return number
+
+    def _publication(
+        self, view: MessageView, fields: bytes, part: Copies, total: int
+    ) -> Publication:
+        fields += stamp.copies(copies.encode(part, total))
+        if part:
+            fields += stamp.copy_to(*[names.copy_key(short) for short, _ in part])
+        properties = stamp.put(view.item.properties, fields, view.ttl_ms)
+        return Publication(self._active, names.JOURNAL_KEY, properties, view.item.body)
+
+    def _failed(
+        self,
+        view: MessageView,
+        identity: bytes,
+        failure: Failure[bytes],
+        others: Mapping[bytes, Known],
+    ) -> list[Publication]:
+        """Return the dead letter of a subscription whose filter failed, if it wants one."""
+        short = failure.subscription
+        if not self._subscriptions[short].dead_lettering_on_filter_evaluation_exceptions:
+            return []
+        own = stamp.derived(identity, short, b"failed")
+        known = others.get(own)
+        if known is not None and known.is_trusted:
+            return []
+        found = self._number([short], known)
+        return self._dead(view, own, found, REASON, failure.description)
+
+    def _bury(
+        self, view: MessageView, matches: Sequence[Match[bytes]], reason: str, description: str
+    ) -> list[Publication]:
+        shorts = dict.fromkeys(match.subscription for match in matches)
+        return self._dead(view, stamp.NO_IDENTITY, self._number(shorts, None), reason, description)
+
+    def _dead(
+        self, view: MessageView, identity: bytes, found: Copies, reason: str, description: str
+    ) -> list[Publication]:
+        fields = stamp.active(view.number, view.enqueued_ms, identity, None)
+        fields += encode_fields(
+            {
+                headers.DEAD_LETTER_REASON: text(reason),
+                headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+            }
+        )
+        made = []
+        for part in _in_parts(found, BURIED_MAX):
+            dead = [
+                names.dead_letter_queue(self._subscriptions[short].path)
+                for short, _ in part
+                if short in self._subscriptions
+            ]
+            all_fields = fields + stamp.copies(copies.encode(part, len(found)))
+            if dead:
+                all_fields += stamp.copy_to(*dead)
+            properties = stamp.put(view.item.properties, all_fields)
+            made.append(Publication("", self._journal, properties, view.item.body))
+        return made
+
+
+def _in_parts(found: Copies, part_max: int) -> list[Copies]:
+    """Return copies in as many parts as there are publishes; none are one part, too."""
+    return [found[at : at + part_max] for at in range(0, max(len(found), 1), part_max)]

@@ -1,0 +1,197 @@
+"""Topics: one publish, a copy with a number of its own for each subscription that matches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import pika
+import pytest
+import pytest_asyncio
+
+from bridge.broker.endpoint import Endpoint
+from bridge.engine.api import Abandon, DeadLetter, Defer, ReceiveMode
+from bridge.model import entity as model
+from bridge.model.errors import EntityNotFound, NotAllowed
+from bridge.model.name import EntityPath, SubQueue, parse_path
+from tests.fixtures.broker import Broker
+from tests.integration.door import Client, Door, open_door, outgoing, until
+
+RED = model.Rule(name="red", filter=model.CorrelationFilter(properties=(("color", "red"),)))
+TOPIC = model.Topic(
+    name="Events",
+    subscriptions=(
+        model.Subscription(topic="Events", name="all", max_delivery_count=2),
+        model.Subscription(topic="Events", name="Red", rules=(RED,)),
+        model.Subscription(
+            topic="Events",
+            name="short",
+            rules=(RED,),
+            default_message_time_to_live_ms=1_000,
+            dead_lettering_on_message_expiration=True,
+        ),
+    ),
+)
+EVENTS = EntityPath("events")
+
+
+@pytest_asyncio.fixture
+async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
+    """A bridge with the topic."""
+    async with open_door(endpoint, broker.management_url) as opened:
+        await opened.namespace.apply(model.Namespace(topics=(TOPIC,)))
+        yield opened
+
+
+def at(name: str, sub_queue: SubQueue = SubQueue.NONE) -> EntityPath:
+    """The path of a subscription."""
+    return EntityPath(f"events/subscriptions/{name}", sub_queue)
+
+
+async def numbers(client: Client, count: int) -> list[tuple[bytes, int, int]]:
+    """Receive messages: their bodies, the subscription's numbers and the topic's."""
+    return [
+        (
+            each.record.body,
+            each.sequence_number,
+            int(str((each.record.properties.headers or {})["x-opt-enqueue-sequence-number"][1])),
+        )
+        for each in await client.receive(count)
+    ]
+
+
+async def test_each_subscription_counts_by_itself_beside_the_topic(door: Door) -> None:
+    """The topic's number counts what no subscription took, too."""
+    for body, color in (("a", "blue"), ("b", "red"), ("c", "blue"), ("d", "red")):
+        await door.namespace.send(EVENTS, [outgoing(body, color=color)])
+
+    everything = await numbers(door.client(path=at("all")), 4)
+    assert everything == [(b"a", 1, 1), (b"b", 2, 2), (b"c", 3, 3), (b"d", 4, 4)]
+    assert await numbers(door.client(path=at("red")), 2) == [(b"b", 1, 2), (b"d", 2, 4)]
+
+
+async def test_a_native_publisher_reaches_the_subscriptions(
+    door: Door, broker: Broker, vhost: str
+) -> None:
+    """Publishing to the exchange of the topic's name is all it needs."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url_of(vhost)))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    properties = pika.BasicProperties(headers={"color": "red"}, expiration="60000")
+    channel.basic_publish("events", "", b"native", properties, mandatory=True)
+    connection.close()
+
+    for name in ("all", "red"):
+        (received,) = await door.client(path=at(name)).receive()
+        assert (received.record.body, received.sequence_number) == (b"native", 1)
+        assert received.time_to_live_ms == 60_000
+
+
+async def test_messages_of_a_subscription_are_settled_as_those_of_a_queue(door: Door) -> None:
+    """Defer, dead-letter, abandon: the copy keeps its number, other subscriptions have theirs."""
+    for body in "abc":
+        await door.namespace.send(EVENTS, [outgoing(body, color="red")])
+    client = door.client(path=at("all"))
+    first, second, third = await client.receive(3)
+    settle = door.namespace.settle
+    assert first.lock_token is not None
+    assert second.lock_token is not None
+    assert third.lock_token is not None
+
+    await settle(at("all"), first.lock_token, Defer())
+    await settle(at("all"), second.lock_token, DeadLetter(reason="bad"))
+    await settle(at("all"), third.lock_token, Abandon())
+
+    (again,) = await client.receive()
+    assert (again.record.body, again.sequence_number, again.delivery_count) == (b"c", 3, 1)
+    mode = ReceiveMode.RECEIVE_AND_DELETE
+    (deferred,) = await door.namespace.receive_deferred(at("all"), [1], mode)
+    assert (deferred.record.body, deferred.sequence_number) == (b"a", 1)
+    dead_letters = parse_path("Events/Subscriptions/all/$DeadLetterQueue")
+    (dead,) = await door.client(path=dead_letters).receive()
+    assert (dead.record.body, dead.sequence_number) == (b"b", 2)
+    assert again.lock_token is not None
+    await settle(at("all"), again.lock_token, Abandon())
+    # MaxDeliveryCount is 2: RabbitMQ dead-letters it, with the list of all copies.
+    (exhausted,) = await door.client(path=at("all", SubQueue.DEAD_LETTER)).receive()
+    assert (exhausted.record.body, exhausted.sequence_number) == (b"c", 3)
+    assert [each[1] for each in await numbers(door.client(path=at("red")), 3)] == [1, 2, 3]
+
+
+async def test_a_subscription_has_a_time_to_live_of_its_own(door: Door) -> None:
+    """What lives shorter there is dead-lettered there, and nowhere else."""
+    await door.namespace.send(EVENTS, [outgoing("a", color="red", ttl_ms=60_000)])
+
+    dead = door.client(path=at("short", SubQueue.DEAD_LETTER))
+    (expired,) = await dead.receive()
+    assert expired.dead_letter is not None
+    assert (expired.dead_letter[0], expired.sequence_number) == ("TTLExpiredException", 1)
+    (received,) = await door.client(path=at("red")).receive()
+    assert received.time_to_live_ms == 60_000
+
+
+async def test_scheduled_messages_of_a_topic_reach_the_subscriptions_at_their_time(
+    door: Door,
+) -> None:
+    """They have numbers of the topic's until then; one that is cancelled reaches nobody."""
+    due_ms = int(time.time() * 1000) + 2_000
+    batch = [outgoing(body, color="red", scheduled_ms=due_ms) for body in ("kept", "cancelled")]
+    kept, cancelled = await door.namespace.schedule(EVENTS, batch)
+    await door.namespace.cancel_scheduled(EVENTS, [cancelled])
+
+    found = await numbers(door.client(path=at("red")), 1)
+    assert (kept, cancelled, found) == (1, 2, [(b"kept", 1, 3)])
+    assert time.time() * 1000 >= due_ms
+
+
+async def test_what_cannot_be_done_with_topics_is_refused(door: Door) -> None:
+    """Nothing is received from a topic, nothing sent to a subscription."""
+    with pytest.raises(EntityNotFound):
+        door.namespace.open_receiver(EVENTS, mode=ReceiveMode.PEEK_LOCK, deliver=lambda _: None)
+    with pytest.raises(NotAllowed, match="Subscriber"):
+        await door.namespace.send(at("all"), [outgoing("a")])
+    with pytest.raises(EntityNotFound):
+        door.namespace.entity(EntityPath("events/subscriptions/none"))
+
+
+async def test_a_subscription_gets_what_is_sent_after_it_was_made(door: Door) -> None:
+    """One that is deleted and made again begins with 1; its topic goes on."""
+    administration = door.namespace.administration
+    later = model.Subscription(topic="Events", name="later")
+    for body in ("a", "b"):
+        await administration.create(later)
+        await until(lambda: door.namespace.directory.find(later.path) is not None)
+        await door.namespace.send(EVENTS, [outgoing(body)])
+        (received,) = await door.client(path=at("later")).receive()
+        assert (received.record.body, received.sequence_number) == (body.encode(), 1)
+        await administration.delete(later.path)
+
+    with pytest.raises(EntityNotFound):
+        await administration.create(model.Subscription(topic="nothing", name="later"))
+
+
+async def test_rules_of_a_subscription_change_what_it_gets_from_then_on(door: Door) -> None:
+    """Without any rule it gets nothing."""
+    administration = door.namespace.administration
+    await administration.delete_rule(at("red").entity, "red")
+    await door.namespace.send(EVENTS, [outgoing("a", color="red")])
+    await administration.create_rule(at("red").entity, model.DEFAULT_RULE)
+    await door.namespace.send(EVENTS, [outgoing("b", color="blue")])
+
+    assert await numbers(door.client(path=at("red")), 1) == [(b"b", 1, 2)]
+
+
+async def test_what_is_published_past_the_topic_is_numbered_for_that_subscription(
+    door: Door, broker: Broker, vhost: str
+) -> None:
+    """It is nobody else's message; the bridge sends it back through the topic for this one."""
+    client = door.client(path=at("red"))
+    client.receiver.add_credit(1)
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url_of(vhost)))
+    connection.channel().basic_publish("", "events/subscriptions/red", b"stray")
+    connection.close()
+
+    (received,) = await client.wait(1)
+    assert (received.record.body, received.sequence_number) == (b"stray", 1)
+    await door.namespace.send(EVENTS, [outgoing("b")])
+    assert await numbers(door.client(path=at("all")), 1) == [(b"b", 1, 2)]
