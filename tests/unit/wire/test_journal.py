@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 
 from bridge.machine.known import (
     Known,
+    add_activated_copies,
+    add_copies,
     decode_activated,
     decode_cancelled,
     decode_known,
     encode_activated,
+    encode_activated_copies,
     encode_cancelled,
+    encode_copies,
     encode_known,
 )
 from bridge.machine.replay import Replay
@@ -149,14 +153,16 @@ knowns = st.builds(
 def test_what_is_known_is_read_as_it_was_written(
     runs: list[tuple[bytes, int, Known, int]],
 ) -> None:
-    """Envelopes of one message and of many, wherever their numbers stand."""
+    """Envelopes of one message and of many, wherever their numbers stand; and their copies."""
     known = {}
     for envelope, first, one, count in runs:
         for offset in range(count):
             identity = envelope + (first + offset).to_bytes(4, "big")
             known[identity] = one._replace(number=(one.number + offset) % 2**63)
 
-    assert decode_known(encode_known(known), is_believed=True) == known
+    found = decode_known(encode_known(known), is_believed=True)
+    add_copies(found, encode_copies(known))
+    assert found == known
     assert not any(
         each.is_trusted for each in decode_known(encode_known(known), is_believed=False).values()
     )
@@ -173,8 +179,10 @@ def test_the_messages_of_an_envelope_are_known_in_one_row() -> None:
 
 @given(st.dictionaries(st.integers(0, 2**62), knowns.filter(lambda known: known.enqueued_ms)))
 def test_what_was_activated_is_read_as_it_was_written(activated: dict[int, Known]) -> None:
-    """Number as scheduled, number, time and trust."""
-    assert decode_activated(encode_activated(activated), is_believed=True) == activated
+    """Number as scheduled, number, time, trust and copies."""
+    found = decode_activated(encode_activated(activated), is_believed=True)
+    add_activated_copies(found, encode_activated_copies(activated))
+    assert found == activated
 
 
 def test_cancels_are_read_as_they_were_written() -> None:
