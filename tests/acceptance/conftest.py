@@ -1,4 +1,4 @@
-"""The bridge of a module has the queues that the module names, and no others."""
+"""The bridge of a module has the queues and topics that the module names, and no others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import pytest
 
 @pytest.fixture(scope="module")
 def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A `Config.json` in the emulator's schema, of the module's `ENTITIES`: name -> properties."""
+    """A `Config.json` in the emulator's schema.
+
+    Of the module's `ENTITIES` (queues: name -> properties) and `TOPICS` (as the schema has them).
+    """
     entities = request.module.ENTITIES
+    topics = getattr(request.module, "TOPICS", [])
     queues = [{"Name": name, "Properties": properties} for name, properties in entities.items()]
-    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": topics}
     document = {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
     path = tmp_path_factory.mktemp("config") / "Config.json"
     path.write_text(json.dumps(document, indent=2))
