@@ -12,14 +12,12 @@ from policies.rows_messages import MESSAGES
 ABSENT: frozenset[str] = frozenset(
     {
         "AutoDeleteOnIdle",
-        "DeadLetteringOnFilterEvaluationExceptions",
         "DuplicateDetectionHistoryTimeWindow",
         "ForwardDeadLetteredMessagesTo",
         "ForwardTo",
         "RequiresDuplicateDetection",
         "RequiresSession",
         "Rules",
-        "Subscriptions",
     }
 )
 """Properties whose work this release of the bridge does not do: 'by the bridge' is 'lost' there."""
