@@ -101,11 +101,9 @@ MESSAGES: tuple[Row, ...] = (
     Row(
         property="MaxSizeInMegabytes",
         kinds=frozenset({Kind.TOPIC}),
-        rabbitmq="policy max-length-bytes of each subscription's queue",
+        rabbitmq="plain: policy max-length-bytes of each subscription's queue",
         with_bridge=(
-            approximate(
-                "Each subscription may hold as much as its topic, instead of all together."
-            ),
+            approximate("The bridge looks at what waits in all subscriptions every 15 s."),
         ),
         plain=(
             approximate(

@@ -48,9 +48,10 @@ from bridge.engine.provision import (
 from bridge.engine.receiver import QueueReceiver
 from bridge.engine.receiving import Receiving
 from bridge.engine.sender import Sender
-from bridge.engine.sending import Sending
+from bridge.engine.sending import FULL_S, Sending
 from bridge.engine.settling import Settling, refusal
 from bridge.engine.state import State, policy_reasons
+from bridge.engine.topic_size import full_topics
 from bridge.engine.turn import Turn
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, EntityDisabled, ServiceBusError
@@ -226,6 +227,9 @@ class RabbitNamespace:
             found = await self.directory.fetch()
             await self._provide(found)
             self.directory.take(found)
+            for topic in await full_topics(found, self._management):
+                if self._sending is not None:
+                    self._sending.note_full(topic.path, POLL_S + FULL_S)
             self.state.alarms = await self._management.alarms()
             self.state.findings = await policy_reasons(
                 self.directory.namespace, self.capabilities, self._management

@@ -53,9 +53,9 @@ class Sending:
         self._full_until_s: dict[str, float] = {}
         self.tier = tier
 
-    def note_full(self, path: str) -> None:
-        """An entity's queue has just refused a message: what is sent is refused for a while."""
-        self._full_until_s[path.lower()] = asyncio.get_running_loop().time() + FULL_S
+    def note_full(self, path: str, for_s: float = FULL_S) -> None:
+        """An entity is full just now: what is sent is refused for a while."""
+        self._full_until_s[path.lower()] = asyncio.get_running_loop().time() + for_s
 
     async def send(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
@@ -105,7 +105,9 @@ class Sending:
         _check_status(entity)
         full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
         if full_until_s and asyncio.get_running_loop().time() < full_until_s:
-            raise QuotaExceeded(texts.full(entity.path, entity.max_size_mb * MEBIBYTE))
+            raise QuotaExceeded(
+                texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
+            )
         requires_session = isinstance(entity, model.Queue) and entity.requires_session
         limit_bytes = message_size_max_bytes(entity, self.tier)
         for outgoing in batch:

@@ -74,10 +74,10 @@ def properties_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
     )
 
 
-def full(entity: str, limit_bytes: int) -> str:
+def full(kind: str, entity: str, limit_bytes: int) -> str:
     """Say that an entity takes no more messages until some have left it."""
     return (
-        f"The maximum entity size has been reached or exceeded for Queue: '{entity}'. "
+        f"The maximum entity size has been reached or exceeded for {kind}: '{entity}'. "
         f"Max entity size in bytes: {limit_bytes}. QuotaType: EntitySize"
     )
 

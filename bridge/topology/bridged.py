@@ -33,7 +33,11 @@ class Bridged:
         }
         for topic in namespace.topics:
             for each in topic.subscriptions:
-                found[names.active_queue(each.path)] = queue_settings(each, topic)
+                settings = queue_settings(each, topic)
+                # A publish that one full queue refuses is in the others all the same: the doors
+                # refuse what a full topic is sent.
+                settings.pop("max-length-bytes", None)
+                found[names.active_queue(each.path)] = settings
         return found
 
 

@@ -50,17 +50,10 @@ def queue_findings(
 ) -> tuple[Finding, ...]:
     """Return what differs for a queue or a subscription."""
     found = [*_time_to_live(path, entity.default_message_time_to_live_ms)]
-    if isinstance(entity, model.Subscription):
-        found.append(
-            Finding(
-                entity=path,
-                property="MaxSizeInMegabytes",
-                grade=APPROXIMATE,
-                message="Each subscription may hold as much as its topic, instead of all together.",
-            )
-        )
-    elif (entity.max_message_size_kb or 0) * 1024 > capabilities.message_bytes_max:
-        found.append(_message_size(path, entity.max_message_size_kb or 0, capabilities))
+    if isinstance(entity, model.Queue):
+        size_kb = entity.max_message_size_kb or 0
+        if size_kb * 1024 > capabilities.message_bytes_max:
+            found.append(_message_size(path, size_kb, capabilities))
     return tuple(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pika
 import pytest
@@ -12,8 +13,10 @@ import pytest_asyncio
 from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import Abandon, DeadLetter, Defer, ReceiveMode
 from bridge.model import entity as model
-from bridge.model.errors import EntityNotFound, NotAllowed
+from bridge.model.errors import EntityNotFound, NotAllowed, QuotaExceeded
 from bridge.model.name import EntityPath, SubQueue, parse_path
+from bridge.wire.basic import Properties
+from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
 from tests.integration.door import Client, Door, open_door, outgoing, until
 
@@ -179,6 +182,32 @@ async def test_rules_of_a_subscription_change_what_it_gets_from_then_on(door: Do
     await door.namespace.send(EVENTS, [outgoing("b", color="blue")])
 
     assert await numbers(door.client(path=at("red")), 1) == [(b"b", 1, 2)]
+
+
+async def test_a_full_topic_refuses_sends(door: Door) -> None:
+    """All subscriptions count together; no queue of them refuses a message by itself."""
+    small = model.Topic(name="small", max_size_mb=1)
+    administration = door.namespace.administration
+    await administration.create(small)
+    for name in ("one", "other"):
+        await administration.create(model.Subscription(topic="small", name=name))
+    path = EntityPath("small")
+    large = replace(outgoing("x"), record=Record(Properties(delivery_mode=2), bytes(200_000)))
+    for _ in range(3):
+        await door.namespace.send(path, [large])
+
+    async def is_refused() -> bool:
+        await door.namespace.check()
+        try:
+            await door.namespace.schedule(path, [])
+        except QuotaExceeded:
+            return True
+        return False
+
+    await until(is_refused, within_s=30)
+    for name in ("one", "other"):
+        client = door.client(path=EntityPath(f"small/subscriptions/{name}"))
+        assert [each.sequence_number for each in await client.receive(3)] == [1, 2, 3]
 
 
 async def test_what_is_published_past_the_topic_is_numbered_for_that_subscription(

@@ -92,7 +92,7 @@ def test_a_time_to_live_that_rabbitmq_cannot_hold_is_named() -> None:
 
 
 def test_a_subscription_lives_no_longer_than_its_topic_lets_it() -> None:
-    """The TTL of a topic caps that of its subscriptions."""
+    """The TTL of a topic caps that of its subscriptions; its size is no queue's own."""
     topic = model.Topic(
         name="events",
         default_message_time_to_live_ms=5_000,
@@ -100,7 +100,7 @@ def test_a_subscription_lives_no_longer_than_its_topic_lets_it() -> None:
         subscriptions=(model.Subscription(topic="events", name="Audit"),),
     )
     topology = compiler.compile(model.Namespace(topics=(topic,)), RABBITMQ)
-    expected = {"delivery-limit": 9, "max-length-bytes": 2_097_152, "message-ttl": 5_000}
+    expected = {"delivery-limit": 9, "message-ttl": 5_000}
     assert expected == effective(topology, "events/subscriptions/audit")
 
 
