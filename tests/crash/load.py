@@ -156,6 +156,24 @@ class Scheduler(Actor):
                     self.notes.add(Cancelled(ids, now_ms()))
 
 
+class TopicScheduler(Actor):
+    """Sends messages with a time of their own; a topic's numbers are no subscription's."""
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Send until something fails."""
+        with client.get_queue_sender(self.queue) as sender:
+            while not self.ending.wait(self.chance.uniform(0, 0.2)):
+                ids = self.identities(1)
+                ahead = timedelta(milliseconds=self.chance.choice([500, 1500, 3000]))
+                due = datetime.now(UTC) + ahead
+                due = due.replace(microsecond=due.microsecond // 1000 * 1000)
+                message = ServiceBusMessage(ids[0], scheduled_enqueue_time_utc=due)
+                due_ms = round(due.timestamp() * 1000)
+                self.notes.add(Scheduled(ids, due_ms, now_ms(), takes_number=False))
+                sender.send_messages(message)
+                self.notes.add(Accepted(ids, now_ms()))
+
+
 class NativePublisher(Actor):
     """Publishes with pika, through the front door and past it."""
 
@@ -336,7 +354,10 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
 
 
 def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
-    """Return the actors of a role: `send`, `receive`, `side` or `unwatched`."""
+    """Return the actors of a role: `send`, `receive`, `side`, `unwatched`, `topic`; or a path.
+
+    The path is that of a subscription, which is received from.
+    """
     notes = Printer()
     match role:
         case "send":
@@ -359,6 +380,13 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
                 Deleter("deleter", text, "deleted", notes),
                 Latecomer("latecomer", text, "dropped", notes),
             ]
+        case "topic":
+            return [
+                *(Sender(f"sender{mark}{i}", text, "topic", notes) for i in range(2)),
+                TopicScheduler(f"scheduler{mark}", text, "topic", notes),
+            ]
+        case _ if "/" in role:
+            return [Receiver(f"receiver{mark}{i}", text, role, notes) for i in range(2)]
         case _:
             raise ValueError(role)
 

@@ -1,0 +1,100 @@
+"""The bridge is killed under the load of a topic; each subscription has everything, in order."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.crash.events import Accepted, Killed, Settled
+from tests.crash.history import check
+from tests.crash.load import LOCK_MS, now_ms
+from tests.crash.siege import Notes, Siege, clients, story, wait_for
+from tests.fixtures.bridge import StartBridge
+
+SUBSCRIPTIONS = ("one", "other", "third")
+AHEAD_S = 3.0
+FEW, MANY = 3, 20
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A topic; one of its subscriptions takes nothing."""
+    settings = {"LockDuration": "PT5S", "MaxDeliveryCount": 2000}
+    nothing = {"CorrelationFilter": {"Label": "nobody's"}, "FilterType": "Correlation"}
+    subscriptions = [
+        *({"Name": name, "Properties": settings} for name in SUBSCRIPTIONS),
+        {"Name": "idle", "Rules": [{"Name": "nothing", "Properties": nothing}]},
+    ]
+    topic = {"Name": "topic", "Subscriptions": subscriptions}
+    namespace = {"Name": "sbemulatorns", "Queues": [], "Topics": [topic]}
+    path = tmp_path / "Config.json"
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    return path
+
+
+def path_of(name: str) -> str:
+    """The path of a subscription."""
+    return f"topic/Subscriptions/{name}"
+
+
+def besiege(start_bridge: StartBridge, config: Path, kills: int) -> dict[str, Notes]:
+    """Kill the bridge so many times under load, then drain; return what each subscription saw."""
+    bridge = start_bridge(config=config)
+    books = {name: Notes() for name in SUBSCRIPTIONS}
+    chance = random.Random(kills)
+
+    def progress() -> None:
+        for name, notes in books.items():
+            for kind in (Accepted, Settled):
+                before = notes.count(kind)
+                wait_for(
+                    f"another {kind.__name__} of {name}",
+                    lambda kind=kind, before=before, notes=notes: notes.count(kind) > before,  # type: ignore[misc]
+                    within_s=60,
+                )
+
+    with ExitStack() as at_work:
+        at_work.enter_context(clients("topic", bridge, "a", *books.values()))
+        for name, notes in books.items():
+            at_work.enter_context(clients(path_of(name), bridge, name, notes))
+        progress()
+        for _ in range(kills):
+            time.sleep(chance.uniform(0.2, 2))
+            begun_ms = now_ms()
+            bridge.kill()
+            for notes in books.values():
+                notes.add(Killed(now_ms(), begun_ms=begun_ms))
+            bridge.start()
+            progress()
+    siege = Siege(bridge)
+    for name, notes in books.items():
+        siege.drain(path_of(name), notes, quiet_s=max(LOCK_MS / 1000 + 1, AHEAD_S + 3))
+    idle = Notes()
+    siege.drain(path_of("idle"), idle, quiet_s=1)
+    assert idle.events() == []
+    return books
+
+
+def judge(books: dict[str, Notes]) -> None:
+    """Fail with every fault of every subscription."""
+    stories = []
+    for name, notes in books.items():
+        faults = check(notes.events(), bridges=1)
+        stories += [f"{name}: {fault}\n{story(fault, notes.events())}" for fault in faults[:5]]
+    assert not stories, "\n".join(stories)
+
+
+def test_kills_under_the_load_of_a_topic(start_bridge: StartBridge, config: Path) -> None:
+    """Nothing lost, no number twice, none left out, in any of the subscriptions."""
+    judge(besiege(start_bridge, config, FEW))
+
+
+@pytest.mark.soak
+def test_twenty_kills_under_the_load_of_a_topic(start_bridge: StartBridge, config: Path) -> None:
+    """The same, twenty times."""
+    judge(besiege(start_bridge, config, MANY))
