@@ -3,7 +3,8 @@ set -euo pipefail
 
 rabbitmqctl add_vhost shop || true
 rabbitmqctl eval 'lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<"shop">>,queue,Name)) of {ok,Queue}->case amqqueue:get_type(Queue) of Type->ok;Other->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<"orders">>,rabbit_quorum_queue},{<<"orders.eu">>,rabbit_quorum_queue},{<<"late">>,rabbit_quorum_queue},{<<"events/subscriptions/audit">>,rabbit_quorum_queue}]).'
-rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:events/subscriptions/audit|late|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9 '^events/subscriptions/audit$' '{"delivery-limit":9}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:late|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.inner '^(?:.+(?:/\$inbox|/\$deferred|/\$scheduled/.+)|\$sb/lapsed)$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
@@ -850,7 +851,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "vhost": "shop",
    "destination": "events/$journal",
    "destination_type": "queue",
-   "routing_key": "events/$journal",
+   "routing_key": "j",
    "arguments": {}
   },
   {
@@ -899,7 +900,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "vhost": "shop",
    "destination": "events/subscriptions/audit",
    "destination_type": "queue",
-   "routing_key": "events/subscriptions/audit",
+   "routing_key": "rnM4ynGy",
    "arguments": {}
   },
   {
