@@ -88,6 +88,8 @@ BROKER_ONLY = frozenset(
         "x-acquired-count",
         "CC",
         "BCC",
+        "x-stream-filter-value",
     }
 )
-"""What only a broker may say: a stale one misleads RabbitMQ, so it is taken off at the entrance."""
+"""What only a broker may say: a stale one misleads RabbitMQ, so it is taken off at the entrance. So
+is what a stream is filtered by (docs/rabbitmq-faults.md: stream-filter)."""

@@ -102,6 +102,7 @@ def test_a_native_message_loses_what_only_a_broker_or_the_sequencer_may_say() ->
                 "x-mine": ("l", 1),
                 "x-death": ("A", []),
                 "x-delivery-count": ("l", 7),
+                "x-stream-filter-value": ("l", 8),
                 "CC": ("A", [("S", b"elsewhere")]),
                 headers.SEQUENCE_NUMBER: ("l", 99),
                 headers.IDENTITY: ("x", IDENTITY),

@@ -74,7 +74,7 @@ _REST = """\
 | `user_id` | kept in header `x-basic-user-id` |
 | `expiration` | TimeToLive; "0" keeps RabbitMQ's meaning |
 | `priority` | header.priority; order is arrival order |
-| headers `x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`, `x-acquired-count`, `CC`, `BCC`, `x-opt-sequence-number`, `x-opt-enqueue-sequence-number`, `x-opt-enqueued-time`, `x-busbridge-*` | taken off: only a broker or the bridge may say these. `x-busbridge-sections` and `x-busbridge-body` stay, so that a message can be moved from queue to queue, and are left out when they hold anything but sections |
+| headers `x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`, `x-acquired-count`, `CC`, `BCC`, `x-stream-filter-value`, `x-opt-sequence-number`, `x-opt-enqueue-sequence-number`, `x-opt-enqueued-time`, `x-busbridge-*` | taken off: only a broker or the bridge may say these. `x-busbridge-sections` and `x-busbridge-body` stay, so that a message can be moved from queue to queue, and are left out when they hold anything but sections |
 | header `x-opt-time-to-live`, negative | no TTL of its own |
 | larger than the entity takes | a dead letter, `MessageSizeExceeded` |
 | published into `$deferred` or a bucket | a dead letter, `MisplacedMessage` |
