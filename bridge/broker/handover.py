@@ -8,6 +8,7 @@ was, and what was published of the same hand-over may exist twice.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,10 @@ from bridge.broker.errors import AckLost, BrokerError
 
 Done = Callable[[BrokerError | None], None]
 Acks = Sequence[tuple[Channel, int]]
+
+
+AT_ONCE = 1_000
+"""Publishes of one hand-over that are written in one turn of the event loop."""
 
 
 class Publish(NamedTuple):
@@ -85,11 +90,12 @@ class HandOver:
         in_flight: publishes that are not confirmed yet.
     """
 
-    __slots__ = ("channel", "in_flight")
+    __slots__ = ("_waiting", "channel", "in_flight")
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.in_flight = 0
+        self._waiting: deque[tuple[_Move, Sequence[Publish]]] = deque()
 
     def __repr__(self) -> str:
         return f"<HandOver [{self.in_flight} in flight on {self.channel!r}]>"
@@ -102,7 +108,10 @@ class HandOver:
         done: Done | None = None,
         failpoint: str,
     ) -> None:
-        """Publish all at once; when the last is confirmed, ack, then call `done(None)`.
+        """Publish all; when the last is confirmed, ack, then call `done(None)`.
+
+        Of more than `AT_ONCE` the rest is written in later turns of the event loop, before what is
+        submitted meanwhile.
 
         With an error nothing is acked and `done` is told. With `AckLost` everything is published
         and at least one ack was not sent, because its channel was gone.
@@ -119,6 +128,36 @@ class HandOver:
             move.finish()
             return
         self.in_flight += len(publishes)
+        if not self._waiting and len(publishes) <= AT_ONCE:
+            self._publish(move, publishes)
+            return
+        self._waiting.append((move, publishes))
+        if len(self._waiting) == 1:
+            self._publish_waiting()
+
+    def leads_to(self, queue: str) -> bool:
+        """Whether a publish to this queue by its name waits to be written, or for its confirm."""
+        waiting = any(each[:2] == ("", queue) for _, rest in self._waiting for each in rest)
+        return waiting or self.channel.leads_to(queue)
+
+    def _publish_waiting(self) -> None:
+        """Publish what one turn of the loop may, in order; the rest in the next one."""
+        move, publishes = self._waiting[0]
+        rest = publishes[AT_ONCE:]
+        refusal = self._publish(move, publishes[:AT_ONCE], is_all=not rest)
+        if rest and refusal is None:
+            self._waiting[0] = move, rest
+        else:
+            self._waiting.popleft()
+            for _ in rest:
+                move.settled(refusal)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._publish_waiting)
+
+    def _publish(
+        self, move: _Move, publishes: Sequence[Publish], *, is_all: bool = True
+    ) -> BrokerError | None:
+        """Publish; return why something of it was not."""
         publish = self.channel.publish
         settled = move.settled
         for index, (exchange, routing_key, properties, body) in enumerate(publishes):
@@ -128,10 +167,11 @@ class HandOver:
                 refusal = error if isinstance(error, BrokerError) else BrokerError(text=str(error))
                 for _ in publishes[index:]:
                     settled(refusal)
-                return
-        if failpoints.IS_ARMED:
+                return refusal
+        if is_all and failpoints.IS_ARMED:
             self.channel.flush()
-            failpoints.reach(f"{failpoint}.published")
+            failpoints.reach(f"{move.site}.published")
+        return None
 
     async def move(self, publishes: Sequence[Publish], *, acks: Acks = (), failpoint: str) -> None:
         """Hand over and wait until it is done; raises what went wrong."""

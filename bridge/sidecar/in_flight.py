@@ -67,7 +67,7 @@ class InFlight:
 
     def lead_to(self, queue: str) -> bool:
         """Whether something is on its way to a queue by its name."""
-        return self._handover.channel.leads_to(queue)
+        return self._handover.leads_to(queue)
 
     def first_entry(self, otherwise: int) -> int:
         """Return the entry of the oldest arrival that is not acked, as far as it was published."""

@@ -25,7 +25,7 @@ from bridge.broker.errors import (
     Unroutable,
 )
 from bridge.broker.failpoint import VARIABLE
-from bridge.broker.handover import HandOver, Publish
+from bridge.broker.handover import AT_ONCE, HandOver, Publish
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.integration.inbox import QUORUM, Inbox
@@ -55,6 +55,7 @@ async def filled(channel: Channel, *bodies: bytes) -> Inbox:
 async def contents(connection: Connection, queue: str, count: int) -> list[bytes]:
     """Take so many messages out of a queue, and what else is ready there."""
     channel = await connection.channel()
+    await channel.qos(count + 1)
     inbox = Inbox()
     tag = await channel.consume(queue, inbox)
     await inbox.until(count)
@@ -107,6 +108,55 @@ async def test_all_publishes_come_before_the_ack(
 
     assert await contents(connection, "in", 0) == []
     assert await contents(connection, "out", 4) == [b"0", b"1", b"2", b"bc"]
+
+
+async def test_a_large_hand_over_leaves_turns_to_others(
+    connection: Connection, confirming: Channel
+) -> None:
+    """It is written bit by bit; what is submitted meanwhile comes behind it, and is known of."""
+    inbox = await filled(confirming, b"a", b"b")
+    await confirming.declare_queue("behind", arguments=QUORUM)
+    acks = [[(confirming, each.tag)] for each in inbox.deliveries]
+    bodies = [b"%d" % number for number in range(4 * AT_ONCE + 1)]
+    handover = HandOver(confirming)
+    large = handover.move([to("out", body) for body in bodies], acks=acks[0], failpoint=SITE)
+    small = handover.move([to("out", b"last"), to("behind", b"x")], acks=acks[1], failpoint=SITE)
+    moving = asyncio.gather(large, small)
+    await asyncio.sleep(0)
+    assert confirming.unconfirmed <= 2 * AT_ONCE
+    assert handover.in_flight == len(bodies) + 2
+    assert handover.leads_to("behind")
+    assert not handover.leads_to("in")
+    await moving
+    assert not handover.leads_to("behind")
+    await confirming.close()
+
+    assert await contents(connection, "in", 0) == []
+    assert await contents(connection, "out", len(bodies) + 1) == [*bodies, b"last"]
+
+
+async def test_a_large_hand_over_fails_as_a_whole(
+    connection: Connection, confirming: Channel
+) -> None:
+    """When the channel is lost in the middle, each of its publishes is told, once."""
+    inbox = await filled(confirming, b"a")
+    second = await connection.channel()
+    await second.confirm_select()
+    handover = HandOver(second)
+    publishes = [to("out", b"x")] * (4 * AT_ONCE)
+    acks = [(confirming, inbox.deliveries[0].tag)]
+    moving = asyncio.gather(
+        handover.move(publishes, acks=acks, failpoint=SITE),
+        handover.move([to("out", b"y")], failpoint=SITE),
+        return_exceptions=True,
+    )
+    await asyncio.sleep(0)
+    await second.close()
+    assert all(isinstance(error, BrokerError) for error in await moving)
+    assert handover.in_flight == 0
+    await confirming.close()
+
+    assert await contents(connection, "in", 1) == [b"a"]
 
 
 @pytest.mark.parametrize(("bad", "kind"), [("missing", Unroutable), ("full", PublishRefused)])
@@ -270,7 +320,7 @@ HOP = f"""
 import asyncio, sys
 from bridge.broker.connection import Connection
 from bridge.broker.endpoint import parse_url
-from bridge.broker.handover import HandOver, Publish
+from bridge.broker.handover import AT_ONCE, HandOver, Publish
 
 async def main():
     connection = await Connection.open(parse_url(sys.argv[1]), name="hop")
