@@ -32,7 +32,7 @@ from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.deduplicator import Left
 from bridge.machine.shelf import Room, Shelf
 from bridge.model import entity as model
-from bridge.model.errors import MessageNotFound
+from bridge.model.errors import MessageNotFound, MessageSizeExceeded
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names, parts
 from bridge.wire import headers
@@ -52,6 +52,9 @@ REOPEN_S = 0.5
 LOST_SETTLE_S = 3.0
 """So long after a lost channel is replaced, and consumes, what is missing may still come. That was
 not over after `SETTLE_S` once, with a RabbitMQ that started on a busy machine (3.10.8)."""
+
+ASK_BYTES_MAX = 64 << 20
+"""What the messages of one ask may weigh together, but for a single one: they make one reply."""
 
 PREFETCH_MAX = 65_535
 """What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
@@ -336,6 +339,10 @@ class DeferredQueue:
                 loop.call_later(wait_s, self._serve)
                 return None
             return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
+        size_bytes = shelved.shelf.size_bytes(ask.numbers)
+        if size_bytes > ASK_BYTES_MAX and len(ask.numbers) > 1:
+            text = texts.asked_too_large(len(ask.numbers), size_bytes, ASK_BYTES_MAX)
+            return encode_refused(MessageSizeExceeded.condition, text)
         for tag in shelved.shelf.fetch(ask.numbers):
             ask.delivery.channel.nack(tag, False, True)
             _pass("engine.deferred.returned", ask.delivery.channel)

@@ -82,6 +82,14 @@ def full(kind: str, entity: str, limit_bytes: int) -> str:
     )
 
 
+def asked_too_large(count: int, size_bytes: int, limit_bytes: int) -> str:
+    """Say that so many deferred messages make too large an answer."""
+    return (
+        f"The {count} messages that were asked for have {size_bytes} bytes together; an answer has "
+        f"{limit_bytes} at most. Ask for fewer at a time."
+    )
+
+
 def deferred_full(entity: str) -> str:
     """Say that no more messages can be set aside until some of them are gone."""
     return f"The largest number of deferred messages has been reached for Queue: '{entity}'."

@@ -96,6 +96,11 @@ class Shelf(Generic[Message]):
                 return number
         return None
 
+    def size_bytes(self, numbers: Iterable[int]) -> int:
+        """Return what the messages that an ask for these numbers gets weigh together."""
+        places = (self._places.get(self._nearest(number)) for number in numbers)
+        return sum(place.size_bytes for place in places if place is not None)
+
     def fetch(self, numbers: Iterable[int]) -> list[int]:
         """Return the tags of those whose bodies are not here: RabbitMQ is to send them again."""
         tags = []

@@ -25,6 +25,7 @@ from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
     MessageNotFound,
+    MessageSizeExceeded,
     NotAllowed,
     QuotaExceeded,
     ServiceBusError,
@@ -94,6 +95,20 @@ async def test_a_deferred_message_is_received_by_its_number_only(door: Door) -> 
     await door.complete(other, found)
     with pytest.raises(MessageNotFound):
         await by_number(door, first.sequence_number)
+
+
+async def test_deferred_messages_that_make_too_large_an_answer(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of them is locked or deleted; fewer of them are had."""
+    monkeypatch.setattr("bridge.engine.deferred.ASK_BYTES_MAX", 2_500)
+    numbers = await deferred(door, "a", "b", "c")
+    for mode in (PEEK_LOCK, ReceiveMode.RECEIVE_AND_DELETE):
+        with pytest.raises(MessageSizeExceeded, match="Ask for fewer"):
+            await by_number(door, *numbers, mode=mode)
+    found = await by_number(door, *numbers[:2]) + await by_number(door, numbers[2])
+    assert [each.sequence_number for each in found] == numbers
+    await door.complete(*found)
 
 
 async def test_one_unknown_number_fails_the_whole_request(door: Door) -> None:
