@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 from uuid import UUID, uuid4
@@ -156,6 +157,31 @@ async def test_long_lists(operation: str) -> None:
         assert str(ITEMS_MAX) in fields["statusDescription"]
         assert name in fields["statusDescription"]
         assert not queue_of(served).scheduled
+
+
+LARGE: dict[str, Any] = {
+    "an array of tokens": {"lock-tokens": Array("uuid", (UUID(int=7),) * 61_000)},
+    "a list of tokens": {"lock-tokens": [UUID(int=7)] * 61_000},
+    "a map of tokens": {UUID(int=number): UUID(int=7) for number in range(30_500)},
+    "an array of numbers": {"sequence-numbers": Array("long", (7,) * 130_000)},
+    "texts": {"messages": ["x" * 80] * 12_000},
+}
+
+
+@pytest.mark.parametrize("body", LARGE.values(), ids=LARGE.keys())
+@undisturbed
+async def test_a_megabyte_of_request(body: Any) -> None:
+    """However it is made up, it is answered or refused, and no turn of the loop takes long."""
+    operation = {"operation": "com.microsoft:renew-lock"}
+    request = encode_message(Message(application_properties=operation, value=body))
+    assert 0.9 * MEGABYTE < len(request) < MEGABYTE
+    async with gateway() as (_, port), client(port) as peer:
+        await peer.manage("q", "com.microsoft:renew-lock", {"lock-tokens": []})
+        with probing() as probe:
+            outcome = await peer.outcome(peer.deliver(MANAGEMENT_OUT, request))
+            await asyncio.sleep(0.1)  # it is answered
+    assert isinstance(outcome, Accepted | Rejected)
+    check(probe.longest_s, TURN_S_MAX)
 
 
 @undisturbed

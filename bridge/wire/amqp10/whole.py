@@ -48,6 +48,8 @@ _CONSTANT_COST: Final = 32
 _POINTER_COST: Final = 8
 _COMPOUND_COST: Final = 80
 _WIDE_COST: Final = 120
+_UUID_KEY_COST: Final = 96
+"""Of a uuid in a map: Python's are slow to make, and a key is made twice."""
 _RUN_MIN: Final = 16
 
 
@@ -271,7 +273,7 @@ def _check_items(
         elif kind <= 16 and code != 0x56 and code != 0x73 and code != 0x45:
             at += 1 + kind
             if kind:
-                more_cost += _CONSTANT_COST
+                more_cost += _UUID_KEY_COST if is_map and kind == 16 else _CONSTANT_COST
             if at > end:
                 raise _cut_short(at)
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -169,3 +170,13 @@ def test_what_is_plainly_right_is_whole(
     assert items == exact[: len(items)]
     assert all(given[begin:stop] == b"\x40" for begin, stop in exact[len(items) :])
     assert end == 2 + given[1]
+
+
+def test_a_map_of_many_uuids() -> None:
+    """Python's are slow to make: a megabyte of them is refused, some hundred are read."""
+    few, many = (
+        {UUID(int=number): UUID(int=0) for number in range(size)} for size in (300, 30_000)
+    )
+    assert len(decode(encode(few))[0]) == len(few)
+    with pytest.raises(DecodeError, match="more elements"):
+        decode(encode(many))
