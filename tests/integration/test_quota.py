@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bridge.broker.connection import Connection
+from bridge.broker.delivery import Delivery
 from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import Outgoing
 from bridge.model import entity as model
@@ -58,6 +60,26 @@ async def test_a_full_entity_refuses_sends(endpoint: Endpoint, broker: Broker) -
             await until(lambda each=each: _is_accepted(each), within_s=30)  # type: ignore[misc]
         received = (await client.receive(2))[1]
         assert received.sequence_number == accepted + 2
+
+
+async def test_what_is_held_does_not_count(endpoint: Endpoint, broker: Broker) -> None:
+    """So a queue that is full has messages that are ready, by which it is told from a dead one."""
+    async with open_door(endpoint, broker.management_url, *QUEUES) as door:
+        accepted = await fill(door)
+        connection = await Connection.open(endpoint, name="test")
+        channel = await connection.channel()
+        held: list[Delivery] = []
+
+        async def hold_all() -> bool:
+            while (delivery := await channel.get("orders")) is not None:
+                held.append(delivery)
+            return len(held) >= accepted
+
+        await until(hold_all)
+        await until(lambda: _is_accepted(door), within_s=30)
+        await until(hold_all)
+        assert not door.sidecar.silent
+        await connection.close()
 
 
 async def _is_refused(door: Door) -> bool:
