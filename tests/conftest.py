@@ -4,6 +4,7 @@ pytest_plugins = [
     "tests.fixtures.session",
     "tests.fixtures.broker",
     "tests.fixtures.bridge",
+    "tests.fixtures.administration",
     "tests.fixtures.node",
     "tests.fixtures.sidecar",
 ]

@@ -1,4 +1,7 @@
-"""The HTTP server of health and metrics.
+"""The HTTP server of health and metrics, and of the administration API on the same port.
+
+A request that names a version of that API, as each of its clients does, is for it: a queue may be
+called `health`.
 
 `/health` answers as Azure's emulator does; `/health/live` is green while the process works,
 `/health/ready` while it can serve, with a sentence a reason otherwise. What is wrong with single
@@ -19,6 +22,8 @@ from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from bridge.admin.metrics import render
+from bridge.admin.service import Service
+from bridge.wire.atom.documents import BODY_BYTES_MAX
 
 _log = logging.getLogger("busbridge.admin")
 
@@ -54,6 +59,7 @@ class AdminServer:
         reasons: why the bridge is not ready, a sentence each; empty when it is.
         warnings: which queues RabbitMQ gives no answer for, a sentence each.
         families: the metrics of now.
+        service: the administration API; `None`: there is none.
         request_s: how long a connection may last, or twice that.
         connections_max: at a time; others are hung up on.
     """
@@ -64,13 +70,15 @@ class AdminServer:
         reasons: Callable[[], Sequence[str]],
         warnings: Callable[[], Sequence[str]],
         families: Callable[[], Awaitable[Iterable[Metric]]],
+        service: Service | None = None,
         request_s: float = REQUEST_S,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self._reasons = reasons
         self._warnings = warnings
         self._families = families
-        app = web.Application()
+        self._service = service
+        app = web.Application(middlewares=[self._administer], client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/health", self._health)
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
@@ -83,6 +91,16 @@ class AdminServer:
         self._connections_max = connections_max
         self._listening: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
+
+    @web.middleware
+    async def _administer(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        if self._service is not None and "api-version" in map(str.lower, request.query):
+            return await self._service.answer(request)
+        return await handler(request)
 
     async def start(self, listener: socket.socket) -> None:
         """Begin to answer on a listening socket."""
@@ -148,5 +166,9 @@ class AdminServer:
 
 
 async def _hang_up(request: web.Request, response: web.StreamResponse) -> None:
-    """A connection has one request: what is kept open is not told from what never ends."""
+    """A connection has one request: what is kept open is not told from what never ends.
+
+    The client is told, or it would send the next one into a connection that is being closed.
+    """
     response.force_close()
+    response.headers["Connection"] = "close"

@@ -6,6 +6,7 @@ is for diffs, checks at start, health, and tests.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -17,6 +18,11 @@ from bridge.broker.http import TIMEOUT_S, HttpApi
 from bridge.topology.resources import Policy, Value
 
 _Rows = list[dict[str, Any]]
+
+_SIZES = "name", "message_bytes"
+
+_SINGLE_MAX = 12
+"""More queues than that are not asked for one by one."""
 
 
 class Management:
@@ -117,6 +123,16 @@ class Management:
             "GET", "queues", self.vhost, name, absent=None
         )
         return row
+
+    async def queue_bytes(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the size of the messages in those of some queues that are there; seconds old."""
+        rows: Sequence[dict[str, Any] | None]
+        if len(names) > _SINGLE_MAX:
+            wanted = set(names)
+            rows = [row for row in await self.queues(_SIZES) if row["name"] in wanted]
+        else:
+            rows = await asyncio.gather(*map(self.queue, names))
+        return {row["name"]: row.get("message_bytes") or 0 for row in rows if row is not None}
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue, also one that AMQP can no longer delete."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.admin.server import AdminServer
+from bridge.admin.service import Service
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused
 from bridge.broker.installation import Installation
@@ -204,7 +205,9 @@ async def _serve(
         parts.push_async_callback(stopping.end_rest)
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
-        namespace = RabbitNamespace(endpoint, management)
+        namespace = RabbitNamespace(
+            endpoint, management, scheduled=lambda entity: sidecar.scheduled(entity)
+        )
         wanted = _applied(await Directory(management).read(), config, settings.tier)
         sidecar = Sidecar(
             endpoint, tier=wanted.tier, on_full=namespace.note_full, poison=namespace.poison
@@ -230,6 +233,9 @@ async def _serve(
             reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
             warnings=lambda: _warnings(namespace, sidecar),
             families=lambda: families(namespace, sidecar, gateway, stalls),
+            service=Service(
+                lambda: namespace.administration, namespace.counting, lambda: gateway.rules
+            ),
         )
         await admin.start(listeners.admin)
         parts.push_async_callback(stopping.within, admin.close)

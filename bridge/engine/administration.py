@@ -37,7 +37,7 @@ LOCK_S = 15.0
 
 LOCK_RETRY_S = 0.1
 
-Changed = TypeVar("Changed", model.Queue, model.Topic, model.Subscription)
+Changed = TypeVar("Changed", bound=model.Entity)
 
 
 class Administration:
@@ -141,7 +141,7 @@ class Administration:
             there = await self._subscription(subscription)
             if _rule(there, rule.name) is not None:
                 raise EntityAlreadyExists(texts.already_exists(f"{subscription}/Rules/{rule.name}"))
-            await self._write(replace(there, rules=(*there.rules, rule)))
+            await self._define(replace(there, rules=(*there.rules, rule)))
 
     async def update_rule(self, subscription: str, rule: model.Rule) -> None:
         """Put a rule in place of the subscription's rule of its name.
@@ -153,7 +153,7 @@ class Administration:
             there = await self._subscription(subscription)
             old = self._required(there, rule.name)
             rules = tuple(rule if each is old else each for each in there.rules)
-            await self._write(replace(there, rules=rules))
+            await self._define(replace(there, rules=rules))
 
     async def delete_rule(self, subscription: str, name: str) -> None:
         """Take a rule away; a subscription without rules gets no messages.
@@ -165,7 +165,7 @@ class Administration:
             there = await self._subscription(subscription)
             old = self._required(there, name)
             rules = tuple(each for each in there.rules if each is not old)
-            await self._write(replace(there, rules=rules))
+            await self._define(replace(there, rules=rules))
 
     def rules(self, subscription: str) -> Sequence[model.Rule]:
         """Return a subscription's rules; raises EntityNotFound."""
@@ -209,6 +209,10 @@ class Administration:
             await provide((entity,), wanted, self._capabilities, self._management, channel)
         finally:
             await _close(channel)
+        await self._define(entity)
+
+    async def _define(self, entity: model.Entity) -> None:
+        """Write the definition of an entity that has its resources; rules need none."""
         name = definitions.parameter_name(self._management.vhost, entity.path)
         await self._management.put_global_parameter(name, definitions.to_json(entity))
         await self._told(entity.path)

@@ -82,6 +82,11 @@ class Deferral:
             raise QuotaExceeded(texts.deferred_full(queue.path))
         await deferred.declare()
 
+    def held(self, entity: str) -> int:
+        """Return how many deferred messages of an entity this process holds."""
+        deferred = self._queues.get(entity.lower())
+        return 0 if deferred is None else deferred.held
+
     async def lock(
         self, queue: model.ReceiveEntity, sub_queue: SubQueue, numbers: Sequence[int]
     ) -> list[Lock]:

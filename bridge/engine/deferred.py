@@ -205,8 +205,12 @@ class DeferredQueue:
     @property
     def is_full(self) -> bool:
         """Whether as many messages are held here as may be deferred."""
-        waiting = sum(len(shelved.shelf) for shelved in self._shelved.values())
-        return waiting + len(self.out) >= parts.DEFERRED_MAX
+        return self.held >= parts.DEFERRED_MAX
+
+    @property
+    def held(self) -> int:
+        """How many messages are here, locked ones included."""
+        return sum(len(shelved.shelf) for shelved in self._shelved.values()) + len(self.out)
 
     def is_current(self, channel: Channel) -> bool:
         """Whether this is the channel that messages are held on."""

@@ -27,6 +27,7 @@ from bridge.engine.api import (
     ReceiveMode,
 )
 from bridge.engine.counters import Counters
+from bridge.engine.counting import Counting
 from bridge.engine.deferral import Deferral, read_shown
 from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
@@ -56,6 +57,7 @@ from bridge.engine.turn import Turn
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, EntityDisabled, ServiceBusError
 from bridge.model.name import EntityPath
+from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import with_entity, with_incarnations
 from bridge.topology.resources import Finding
@@ -71,10 +73,12 @@ class RabbitNamespace:
 
     Args:
         name: what RabbitMQ shows of its connections.
+        scheduled: returns how many messages of an entity wait for their time, where that is known.
 
     Attributes:
         directory: the definitions; follow it to hear of changes.
         counters: what has been done so far.
+        counting: counts messages.
         poison: what could not be handled.
         state: whether it can serve, and why not.
         findings: what this RabbitMQ cannot do as Service Bus does it.
@@ -86,6 +90,7 @@ class RabbitNamespace:
         management: Management,
         *,
         name: str = "busbridge",
+        scheduled: Callable[[str], int | None] = lambda entity: None,
     ):
         self._endpoint = endpoint
         self._management = management
@@ -110,7 +115,9 @@ class RabbitNamespace:
             locks=self._locks,
             on_lost=self._on_channel_lost,
         )
-        self._peers = Peers(self._sender, self._settle_own, self._renew_own, self._deferral.show)
+        self._peers = Peers(
+            self._sender, self._settle_own, self._renew_own, self._deferral.show, self._held_own
+        )
         self._news = News(
             self._locks.instance, self._sender, self._on_changed, self._on_told, self.poison
         )
@@ -122,6 +129,15 @@ class RabbitNamespace:
             counters=self.counters,
             tell=self._news.tell,
             on_lost=self._on_channel_lost,
+        )
+        self.counting = Counting(
+            intake=self._intake,
+            management=management,
+            receiving=self._receiving,
+            deferral=self._deferral,
+            peers=self._peers,
+            own_queue=lambda: names.bridge_queue(self._locks.instance),
+            scheduled=scheduled,
         )
         self.state = State(self._sender, self._intake)
         self._provided = model.Namespace()
@@ -366,6 +382,9 @@ class RabbitNamespace:
             else await self._peers.renew(path, token)
             for token in lock_tokens
         ]
+
+    def _held_own(self, paths: Sequence[str]) -> list[int]:
+        return self.counting.held(paths)
 
     async def _settle_own(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         if isinstance(disposition, Defer):

@@ -1,7 +1,8 @@
 """Locks of other bridges: a settlement or renewal that arrives at the wrong door is passed on.
 
 Every bridge has a queue of its own, exclusive to its connection; a token names its bridge. A bridge
-that is gone has no queue, and its locks ended with it: the question comes back unroutable.
+that is gone has no queue, and its locks ended with it: the question comes back unroutable. Who
+counts messages asks every bridge what it holds.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
 Renew = Callable[[EntityPath, Sequence[UUID]], Awaitable[list[int]]]
 Show = Callable[[EntityPath, UUID], bytes]
+Held = Callable[[Sequence[str]], list[int]]
 
 
 class Peers:
@@ -49,13 +51,17 @@ class Peers:
         settle: settles a lock of this process.
         renew: renews locks of this process.
         show: returns what is locked (`wire.deferred`).
+        held: counts what this process holds of entities (`Counting.held`).
     """
 
-    def __init__(self, sender: Sender, settle: Settle, renew: Renew, show: Show) -> None:
+    def __init__(
+        self, sender: Sender, settle: Settle, renew: Renew, show: Show, held: Held
+    ) -> None:
         self._sender = sender
         self._settle = settle
         self._renew = renew
         self._show = show
+        self._held = held
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -98,6 +104,25 @@ class Peers:
         """Have the owner of a lock show what it locks (`wire.deferred`)."""
         return (await self._ask(token, _question("show", path, token))).content
 
+    async def held(self, bridge: str, paths: Sequence[str]) -> list[int]:
+        """Have a bridge count what it holds of entities; one that is gone holds nothing.
+
+        Args:
+            bridge: its queue.
+        """
+        question = {"do": text("count"), "path": text("\n".join(paths))}
+        try:
+            answer = await self._sender.ask(
+                "", bridge, {}, encode_table(question), persistent=False
+            )
+        except Unroutable:
+            return []
+        reply = decode_reply(answer)
+        if isinstance(reply, Refused):
+            log.warning("peer.uncounted queue=%s description=%r", bridge, reply.description)
+            return []
+        return list(reply.numbers)
+
     async def _ask(self, token: UUID, question: Table) -> Done:
         owner = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
         body = encode_table(question)
@@ -134,9 +159,11 @@ class Peers:
             log.warning("peer.unanswered error=%s", error)
 
     async def _carry_out(self, question: Table) -> bytes:
+        what = _string(question, "do")
+        if what == "count":
+            return encode_done(self._held(_string(question, "path").split("\n")))
         path = parse_path(_string(question, "path"))
         token = UUID(bytes=cast(bytes, question["token"][1]))
-        what = _string(question, "do")
         if what == "renew":
             return encode_done(await self._renew(path, [token]))
         if what == "show":

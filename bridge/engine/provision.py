@@ -152,7 +152,7 @@ async def provide(
 
 def _journals_of_others(changed: Sequence[model.Entity], namespace: model.Namespace) -> Topology:
     """Return the streams that are there for what has not changed, as far as one tells all."""
-    new = {entity.front.lower() for entity in changed}
+    new = {entity.path.lower() for entity in changed}
     others = (each for each in model.send_entities(namespace) if each.path.lower() not in new)
     first = next(others, None)
     return Topology(queues=() if first is None else (journal(first.path),))

@@ -74,6 +74,11 @@ class Receiving:
         """How many released messages wait here for the next receiver."""
         return sum(source.kept for source in self._sources.values())
 
+    def held(self, path: EntityPath) -> int:
+        """Return how many messages of a queue are here: locked, kept, or about to leave."""
+        source = self._sources.get((path.key, path.sub_queue))
+        return 0 if source is None else source.held
+
     def start(self, capabilities: Capabilities, *, is_clustered: bool) -> None:
         """Learn what RabbitMQ is like."""
         self._can_return = not capabilities.nack_counts

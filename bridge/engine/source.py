@@ -135,6 +135,11 @@ class Source:
         return self._demand.kept
 
     @property
+    def held(self) -> int:
+        """Messages that RabbitMQ has delivered and that are not settled."""
+        return len(self._deduplicator)
+
+    @property
     def asked(self) -> int:
         """Messages that receivers ask for and have not had."""
         return self._demand.asked

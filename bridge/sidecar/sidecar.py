@@ -165,6 +165,11 @@ class Sidecar:
         """The counters of each entity."""
         return {state.entity.path: state.meters for state in self._states.values()}
 
+    def scheduled(self, entity: str) -> int | None:
+        """Return how many messages of an entity wait for their time; `None` if not led here."""
+        state = self._states.get(entity.lower())
+        return state.meters.pending if state is not None and state.meters.is_active else None
+
     async def count_ready(self) -> None:
         """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
 

@@ -32,6 +32,9 @@ LAPSED = "$sb/lapsed"
 OTHER_DEATHS = "$sb/other-deaths"
 """Direct exchange: dead letters of a reason that no binding names, by their dead-letter queue."""
 
+BRIDGE_QUEUES = "$sb/bridge/"
+"""What the names of the bridges' own queues begin with."""
+
 EVENTS = "$sb/events"
 """Fanout exchange: a definition has changed, read it again."""
 
@@ -163,7 +166,7 @@ def change_lock(entity: str) -> str:
 
 def bridge_queue(instance: bytes) -> str:
     """Queue: questions to one bridge process, about locks that it holds."""
-    return f"$sb/bridge/{instance.hex()}"
+    return BRIDGE_QUEUES + instance.hex()
 
 
 def seal(owner: bytes) -> str:

@@ -1,0 +1,91 @@
+"""What the path of a request to the administration API means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from urllib.parse import unquote
+
+from bridge.model.errors import ArgumentError
+
+
+class What(Enum):
+    """What is asked for."""
+
+    NAMESPACE = auto()
+    QUEUES = auto()
+    TOPICS = auto()
+    ENTITY = auto()
+    SUBSCRIPTIONS = auto()
+    SUBSCRIPTION = auto()
+    RULES = auto()
+    RULE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a path means; names are as the client wrote them.
+
+    Attributes:
+        entity: a queue or topic.
+    """
+
+    what: What
+    entity: str = ""
+    subscription: str = ""
+    rule: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path as Azure writes it: JavaScript's SDK takes names from it by these capitals."""
+        match self.what:
+            case What.NAMESPACE:
+                return "$namespaceinfo"
+            case What.QUEUES:
+                return "$Resources/Queues"
+            case What.TOPICS:
+                return "$Resources/Topics"
+        path = self.entity
+        if self.what is not What.ENTITY:
+            path += "/Subscriptions"
+        if self.subscription:
+            path += f"/{self.subscription}"
+        if self.what in (What.RULES, What.RULE):
+            path += "/Rules"
+        return f"{path}/{self.rule}" if self.rule else path
+
+
+_LISTS = {"queues": What.QUEUES, "topics": What.TOPICS}
+
+
+def parse_target(raw_path: str) -> Target:
+    """Return what a request's path, still percent-encoded, means.
+
+    Names may have slashes, so it is read from the right; the words between them in any case.
+
+    Raises:
+        ArgumentError: it is not UTF-8.
+    """
+    try:
+        names = unquote(raw_path.partition("?")[0], errors="strict").strip("/").split("/")
+    except UnicodeDecodeError:
+        raise ArgumentError("The path of the request is not UTF-8.") from None
+    words = [name.lower() for name in names]
+    match words:
+        case ["$namespaceinfo"]:
+            return Target(what=What.NAMESPACE)
+        case ["$resources", ("queues" | "topics") as which]:
+            return Target(what=_LISTS[which])
+        case [_, *_, "subscriptions", _, "rules", _]:
+            found = Target(what=What.RULE, subscription=names[-3], rule=names[-1])
+        case [_, *_, "subscriptions", _, "rules"]:
+            found = Target(what=What.RULES, subscription=names[-2])
+        case [_, *_, "subscriptions", _]:
+            found = Target(what=What.SUBSCRIPTION, subscription=names[-1])
+        case [_, *_, "subscriptions"]:
+            found = Target(what=What.SUBSCRIPTIONS)
+        case _:
+            return Target(what=What.ENTITY, entity="/".join(names))
+    cut = {What.RULE: 4, What.RULES: 3, What.SUBSCRIPTION: 2, What.SUBSCRIPTIONS: 1}[found.what]
+    entity = "/".join(names[:-cut])
+    return Target(what=found.what, entity=entity, subscription=found.subscription, rule=found.rule)
