@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from bridge.model.errors import ArgumentError
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, PATTERN_BYTES_MAX, TTL_MAX_MS
 from bridge.topology.names import (
+    BRIDGE_QUEUES,
     BUCKETS_SUFFIX,
     DEAD_LETTER_SUFFIX,
     DEFERRED_SUFFIX,
@@ -143,18 +144,24 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
     """Return the policies that keep a user's catch-all away from all queues but the active ones.
 
     A queue has one policy at a time. These say what the queues' arguments say already; nobody else
-    has queues of such names, so one pattern is exact for all of them, buckets of later included.
+    has queues of such names, so one pattern is exact for all of them, those of later included:
+    buckets, and with the bridge the queues on which bridges ask each other about locks. A question
+    that a catch-all drops while a bridge is busy is a settlement that fails.
     """
     inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX)))
     buckets = escape(BUCKETS_SUFFIX) + ".+"
     unlimited: dict[str, Value] = {"delivery-limit": DELIVERY_LIMIT_MAX}
+    default: dict[str, Value] = {"overflow": "drop-head"}  # of no effect without a length
     kept: dict[str, tuple[str, dict[str, Value]]] = {
         "dead-letters": (rf"^.+{escape(DEAD_LETTER_SUFFIX)}$", unlimited),
+        "bridges": (f"^{escape(BRIDGE_QUEUES)}", default),
         "inner": (rf"^(?:.+(?:{inner}|{buckets})|{escape(LAPSED)})$", unlimited),
         "journals": (rf"^.+{escape(JOURNAL_SUFFIX)}$", {"max-length-bytes": JOURNAL_BYTES_MAX}),
         "sink": (f"^{escape(SINK)}$", {"max-length": 0}),
     }
     there = [queue.name for queue in queues]
+    if LAPSED in there:
+        there.append(BRIDGE_QUEUES)  # bridges make theirs when they begin
     return tuple(
         Policy(name=PREFIX + name, pattern=pattern, definition=given, priority=PROTECTED_PRIORITY)
         for name, (pattern, given) in kept.items()

@@ -1,13 +1,15 @@
 """The ATOM XML of a live namespace: what its management API answers, feeds and entries.
 
 One text may hold several answers one after another: the feeds of queues and topics, of each
-topic's subscriptions and of their rules. Element names and namespaces: the administration clients
-of the Azure SDKs.
+topic's subscriptions and of their rules. What a feed is of says its id, else its title, else its
+entries. Element names and namespaces: the administration clients of the Azure SDKs.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import unquote
 
 from bridge.model import entity as model
@@ -19,6 +21,7 @@ from bridge.wire.atom.writing import ATOM
 from bridge.wire.atom.xml import Element
 from policies.readers import access, filters, xmltext
 from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.listing import QUEUES, TOPICS, Listing
 from policies.readers.reading import Notes, Reading
 from policies.readers.xmltext import place_of
 
@@ -33,6 +36,14 @@ _IGNORED = READ_ONLY | {
 }
 _RULE_PATH = re.compile(r"(.+)/subscriptions/([^/]+)/rules/([^/]+)", re.IGNORECASE)
 _SUBSCRIPTION_PATH = re.compile(r"(.+)/subscriptions/([^/]+)", re.IGNORECASE)
+_SUBSCRIPTIONS_PATH = re.compile(r"([^?]+)/subscriptions", re.IGNORECASE)
+_LISTS = {
+    "$resources/queues": QUEUES,
+    "$resources/topics": TOPICS,
+    "queues": QUEUES,
+    "topics": TOPICS,
+}
+_RULES = re.compile(r"rules|.+/rules", re.IGNORECASE)
 
 
 def is_this(roots: list[Element]) -> bool:
@@ -55,8 +66,10 @@ def read_documents(roots: list[Element], source: str) -> Reading:
     """Return the namespace of parsed ATOM documents."""
     reader = _Reader(Notes(source))
     for root in roots:
-        for entry in [root] if root.name == "entry" else root.all("entry"):
-            reader.entry(entry)
+        if root.name == "feed":
+            reader.feed(root)
+        else:
+            reader.entry(root)
     return reader.finish()
 
 
@@ -65,6 +78,46 @@ class _Reader:
         self._notes = notes
         self._draft = NamespaceDraft(notes)
         self._rules: list[tuple[Element, str, str, str]] = []
+        self._listing = Listing()
+
+    def feed(self, feed: Element) -> None:
+        """Take all entries, and note what they are all of."""
+        entries = feed.all("entry")
+        for entry in entries:
+            self.entry(entry)
+        kinds = {kind for entry in entries for kind in self._kinds_of(entry)}
+        path = self._path(feed).lower()
+        if match := _SUBSCRIPTIONS_PATH.fullmatch(path):
+            kinds.add(match[1])
+        elif path in _LISTS:
+            kinds.add(_LISTS[path])
+        is_of_any = bool(kinds or entries or _RULES.fullmatch(path))
+        found = Listing(kinds=frozenset(kinds), empty=0 if is_of_any else 1)
+        self._listing = found.joined(self._listing)
+        for link in feed.all("link"):
+            if link.attributes.get("rel") == "next":
+                self._notes.leave_out(
+                    place_of(link),
+                    "",
+                    "link",
+                    "The feed goes on at its next link. Append what is there, and take it out.",
+                )
+
+    def _kinds_of(self, entry: Element) -> Iterator[str]:
+        """Yield the lists of which an entry says that they are whole, if its own is."""
+        content = entry.find("content")
+        path = self._path(entry)
+        for description in content.children if content else []:
+            match description.name:
+                case "QueueDescription":
+                    yield QUEUES
+                case "TopicDescription":
+                    yield TOPICS
+                    if description.text_of("SubscriptionCount") == "0":
+                        yield path.lower()
+                case "SubscriptionDescription":
+                    if match := _SUBSCRIPTION_PATH.fullmatch(path):
+                        yield match[1].lower()
 
     def entry(self, entry: Element) -> None:
         content = entry.find("content")
@@ -106,7 +159,7 @@ class _Reader:
             draft = self._draft.owner_of_rule(topic, subscription, name, place_of(description))
             _rule(draft, description, description.text_of("Name") or name)
         self._draft.note_missing_rules("Append the feeds .../subscriptions/<name>/rules.")
-        return self._draft.finish()
+        return replace(self._draft.finish(), listing=self._listing)
 
     def _path(self, entry: Element) -> str:
         """The path in the entry's id, without host and query; else the title."""

@@ -8,11 +8,14 @@ TimeSpan. What the tool itself loses is a finding: it writes sizes above 5 GB as
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.model import entity as model
 from bridge.model.properties import READ_ONLY, names_of
 from bridge.wire.atom.xml import Element
 from policies.readers import access, filters, xmltext
 from policies.readers.draft import EntityDraft, NamespaceDraft
+from policies.readers.listing import QUEUES, TOPICS, Listing
 from policies.readers.reading import Notes, Reading
 from policies.readers.xmltext import place_of
 
@@ -81,7 +84,15 @@ def read_documents(roots: list[Element], source: str) -> Reading:
                 f"{other} are no part of Service Bus messaging; {element.text_of('Path')!r} is "
                 "left out.",
             )
-    return draft.finish()
+    return replace(draft.finish(), listing=_listing(root))
+
+
+def _listing(root: Element) -> Listing:
+    """The lists of an export: a topic has its subscriptions in it."""
+    lists = {QUEUES} if root.find("Queues") else set()
+    if topics := root.find("Topics"):
+        lists |= {TOPICS, *(topic.text_of("Path").lower() for topic in topics.children)}
+    return Listing(kinds=frozenset(lists))
 
 
 def _children(parent: Element, name: str) -> list[Element]:

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.model import entity as model
 from bridge.topology.compiler import bucket_queue
+from bridge.topology.names import bridge_queue
 from tests.fixtures.broker import Broker
 from tests.integration.declared import count, eventually
 from tests.integration.test_policies_command import Command
@@ -130,7 +131,7 @@ def test_a_catch_all_limits_no_queue_of_the_bridge_and_stops_no_apply(
     command: Command, broker: Broker, vhost: str, pika_connection: pika.BlockingConnection
 ) -> None:
     """Inboxes, deferred and scheduled messages, journals: each has a policy that says no more than
-    its arguments, and so does a bucket that the bridge makes later."""
+    its arguments, and so do a bucket and a queue of its own that the bridge makes later."""
     theirs = {
         "pattern": ".*",
         "apply-to": "all",
@@ -142,9 +143,10 @@ def test_a_catch_all_limits_no_queue_of_the_bridge_and_stops_no_apply(
     assert command("apply", file)[0] == 0
     assert command("check", file) == (0, "Nothing to change.\n")
     bucket = bucket_queue("orders", 0, 1)
-    pika_connection.channel().queue_declare(
-        bucket.name, durable=True, arguments=dict(bucket.arguments)
-    )
+    channel = pika_connection.channel()
+    channel.queue_declare(bucket.name, durable=True, arguments=dict(bucket.arguments))
+    questions = bridge_queue(b"bridge")
+    channel.queue_declare(questions, exclusive=True, auto_delete=True)
 
     def in_force() -> dict[str, object]:
         rows = broker.management("GET", f"/api/queues/{vhost}")
@@ -155,6 +157,9 @@ def test_a_catch_all_limits_no_queue_of_the_bridge_and_stops_no_apply(
     )
     assert in_force()["orders/$journal"] == "busbridge.journals"
     assert in_force()[bucket.name] == in_force()["orders/$inbox"] == "busbridge.inner"
+    for _ in range(8):
+        channel.basic_publish("", questions, b"a question")
+    assert eventually(lambda: count(channel, questions) == 8)
     assert command("remove", "--allow")[0] == 0
 
 

@@ -11,6 +11,8 @@ set "WORD5=^orders$"
 call rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 "%%WORD5%%" "{""delivery-limit"":9,""max-length-bytes"":1073741824,""message-ttl"":3600000}" --priority 50 --apply-to queues || exit /b 1
 set "WORD5=^.+/\$deadletterqueue$"
 call rabbitmqctl --vhost shop set_policy busbridge.dead-letters "%%WORD5%%" "{""delivery-limit"":2147483647}" --priority 1000 --apply-to queues || exit /b 1
+set "WORD5=^\$sb/bridge/"
+call rabbitmqctl --vhost shop set_policy busbridge.bridges "%%WORD5%%" "{""overflow"":""drop-head""}" --priority 1000 --apply-to queues || exit /b 1
 set "WORD5=^(?:.+(?:/\$inbox|/\$deferred|/\$scheduled/.+)|\$sb/lapsed)$"
 call rabbitmqctl --vhost shop set_policy busbridge.inner "%%WORD5%%" "{""delivery-limit"":2147483647}" --priority 1000 --apply-to queues || exit /b 1
 set "WORD5=^.+/\$journal$"
