@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management import Management
-from bridge.topology.resources import Binding, Policy, Value
+from bridge.topology.resources import Binding, Value
 
 TIMEOUT_S = 120.0
 """`rabbitmqctl` starts an Erlang node of its own; on a loaded machine that takes seconds."""
@@ -34,16 +34,13 @@ class LiveBroker(Protocol):
         """Return the definitions of the whole broker."""
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
-        """Declare what is in a definitions document; what is there stays."""
+        """Declare what is in a definitions document, and set its policies and parameters.
 
-    async def put_policy(self, policy: Policy) -> None:
-        """Create or replace a policy or operator policy."""
+        Queues, exchanges and bindings that are there stay as they are.
+        """
 
     async def delete_policy(self, name: str, *, operator: bool = False) -> None:
         """Delete a policy or operator policy."""
-
-    async def put_global_parameter(self, name: str, value: Value) -> None:
-        """Write a global parameter."""
 
     async def delete_global_parameter(self, name: str) -> None:
         """Delete a global parameter."""
@@ -139,9 +136,10 @@ class ConsoleBroker:
         return {row["name"]: int(row["messages"]) for row in rows if row["messages"] != ""}
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
-        """Declare what is in a definitions document; what is there stays.
+        """Declare what is in a definitions document; see `LiveBroker`.
 
-        It goes through a file: on standard input, 4.0 waits for its end for ever.
+        It goes through a file: on standard input, 4.0 waits for its end for ever, and access keys
+        would show in a list of processes.
         """
         with tempfile.NamedTemporaryFile("w", prefix="busbridge-", suffix=".json") as file:
             json.dump(definitions, file)
@@ -151,23 +149,10 @@ class ConsoleBroker:
                 shutil.chown(file.name, "rabbitmq")
             await self._call("import_definitions", file.name)
 
-    async def put_policy(self, policy: Policy) -> None:
-        """Create or replace a policy or operator policy."""
-        verb = "set_operator_policy" if policy.is_operator else "set_policy"
-        await self._call(
-            *("--vhost", self.vhost, verb, policy.name, policy.pattern),
-            *(json.dumps(policy.definition), "--priority", str(policy.priority)),
-            *("--apply-to", policy.apply_to),
-        )
-
     async def delete_policy(self, name: str, *, operator: bool = False) -> None:
         """Delete a policy or operator policy."""
         verb = "clear_operator_policy" if operator else "clear_policy"
         await self._call("--vhost", self.vhost, verb, name)
-
-    async def put_global_parameter(self, name: str, value: Value) -> None:
-        """Write a global parameter, by a file: access keys show in no list of processes."""
-        await self.import_definitions({"global_parameters": [{"name": name, "value": value}]})
 
     async def delete_global_parameter(self, name: str) -> None:
         """Delete a global parameter."""

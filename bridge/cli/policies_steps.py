@@ -12,6 +12,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.live import CommandFailed, LiveBroker
 from bridge.cli.terminal import progress
 from bridge.topology.diff import Action, Change
+from bridge.topology.fate import Resource
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -32,8 +33,8 @@ _NO_SHOVELS = (
     "each node, then apply again. All before it is done."
 )
 
-Step = Change | Topology
-"""A change, or new objects that are declared in one import."""
+Step = Change | tuple[Change, ...]
+"""A change, or those of one import: a call of `rabbitmqctl` takes a second and more."""
 
 
 async def carry_out(
@@ -60,33 +61,50 @@ async def carry_out(
 
 
 def _steps(changes: Sequence[Change]) -> Iterator[Step]:
-    """Yield the changes one after another; new objects in a row are one step."""
-    together: list[Exchange | Queue | Binding] = []
+    """Yield the changes one after another; those in a row that can be imported are one step."""
+    together: list[Change] = []
     for change in changes:
-        resource = change.resource
-        is_new = change.action is Action.CREATE and isinstance(resource, Exchange | Queue | Binding)
-        if together and (not is_new or len(together) >= _IMPORTED_MAX):
-            yield _topology(together)
+        kinds = _import_of(change)
+        if together and (_import_of(together[-1]) != kinds or len(together) >= _IMPORTED_MAX):
+            yield tuple(together)
             together = []
-        if is_new and isinstance(resource, Exchange | Queue | Binding):
-            together.append(resource)
+        if kinds:
+            together.append(change)
         else:
             yield change
     if together:
-        yield _topology(together)
+        yield tuple(together)
 
 
-def _topology(resources: Sequence[Exchange | Queue | Binding]) -> Topology:
+def _import_of(change: Change) -> str:
+    """Return what a change can be imported with, in the order of the changes; "" when it cannot.
+
+    RabbitMQ takes policies one after another, as they stand there; operator policies are
+    parameters to it, and come later.
+    """
+    match change.resource:
+        case Exchange() | Queue() | Binding() if change.action is Action.CREATE:
+            return "objects"
+        case Policy() as policy if change.action is not Action.DELETE:
+            return "operator policies" if policy.is_operator else "policies"
+        case Parameter() if change.action is not Action.DELETE:
+            return "parameters"
+    return ""
+
+
+def _topology(resources: Sequence[Resource]) -> Topology:
     return Topology(
         exchanges=tuple(each for each in resources if isinstance(each, Exchange)),
         queues=tuple(each for each in resources if isinstance(each, Queue)),
         bindings=tuple(each for each in resources if isinstance(each, Binding)),
+        policies=tuple(each for each in resources if isinstance(each, Policy)),
+        parameters=tuple(each for each in resources if isinstance(each, Parameter)),
     )
 
 
 async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
-    if isinstance(step, Topology):
-        await broker.import_definitions(document(step, vhost))
+    if isinstance(step, tuple):
+        await _import(broker, _topology([change.resource for change in step]), vhost)
         return
     try:
         await _make(broker, step, vhost)
@@ -95,21 +113,24 @@ async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
         raise CommandFailed(text=f"{title(step.resource)}: {error}{remedy}") from error
 
 
+async def _import(broker: LiveBroker, topology: Topology, vhost: str) -> None:
+    """Import, and leave out the virtual host: it is there, and described by its owner."""
+    made = document(topology, vhost)
+    made.pop("vhosts", None)
+    await broker.import_definitions(made)
+
+
 async def _make(broker: LiveBroker, change: Change, vhost: str) -> None:
     is_deleted = change.action is Action.DELETE
     match change.resource:
         case Policy() as policy if is_deleted:
             await broker.delete_policy(policy.name, operator=policy.is_operator)
-        case Policy() as policy:
-            await broker.put_policy(policy)
         case Shovel() as shovel if is_deleted:
             await broker.delete_shovel(shovel.name)
         case Shovel() as shovel:
-            await broker.import_definitions(document(Topology(shovels=(shovel,)), vhost))
+            await _import(broker, Topology(shovels=(shovel,)), vhost)
         case Parameter() as parameter if is_deleted:
             await broker.delete_global_parameter(parameter.name)
-        case Parameter() as parameter:
-            await broker.put_global_parameter(parameter.name, parameter.value)
         case Binding() as binding:
             await broker.delete_binding(binding)
         case Exchange() as exchange:
@@ -122,6 +143,6 @@ async def _seal(broker: LiveBroker, vhost: str) -> None:
     """Make the changes that have those before them last."""
     queue = seal.queue(os.urandom(8))
     both = Topology(queues=(queue,), exchanges=(seal.EXCHANGE,))
-    await broker.import_definitions(document(both, vhost))
+    await _import(broker, both, vhost)
     await broker.delete_queue(queue.name)
     await broker.delete_exchange(seal.EXCHANGE.name)

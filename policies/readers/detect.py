@@ -49,6 +49,9 @@ _JSON_TESTS: dict[str, Callable[[Node], bool]] = {
     "definitions": definitions.is_this,
     "az": az.is_this,
 }
+_ANY_CASE = frozenset({"arm", "az", "emulator"})
+"""Formats whose keys are Azure's, in any case."""
+
 _HINTS = (
     (
         re.compile(r"^\s*(?:@\w|param\s+\w|var\s+\w|resource\s+\w+\s+'|module\s+\w+\s+')", re.M),
@@ -116,6 +119,8 @@ def read(
     known = [each.name for each in FORMATS]
     if form is not None and form not in known:
         raise _unknown(source, f"There is no format {form!r}.", f"Known: {', '.join(known)}.")
+    if not text.strip("\ufeff \t\r\n"):
+        raise _unknown(source, "It is empty.", "Give a file that defines something.")
     if (form or _kind(text)) in ("atom", "explorer", "xml"):
         return _read_xml(text, source, form)
     if form is None and _kind(text) != "json":
@@ -156,6 +161,8 @@ def _read_json(
     found = next((name for name, is_this in _JSON_TESTS.items() if is_this(document)), None)
     if form not in (None, found) and (found or form != "az"):  # `az` lists nothing as `[]`
         raise _other(source, form, found, text)
+    if (form or found) in _ANY_CASE:
+        jsontext.check_case(document, source)
     match form or found:
         case "emulator":
             return emulator.read_document(document, source, namespace=namespace)

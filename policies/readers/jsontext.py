@@ -17,6 +17,10 @@ from policies.errors import Fault, Place, ReadError
 DEPTH_MAX = 100
 """Levels of objects and arrays in one another; the deepest real template has about 15."""
 
+DIGITS_MAX = 400
+"""Digits of a whole number; the largest fraction that JSON's readers keep has 309."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.|[\t\r\n])*"', re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -112,6 +116,29 @@ def parse(text: str, source: str) -> Node:
     return _Parser(text.removeprefix("\ufeff"), source).document()
 
 
+def check_case(document: Node, source: str) -> None:
+    """Refuse keys of one object that differ by case only, where Azure takes them for one.
+
+    The properties of a correlation filter are a user's own, and stay as they are.
+
+    Raises:
+        ReadError: with every such key.
+    """
+    faults = []
+    for node in document.walk():
+        seen: dict[str, str] = {}
+        for key, member in node.members.items():
+            first = seen.setdefault(key.lower(), key)
+            if first != key and not _OWN_KEYS.search(node.place.path):
+                message = f"The key {key!r} is there already as {first!r}; case does not count."
+                faults.append(Fault(place=member.place, message=message, remedy="Remove one."))
+    if faults:
+        raise ReadError(source, faults)
+
+
+_OWN_KEYS = re.compile(r"correlationFilter\.properties$", re.IGNORECASE)
+
+
 class _Parser:
     def __init__(self, text: str, source: str) -> None:
         self._text = text
@@ -139,13 +166,19 @@ class _Parser:
             return Node(self._string(), place)
         if number := _NUMBER.match(self._text, self._at):
             self._at = number.end()
-            is_whole = number[0].lstrip("-").isdigit()
-            return Node(int(number[0]) if is_whole else float(number[0]), place)
+            return Node(self._number(number[0]), place)
         for word, value in _WORDS.items():
             if self._text.startswith(word, self._at):
                 self._at += len(word)
                 return Node(value, place)
         raise self._error(f"Expected a JSON value, found {self._found()}.", "Mend the JSON.")
+
+    def _number(self, text: str) -> int | float:
+        if not text.lstrip("-").isdigit():
+            return float(text)
+        if len(text) > DIGITS_MAX:
+            raise self._error(f"A number of {len(text)} digits.", "Write the one that is meant.")
+        return int(text)
 
     def _object(self, path: str, depth: int) -> dict[str, Node]:
         members: dict[str, Node] = {}
@@ -205,8 +238,10 @@ class _Parser:
             value = json.loads(match[0], strict=False)
         except json.JSONDecodeError as error:
             raise self._error(f"A string is malformed: {error.msg}.", "Mend the escape.") from error
-        self._at = match.end()
         assert isinstance(value, str)
+        if _SURROGATE.search(value):
+            raise self._error("A string has half of a character in it.", "Mend the escape.")
+        self._at = match.end()
         return value
 
     def _space(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pika
@@ -14,7 +13,7 @@ from bridge.topology.compiler import bucket_queue
 from bridge.topology.names import bridge_queue
 from tests.fixtures.broker import Broker
 from tests.integration.declared import count, eventually
-from tests.integration.test_policies_command import Command
+from tests.integration.test_policies_command import WAYS, Command
 
 PLAIN = ("--flavour", "plain")
 QUEUES_OF_A_DEPLOYMENT = 300
@@ -163,48 +162,28 @@ def test_a_catch_all_limits_no_queue_of_the_bridge_and_stops_no_apply(
     assert command("remove", "--allow")[0] == 0
 
 
-def test_without_its_plugin_a_shovel_is_a_named_error(
-    start_broker: Callable[..., Broker], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With what to do about it; everything else is there."""
-    broker = start_broker()
-    command = Command(broker, "/", tmp_path, "management", capsys)
-    file = command.file(model.Queue(name="a", forward_to="b"), model.Queue(name="b"))
-
-    assert command.elsewhere("/", "apply", file, *PLAIN, "--accept-losses", "*") == 1
-    assert "rabbitmq-plugins enable rabbitmq_shovel" in capsys.readouterr().err
-    assert {"a", "b"} <= {row["name"] for row in broker.management("GET", "/api/queues")}
-
-
-@pytest.fixture
-def shovelling(
-    start_broker: Callable[..., Broker], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> tuple[Broker, dict[str, Command]]:
-    """A RabbitMQ with its own shovel, and the command by both of its ways."""
-    broker = start_broker(plugins=("rabbitmq_management", "rabbitmq_shovel"))
-    ways = ("management", "rabbitmqctl")
-    return broker, {way: Command(broker, "/", tmp_path, way, capsys) for way in ways}
-
-
+@pytest.mark.parametrize("way", WAYS)
 def test_what_forwards_is_moved_by_rabbitmq_itself(
-    shovelling: tuple[Broker, dict[str, Command]],
+    broker: Broker,
+    pika_connection: pika.BlockingConnection,
+    vhost: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    way: str,
 ) -> None:
     """By a shovel without a login; a change of the target, and its end, are carried out."""
-    broker, commands = shovelling
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url_of("/")))
-    channel = connection.channel()
+    command = Command(broker, vhost, tmp_path, way, capsys)
+    channel = pika_connection.channel()
     channel.confirm_delivery()
     targets = [model.Queue(name="one"), model.Queue(name="two")]
-    for way, target in (("management", "one"), ("rabbitmqctl", "two"), ("rabbitmqctl", "")):
-        command = commands[way]
+    for target in ("one", "two", ""):
         file = command.file(*targets, model.Queue(name="Old/2024", forward_to=target))
         assert command("apply", file, *PLAIN, "--accept-losses", "*:ForwardTo")[0] == 0
         assert command("check", file, *PLAIN)[0] == 0
         channel.basic_publish("Old/2024", "", target.encode(), mandatory=True)
         moved = target or "Old/2024"
-        assert eventually(lambda queue=moved: count(channel, queue) == 1), way
-    assert [row["name"] for row in broker.management("GET", "/api/parameters/shovel")] == []
-    connection.close()
+        assert eventually(lambda queue=moved: count(channel, queue) == 1), target
+    assert broker.management("GET", f"/api/parameters/shovel/{vhost}") == []
 
 
 @pytest.mark.soak

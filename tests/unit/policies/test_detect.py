@@ -24,7 +24,6 @@ from tests.unit.policies.inputs import INPUTS, Input
         ('{"hello": "world"}', "Known are an ARM template"),
         ("[]", "Known are an ARM template"),
         ("hello", "Known are an ARM template"),
-        ("", "Known are an ARM template"),
         ("<html/>", "Known are ATOM feeds and entries"),
     ],
 )

@@ -78,3 +78,17 @@ def test_bad_json_is_refused_with_its_line(text: str, message: str) -> None:
         jsontext.parse(text, "f.json")
 
     assert message == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[\n"\\ud800"]', "line 2: A string has half of a character in it."),
+        (f"[\n{'9' * 5000}]", "line 2: A number of 5000 digits."),
+    ],
+)
+def test_what_no_broker_could_keep_is_refused_by_its_line(text: str, said: str) -> None:
+    """Not with a traceback, nor when it is written."""
+    with pytest.raises(ReadError) as caught:
+        jsontext.parse(text, "x")
+    assert said in str(caught.value)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.model import entity as model
+from policies.errors import ReadError
 from policies.readers import armtemplate, az, jsontext, read
 from tests.unit.policies.test_golden import CONTOSO, sorted_by_name
 
@@ -128,3 +129,26 @@ def test_a_rule_without_any_filter_takes_every_message_as_at_azure() -> None:
     assert {each.property for each in az.read(json.dumps(form), "r.json").findings} == {
         "Subscription", "Topic"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        {"Name": "a", "Properties": {"MaxDeliveryCount": 3, "maxDeliveryCount": 9}},
+        {"Name": "a", "Properties": {"MaxDeliveryCount": 3}, "properties": {}},
+    ],
+)
+def test_a_key_twice_in_two_cases_is_refused(queue: dict[str, object]) -> None:
+    """Nobody knows which one is meant."""
+    config = {"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [queue], "Topics": []}]}}
+    with pytest.raises(ReadError) as caught:
+        read(json.dumps(config), "Config.json")
+    assert "case does not count" in str(caught.value)
+
+
+def test_an_empty_file_is_said_to_be_empty() -> None:
+    """Whatever format it should have."""
+    for form in (None, "arm", "atom"):
+        with pytest.raises(ReadError) as caught:
+            read("\ufeff \r\n", "template.json", form=form)
+        assert "template.json: It is empty." in str(caught.value)
