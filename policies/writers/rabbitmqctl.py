@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from bridge.topology.parts import SCHEMA_ARGUMENT
 from bridge.topology.resources import Policy, Topology
 from policies.writers import bash, cmd, definitions, powershell
 from policies.writers.output import DEFAULT_VHOST, Wanted, Written
@@ -54,10 +55,10 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
 
 
 def checks(wanted: Wanted) -> list[Command]:
-    """Return the commands that fail, and name it, when a queue is there with another type.
+    """Return the commands that fail, and name it, when a queue is there that is not ours.
 
-    `import_definitions` says nothing of it and leaves the queue as it is. Only names that an
-    application would use are looked up.
+    `import_definitions` says nothing of it and leaves the queue as it is: of another type, or
+    without our dead-letter exchange. Only names that an application would use are looked up.
     """
     rows = [
         f"{{{_binary(queue.name)},rabbit_{queue.arguments['x-queue-type']}_queue}}"
@@ -65,22 +66,36 @@ def checks(wanted: Wanted) -> list[Command]:
         if "$" not in queue.name
     ]
     return [
-        Command(words=("rabbitmqctl", "eval", _check(rows[start : start + _CHECKED], wanted.vhost)))
-        for start in range(0, len(rows), _CHECKED)
+        Command(words=("rabbitmqctl", "eval", _check(each, wanted.vhost))) for each in _lines(rows)
     ]
 
 
-_CHECKED = 50
-"""Queues in one check: a line of cmd.exe has 8,191 characters at most."""
+_LINE_MAX = 6_000
+"""Characters of the queues of one check: a line of cmd.exe has 8,191, quotes count twice there."""
+
+
+def _lines(rows: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the rows in lists that fit into a line."""
+    line: list[str] = []
+    for row in rows:
+        if line and sum(len(each) + each.count('"') + 1 for each in (*line, row)) > _LINE_MAX:
+            yield line
+            line = []
+        line.append(row)
+    if line:
+        yield line
 
 
 def _check(rows: Sequence[str], vhost: str) -> str:
-    """Return an Erlang expression that fails with name and type of the first queue that differs."""
+    """Return an Erlang expression that fails with the name of the first queue that is not ours."""
     return (
         "lists:foreach(fun({Name,Type})->"
         f"case rabbit_amqqueue:lookup(rabbit_misc:r({_binary(vhost)},queue,Name)) of "
-        "{ok,Queue}->case amqqueue:get_type(Queue) of Type->ok;"
-        "Other->exit({queue_of_another_type_is_there,Name,Other}) end;"
+        "{ok,Queue}->case {amqqueue:get_type(Queue),"
+        f"rabbit_misc:table_lookup(amqqueue:get_arguments(Queue),{_binary(SCHEMA_ARGUMENT)})}} of "
+        "{Type,undefined}->exit({queue_without_our_arguments_is_there,Name});"
+        "{Type,_}->ok;"
+        "{Other,_}->exit({queue_of_another_type_is_there,Name,Other}) end;"
         f"_->ok end end,[{','.join(rows)}])."
     )
 

@@ -1,7 +1,7 @@
 @echo off
 setlocal DisableDelayedExpansion
 
-call rabbitmqctl eval "lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<""/"">>,queue,Name)) of {ok,Queue}->case amqqueue:get_type(Queue) of Type->ok;Other->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<""orders"">>,rabbit_quorum_queue}])." || exit /b 1
+call rabbitmqctl eval "lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<""/"">>,queue,Name)) of {ok,Queue}->case {amqqueue:get_type(Queue),rabbit_misc:table_lookup(amqqueue:get_arguments(Queue),<<""busbridge-schema"">>)} of {Type,undefined}->exit({queue_without_our_arguments_is_there,Name});{Type,_}->ok;{Other,_}->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<""orders"">>,rabbit_quorum_queue}])." || exit /b 1
 set "WORD5=^orders$"
 call rabbitmqctl --vhost / set_policy busbridge.limit-4.size-1073741824.ttl-3600000 "%%WORD5%%" "{""delivery-limit"":4,""max-length-bytes"":1073741824,""message-ttl"":3600000}" --priority 50 --apply-to queues || exit /b 1
 set "WORD5=^.+/\$deadletterqueue$"

@@ -2,7 +2,7 @@ $ErrorActionPreference = 'Stop'
 $PSNativeCommandUseErrorActionPreference = $false
 $PSNativeCommandArgumentPassing = 'Legacy'
 
-rabbitmqctl eval '"lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<""/"">>,queue,Name)) of {ok,Queue}->case amqqueue:get_type(Queue) of Type->ok;Other->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<""orders"">>,rabbit_quorum_queue}])."'; if ($LASTEXITCODE) { exit $LASTEXITCODE }
+rabbitmqctl eval '"lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<""/"">>,queue,Name)) of {ok,Queue}->case {amqqueue:get_type(Queue),rabbit_misc:table_lookup(amqqueue:get_arguments(Queue),<<""busbridge-schema"">>)} of {Type,undefined}->exit({queue_without_our_arguments_is_there,Name});{Type,_}->ok;{Other,_}->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<""orders"">>,rabbit_quorum_queue}])."'; if ($LASTEXITCODE) { exit $LASTEXITCODE }
 rabbitmqctl --vhost / set_policy busbridge.limit-4.size-1073741824.ttl-3600000 '"^orders$"' '"{""delivery-limit"":4,""max-length-bytes"":1073741824,""message-ttl"":3600000}"' --priority 50 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
 rabbitmqctl --vhost / set_policy busbridge.dead-letters '"^.+/\$deadletterqueue$"' '"{""delivery-limit"":2147483647}"' --priority 1000 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }
 rabbitmqctl --vhost / set_policy busbridge.sink '"^\$sb/sink$"' '"{""max-length"":0}"' --priority 1000 --apply-to queues; if ($LASTEXITCODE) { exit $LASTEXITCODE }

@@ -449,3 +449,16 @@ def test_golden_files(to: str, flavour: str, request: pytest.FixtureRequest) -> 
         golden.parent.mkdir(exist_ok=True)
         golden.write_bytes(text)
     assert golden.read_bytes() == text
+
+
+def test_a_check_fits_into_a_line_of_cmd() -> None:
+    """Of queues with the longest names, each of them once."""
+    namespace = model.Namespace(
+        queues=tuple(model.Queue(name=f"{number:03}-{'x' * 170}") for number in range(120))
+    )
+    found = []
+    for words, _ in Cmd().run(WRITERS["cmd"](wanted(namespace)).text).calls:
+        if words[1] == "eval":
+            found += re.findall(r"[0-9]{3}-x{170}", words[2])
+            assert len(words[2]) + words[2].count('"') < 8_191
+    assert sorted(found) == [queue.name for queue in namespace.queues]

@@ -2,7 +2,7 @@
 set -euo pipefail
 
 rabbitmqctl add_vhost shop || true
-rabbitmqctl eval 'lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<"shop">>,queue,Name)) of {ok,Queue}->case amqqueue:get_type(Queue) of Type->ok;Other->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<"Orders">>,rabbit_quorum_queue},{<<"orders.eu">>,rabbit_quorum_queue},{<<"late">>,rabbit_quorum_queue},{<<"events/subscriptions/Audit">>,rabbit_quorum_queue}]).'
+rabbitmqctl eval 'lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<"shop">>,queue,Name)) of {ok,Queue}->case {amqqueue:get_type(Queue),rabbit_misc:table_lookup(amqqueue:get_arguments(Queue),<<"busbridge-schema">>)} of {Type,undefined}->exit({queue_without_our_arguments_is_there,Name});{Type,_}->ok;{Other,_}->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<"Orders">>,rabbit_quorum_queue},{<<"orders.eu">>,rabbit_quorum_queue},{<<"late">>,rabbit_quorum_queue},{<<"events/subscriptions/Audit">>,rabbit_quorum_queue}]).'
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.expires-600000.size-1073741824 '^events/subscriptions/Audit$' '{"delivery-limit":9,"expires":600000,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:late|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^Orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
