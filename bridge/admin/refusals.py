@@ -18,8 +18,8 @@ CONTENT_TYPE = "application/xml; charset=utf-8"
 _STATUSES: tuple[tuple[type[ServiceBusError], int, int, str], ...] = (
     (errors.EntityNotFound, 404, 40400, "Not Found"),
     (errors.EntityAlreadyExists, 409, 40900, "Conflict"),
-    (errors.EntityConflict, 409, 40900, "Conflict"),
-    (errors.QuotaExceeded, 403, 40301, "Forbidden"),
+    (errors.EntityConflict, 409, 40901, "Conflict"),
+    (errors.QuotaExceeded, 403, 40300, "Forbidden"),
     (errors.NotImplementedHere, 501, 50100, "Not Implemented"),
     (errors.ServerBusy, 503, 50004, "Service Unavailable"),
     (errors.OperationTimeout, 504, 50400, "Gateway Timeout"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,12 @@ def build(command: Sequence[str], folder: Path) -> None:
 
 
 def run_scenarios(
-    command: Sequence[str], connection_string: str, queue: str, *, timeout_s: int = 400
+    command: Sequence[str],
+    connection_string: str,
+    queue: str,
+    *,
+    timeout_s: int = 400,
+    **environment: str,
 ) -> Mapping[str, Outcome]:
     """Run a scenario program and return the outcome of each of its scenarios."""
     done = subprocess.run(
@@ -77,6 +83,7 @@ def run_scenarios(
         text=True,
         timeout=timeout_s,
         check=False,
+        env={**os.environ, **environment},
     )
     outcomes = {}
     for line in done.stdout.splitlines():
