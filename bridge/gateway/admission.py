@@ -91,19 +91,24 @@ class Visit:
 
     Attributes:
         began_s: when it was taken, before TLS; of the event loop's clock.
+        is_stranger: no token was accepted yet.
     """
 
     def __init__(self, admission: Admission, address: str) -> None:
         self.began_s = time.monotonic()
         self._admission = admission
         self._address = address
-        self._is_stranger = True
+        self.is_stranger = True
         self._is_over = False
+
+    def left_s(self, allowed_s: float) -> float:
+        """Return how much is left of a time that began when the connection was taken."""
+        return max(allowed_s - (time.monotonic() - self.began_s), 0.0)
 
     def known(self) -> None:
         """A token was accepted."""
-        if self._is_stranger:
-            self._is_stranger = False
+        if self.is_stranger:
+            self.is_stranger = False
             self._admission.known(self._address)
 
     def leave(self) -> None:

@@ -259,8 +259,8 @@ class Connection(asyncio.Protocol):
         self.gateway.add(self)
         left_s = self.gateway.settings.authorization_s
         if self._visit is not None:
-            left_s -= self._loop.time() - self._visit.began_s
-        self._timers.set("authorization", max(left_s, 0.0), self._on_unauthorized)
+            left_s = self._visit.left_s(left_s)
+        self._timers.set("authorization", left_s, self._on_unauthorized)
         self._arm_tick()
 
     def connection_lost(self, exc: Exception | None) -> None:

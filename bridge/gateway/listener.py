@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 
 from bridge.gateway.admission import Admission, Ended, Refused, Visit
+from bridge.gateway.first_byte import begins_tls
 
 _log = logging.getLogger("busbridge.gateway")
 
@@ -18,6 +19,9 @@ AT_ONCE = 16
 
 PAUSE_S = 0.2
 """How long nothing is taken when the process has no file to spare."""
+
+HANDSHAKE_S_MIN = 0.1
+"""What TLS's handshake may take however long the client was silent before."""
 
 _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
@@ -29,7 +33,9 @@ class Listener:
 
     Args:
         make: returns the protocol of a connection.
-        handshake_s: how long a TLS handshake may take.
+        tls: with it, TLS is taken too.
+        is_tls_only: nothing else is.
+        handshake_s: how long a client may take to begin, and to end TLS's handshake.
     """
 
     def __init__(
@@ -39,6 +45,7 @@ class Listener:
         make: Callable[[Visit], asyncio.Protocol],
         *,
         tls: ssl.SSLContext | None,
+        is_tls_only: bool,
         handshake_s: float,
     ) -> None:
         listener.setblocking(False)
@@ -46,6 +53,7 @@ class Listener:
         self._admission = admission
         self._make = make
         self._tls = tls
+        self._is_tls_only = is_tls_only
         self._handshake_s = handshake_s
         self._connecting: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
@@ -73,22 +81,32 @@ class Listener:
                 await asyncio.sleep(0)
 
     async def _connect(self, client: socket.socket, visit: Visit) -> None:
-        loop = asyncio.get_running_loop()
+        reason = Ended.UNAUTHENTICATED
         try:
-            await loop.connect_accepted_socket(
+            async with asyncio.timeout(visit.left_s(self._handshake_s)):
+                tls = await self._tls_of(client)
+            reason = Ended.TLS
+            left_s = max(visit.left_s(self._handshake_s), HANDSHAKE_S_MIN)
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._make(visit),
                 client,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._handshake_s if self._tls is not None else None,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else left_s,
             )
         except (OSError, TimeoutError):
-            self._admission.ended[Ended.TLS] += 1
+            self._admission.ended[reason] += 1
             visit.leave()
             client.close()
         except BaseException:
             visit.leave()
             client.close()
             raise
+
+    async def _tls_of(self, client: socket.socket) -> ssl.SSLContext | None:
+        """Return what TLS is begun with; `None` for a client that begins without."""
+        if self._tls is None or self._is_tls_only or await begins_tls(client):
+            return self._tls
+        return None
 
     def close(self) -> None:
         """Take nothing more."""

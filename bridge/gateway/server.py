@@ -10,12 +10,16 @@ import ssl
 import time
 from collections.abc import Callable
 
+from aiohttp import web
+
 from bridge.engine.api import Namespace
 from bridge.gateway.admission import Admission, Ended
 from bridge.gateway.backlog import Backlog
 from bridge.gateway.connection import Connection
+from bridge.gateway.first_byte import FirstByte
 from bridge.gateway.listener import Listener
 from bridge.gateway.settings import Settings
+from bridge.gateway.site import Site
 from bridge.gateway.turns import Turns
 from bridge.model.access_rules import RuleSet
 
@@ -28,15 +32,18 @@ GOODBYE_S = 0.5
 
 
 class Gateway:
-    """The AMQP 1.0 door of a namespace.
+    """The door of a namespace: AMQP 1.0, plain, in TLS and in WebSockets, and HTTP, on one port.
 
     Args:
         namespace: the engine's verbs.
         rules: the shared access rules; may be replaced at any time.
+        app: answers HTTP but for the WebSocket (see `Site`).
         now_s: the wall clock, seconds since 1970 UTC.
 
     Attributes:
-        connections: the clients that are connected.
+        connections: the clients that speak AMQP.
+        others: the transports of those that speak HTTP, WebSockets among them, or nothing yet.
+        site: what is answered over HTTP.
         admission: who may connect, and who was sent away.
         backlog: what is held for all of them.
         turns, turns_of_strangers: whose input is acted on; strangers take no time from others.
@@ -49,6 +56,7 @@ class Gateway:
         rules: RuleSet,
         settings: Settings | None = None,
         *,
+        app: web.Application | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.namespace = namespace
@@ -56,6 +64,8 @@ class Gateway:
         self.settings = settings if settings is not None else Settings()
         self.now_s = now_s
         self.connections: set[Connection] = set()
+        self.others: set[asyncio.Transport] = set()
+        self.site = Site(self, app)
         self.is_stopping = False
         self.admission = Admission(self.settings.connections_max, self.settings.strangers_max)
         self.backlog = Backlog(self.settings)
@@ -87,24 +97,41 @@ class Gateway:
         for connection in list(self.connections):
             connection.recheck()
 
-    async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        is_tls_only: bool = False,
+    ) -> int:
         """Take connections; returns the port (a free one when `port` is 0).
 
         Raises:
             OSError: the port is taken, or not ours to take.
         """
-        return await self.listen_on(
-            socket.create_server((host, port), backlog=BACKLOG, reuse_port=False), tls=tls
-        )
+        listener = socket.create_server((host, port), backlog=BACKLOG, reuse_port=False)
+        return await self.listen_on(listener, tls=tls, is_tls_only=is_tls_only)
 
-    async def listen_on(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> int:
-        """Take connections on a listening socket; returns its port."""
+    async def listen_on(
+        self,
+        listener: socket.socket,
+        *,
+        tls: ssl.SSLContext | None = None,
+        is_tls_only: bool = False,
+    ) -> int:
+        """Take connections on a listening socket; returns its port.
+
+        With `tls`, clients may begin with TLS, and have to where `is_tls_only` says so.
+        """
+        await self.site.start()
         self._listeners.append(
             Listener(
                 listener,
                 self.admission,
-                lambda visit: Connection(self, visit),
+                lambda visit: FirstByte(self, visit),
                 tls=tls,
+                is_tls_only=is_tls_only,
                 handshake_s=self.settings.authorization_s,
             )
         )
@@ -126,6 +153,7 @@ class Gateway:
             async with asyncio.timeout(self.settings.stop_s):
                 for connection in list(self.connections):
                     await connection.answered()
+                await self.site.answered()
         for connection in list(self.connections):
             connection.say_goodbye()
         deadline_s = time.monotonic() + GOODBYE_S
@@ -135,7 +163,10 @@ class Gateway:
                 await asyncio.wait_for(self._changed.wait(), deadline_s - time.monotonic())
         for connection in list(self.connections):
             connection.abort()
+        for transport in list(self.others):
+            transport.abort()
         await asyncio.sleep(0)
+        await self.site.close()
         for listener in self._listeners:
             await listener.wait_closed()
         self._listeners.clear()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bridge.gateway.connection import Connection
+from typing import Protocol
 
 QUANTUM_S = 0.002
 """How long one connection is acted upon while others wait for the same."""
@@ -16,6 +13,13 @@ QUANTUM_S = 0.002
 IDLE_S = 0.05
 """So long behind the end of a budget the loop is in another turn, or has stood still for longer
 than another budget could make it."""
+
+
+class Reader(Protocol):
+    """A connection with input that waits to be acted on."""
+
+    def advance(self, now_s: float, until_s: float) -> bool:
+        """Act on it until a time; whether nothing is left that could be acted on."""
 
 
 class Turns:
@@ -31,14 +35,14 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop, budget_s: float) -> None:
         self._loop = loop
         self._budget_s = budget_s
-        self._waiting: deque[Connection] = deque()
+        self._waiting: deque[Reader] = deque()
         self._deadline_s = 0.0
         self._is_next_due = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self, connection: Connection) -> bool:
+    def take(self, connection: Reader) -> bool:
         """Let a connection act at once, if there is time; whether it has nothing left to act on."""
         now_s = self._loop.time()
         if now_s >= self._deadline_s + IDLE_S:
@@ -53,7 +57,7 @@ class Turns:
             self._wait(connection)
         return is_done
 
-    def _wait(self, connection: Connection) -> None:
+    def _wait(self, connection: Reader) -> None:
         self._waiting.append(connection)
         self._call_next()
 

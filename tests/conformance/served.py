@@ -7,6 +7,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from aiohttp import web
+
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
@@ -27,6 +29,8 @@ async def gateway(
     *rules: AuthorizationRule,
     namespace: MemoryNamespace | None = None,
     tls: ssl.SSLContext | None = None,
+    is_tls_only: bool = False,
+    app: web.Application | None = None,
     queue: Queue = QUEUE,
     **settings: object,
 ) -> AsyncIterator[tuple[Gateway, int]]:
@@ -35,8 +39,9 @@ async def gateway(
         namespace or MemoryNamespace(queue),
         RuleSet(namespace=rules or (ROOT_RULE,)),
         Settings(**settings),  # type: ignore[arg-type]
+        app=app,
     )
-    port = await served.listen("127.0.0.1", 0, tls=tls)
+    port = await served.listen("127.0.0.1", 0, tls=tls, is_tls_only=is_tls_only)
     try:
         yield served, port
     finally:

@@ -56,7 +56,7 @@ async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> No
     """A TLS handshake has no longer than a login, and counts as a connection meanwhile."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*certified)
-    async with gateway(tls=context, authorization_s=0.5) as (served, port):
+    async with gateway(tls=context, is_tls_only=True, authorization_s=0.5) as (served, port):
         peer = await stranger(port, b"\x16\x03\x01")
         await eventually(lambda: served.admission.strangers == 1)
         await peer.closed(within_s=5)
@@ -72,16 +72,14 @@ async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> No
 @pytest.mark.parametrize(
     "said",
     [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"AMQP\x00\x00\x09\x01",
         b"AMQP\x00\x01\x01\x00",
         b"AMQP\x03\x01\x01\x00",
         b"AMQP\x02\x01\x00\x00",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\n",
         b"\r\n\r\n\x00\r\nQUIT\n!\x11\x00\x0c",
     ],
-    ids=["HTTP", "AMQP 0-9-1", "AMQP 1.1", "SASL 1.1", "AMQP TLS", "TLS", "PROXY", "PROXY 2"],
+    ids=["AMQP 0-9-1", "AMQP 1.1", "SASL 1.1", "AMQP TLS", "TLS", "PROXY 2"],
 )
 async def test_another_protocol(said: bytes) -> None:
     """Another protocol is answered with the header that would have been understood, and counted."""

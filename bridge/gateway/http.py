@@ -1,0 +1,220 @@
+"""One client's HTTP connection: its bytes reach aiohttp, or a WebSocket, when it is their turn.
+
+aiohttp acts on all that it is given at once. So it is given little at a time, within the same
+budgets as AMQP's bytes, and a client that has shown no token may send little in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from bridge.gateway.admission import Ended, Visit
+from bridge.gateway.connection import Connection
+from bridge.gateway.timers import Timers
+from bridge.gateway.websocket import WebSocket
+from bridge.wire.websocket import WebSocketError
+
+if TYPE_CHECKING:
+    from bridge.gateway.server import Gateway
+
+_log = logging.getLogger("busbridge.gateway")
+
+STRANGER_BYTES_MAX = 131_072
+"""What may come before a token is accepted, or the connection is a WebSocket: the head of a request
+and a description of an entity."""
+
+SLICE_BYTES = 4_096
+"""So much is given to aiohttp before the clock is looked at."""
+
+
+class _Below:
+    """The transport as those above see it: reading is paused for them, not for each other."""
+
+    def __init__(self, transport: asyncio.Transport, hold: Callable[[bool], None]) -> None:
+        self._transport = transport
+        self._hold = hold
+
+    def pause_reading(self) -> None:
+        self._hold(True)
+
+    def resume_reading(self) -> None:
+        self._hold(False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class HttpConnection(asyncio.Protocol):
+    """One client's connection.
+
+    Args:
+        handler: aiohttp's protocol of a connection.
+    """
+
+    def __init__(self, gateway: Gateway, visit: Visit, handler: asyncio.Protocol) -> None:
+        self._gateway = gateway
+        self._visit = visit
+        self._handler = handler
+        self._above = handler
+        self._loop = asyncio.get_running_loop()
+        self._timers = Timers(self._loop)
+        self._transport: asyncio.Transport | None = None
+        self._below: asyncio.Transport | None = None
+        self._input = b""
+        self._input_at = 0
+        self._bytes = 0
+        self._is_queued = False
+        self._is_advancing = False
+        self._is_held = False
+        self._is_reading_paused = False
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+
+    def __repr__(self) -> str:
+        return f"<HttpConnection above={self._above!r} input={len(self._input) - self._input_at}>"
+
+    # -- what the requests need
+
+    def known(self) -> None:
+        """A request was authorised: the connection counts no more among the strangers."""
+        self._visit.known()
+        self._timers.cancel("authorization")
+
+    async def speak_amqp(self) -> None:
+        """Hand what comes to a connection of AMQP in a WebSocket; returns when it has ended.
+
+        It has its own timers; the client is as much of a stranger to it as before.
+        """
+        if self._below is None:
+            return
+        self._timers.cancel_all()
+        connection = Connection(self._gateway, self._visit)
+        self._above = WebSocket(self._below, connection, self._on_fault)
+        self._hold(False)
+        await self._gone
+
+    def _on_fault(self, error: WebSocketError) -> None:
+        self._end(Ended.LOGIN if self._visit.is_stranger else Ended.FAULT, str(error))
+
+    def _end(self, reason: Ended, text: str) -> None:
+        self._gateway.admission.ended[reason] += 1
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else "?"
+        _log.info("http.ended peer=%s reason=%s text=%r", peer, reason.value, text)
+
+    def _abort(self, reason: Ended, text: str) -> None:
+        if self._transport is not None:
+            self._end(reason, text)
+            self._transport.abort()
+
+    # -- transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._gateway.others.add(self._transport)
+        self._below = cast(asyncio.Transport, _Below(self._transport, self._hold))
+        left_s = self._visit.left_s(self._gateway.settings.authorization_s)
+        self._timers.set("authorization", left_s, self._on_unauthorized)
+        self._handler.connection_made(self._below)
+
+    def _on_unauthorized(self) -> None:
+        self._abort(Ended.UNAUTHENTICATED, "no request was authorised in time")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._timers.cancel_all()
+        self._input, self._input_at = b"", 0
+        if self._above is not self._handler:
+            self._above.connection_lost(exc)
+        self._handler.connection_lost(exc)
+        if self._transport is not None:
+            self._gateway.others.discard(self._transport)
+        self._transport = self._below = None
+        self._visit.leave()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: hand them up, now or when it is this connection's turn."""
+        self._bytes += len(data)
+        if self._is_stranger_of_http and self._bytes > STRANGER_BYTES_MAX:
+            self._abort(Ended.LOGIN, "too much was sent before a request was authorised")
+            return
+        if self._input_at < len(self._input):
+            data = self._input[self._input_at :] + data
+        self._input, self._input_at = data, 0
+        self._go_on()
+
+    @property
+    def _is_stranger_of_http(self) -> bool:
+        return self._visit.is_stranger and self._above is self._handler
+
+    def _go_on(self) -> None:
+        if not (self._is_queued or self._is_advancing or self._is_held):
+            gateway = self._gateway
+            is_stranger = self._visit.is_stranger
+            turns = gateway.turns_of_strangers if is_stranger else gateway.turns
+            self._is_queued = not turns.take(self)
+        self._pace()
+
+    def advance(self, now_s: float, until_s: float) -> bool:
+        """Hand up what came until a time of the loop's clock.
+
+        Returns whether nothing is left that could be handed up.
+        """
+        self._is_advancing = True
+        while self._has_more:
+            at = self._input_at
+            self._input_at = at + SLICE_BYTES
+            self._above.data_received(self._input[at : self._input_at])
+            if self._loop.time() >= until_s:
+                break
+        self._is_advancing = False
+        if self._input_at >= len(self._input):
+            self._input, self._input_at = b"", 0
+        is_done = not self._has_more
+        if is_done and self._is_queued:
+            self._is_queued = False
+            self._pace()
+        return is_done
+
+    @property
+    def _has_more(self) -> bool:
+        return self._input_at < len(self._input) and not self._is_held
+
+    def _hold(self, is_held: bool) -> None:
+        """Hand nothing up, or go on."""
+        self._is_held = is_held
+        self._go_on()
+
+    def _pace(self) -> None:
+        """Read from the client, or do not: while something is left, or it is held."""
+        is_paused = self._input_at < len(self._input) or self._is_held
+        transport = self._transport
+        if is_paused == self._is_reading_paused or transport is None or transport.is_closing():
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def eof_received(self) -> bool | None:
+        """The client has said all."""
+        return self._above.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        if self._above is self._handler:
+            self._timers.set("unread", self._gateway.settings.unread_s, self._on_unread)
+        self._above.pause_writing()
+
+    def _on_unread(self) -> None:
+        self._abort(Ended.UNREAD, "an answer was not read")
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._timers.cancel("unread")
+        self._above.resume_writing()

@@ -1,0 +1,138 @@
+"""What a gateway answers over HTTP: the WebSocket of AMQP, and the application it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from bridge.gateway.admission import Visit
+from bridge.gateway.http import HttpConnection
+from bridge.gateway.websocket import PATH, SUBPROTOCOL
+
+if TYPE_CHECKING:
+    from bridge.gateway.server import Gateway
+
+_log = logging.getLogger("busbridge.http")
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether an error is more than a malformed request, which is answered and no news."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_log.addFilter(_is_our_fault)
+
+REFUSED_MIN = 400
+"""The first status that says nothing of a token; a lower one is the answer to an accepted token."""
+
+KEEP_ALIVE_S = 75.0
+"""How long a connection may be idle between two requests, of which one was authorised."""
+
+REQUEST_S = 60.0
+"""How long a request may take, its body and its answer included."""
+
+
+class Site:
+    """The HTTP side of a gateway.
+
+    Args:
+        app: answers everything but the WebSocket; `None` for nothing else. It answers below 400
+            only when it has accepted a token: other answers end their connection, which counts
+            among the strangers until then.
+    """
+
+    def __init__(self, gateway: Gateway, app: web.Application | None = None) -> None:
+        self._gateway = gateway
+        self._app = app if app is not None else web.Application()
+        self._app.router.add_get(PATH, self._websocket)
+        self._app.middlewares.insert(0, self._admit)
+        self._app.on_response_prepare.append(_hang_up_when_refused)
+        self._runner = web.AppRunner(
+            self._app,
+            access_log=None,
+            logger=_log,
+            keepalive_timeout=KEEP_ALIVE_S,
+            lingering_time=1,
+            shutdown_timeout=0.1,
+        )
+        self._requests = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    async def start(self) -> None:
+        """Be ready for connections."""
+        if self._runner.server is None:
+            await self._runner.setup()
+
+    def connection(self, visit: Visit) -> HttpConnection:
+        """Return the protocol of a connection."""
+        server = self._runner.server
+        assert server is not None, "a site is started before it listens"
+        return HttpConnection(self._gateway, visit, server())
+
+    def answered(self) -> Awaitable[object]:
+        """Wait until no request is under way."""
+        return self._is_idle.wait()
+
+    async def close(self) -> None:
+        """Release what is left; all connections have ended."""
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _admit(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Let others have their turn before each request: a client may have sent many at once."""
+        await asyncio.sleep(0)
+        if self._gateway.is_stopping:
+            raise web.HTTPServiceUnavailable(text="The bridge is stopping; try again.")
+        if request.path == PATH:
+            return await handler(request)
+        self._count(1)
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                response = await handler(request)
+        finally:
+            self._count(-1)
+        if response.status < REFUSED_MIN:
+            _connection_of(request).known()
+        return response
+
+    def _count(self, change: int) -> None:
+        self._requests += change
+        if self._requests:
+            self._is_idle.clear()
+        else:
+            self._is_idle.set()
+
+    async def _websocket(self, request: web.Request) -> web.StreamResponse:
+        """AMQP over WebSockets."""
+        offered = request.headers.get("Sec-WebSocket-Protocol", "")
+        if SUBPROTOCOL not in (each.strip() for each in offered.split(",")):
+            raise web.HTTPBadRequest(text=f"The WebSocket's subprotocol is {SUBPROTOCOL}.")
+        connection = _connection_of(request)
+        response = web.WebSocketResponse(protocols=(SUBPROTOCOL,), compress=False)
+        await response.prepare(request)
+        await connection.speak_amqp()
+        return response
+
+
+async def _hang_up_when_refused(request: web.Request, response: web.StreamResponse) -> None:
+    if response.status >= REFUSED_MIN:
+        response.force_close()
+
+
+def _connection_of(request: web.Request) -> HttpConnection:
+    transport = request.transport
+    connection = transport.get_protocol() if transport is not None else None
+    if not isinstance(connection, HttpConnection):
+        raise web.HTTPServiceUnavailable(text="The connection is closed.")
+    return connection

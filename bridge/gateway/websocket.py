@@ -1,0 +1,156 @@
+"""The transport of a connection that is spoken to in the binary frames of a WebSocket.
+
+Azure's clients call it "AMQP over WebSockets": the bytes of AMQP in binary frames, cut anywhere
+(AMQP 1.0 WebSocket Binding, OASIS). aiohttp answers the upgrade; from then on the bytes come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from bridge.broker.outlet import Outlet
+from bridge.wire.websocket import (
+    BINARY,
+    CLOSE,
+    NORMAL,
+    PONG,
+    FrameReader,
+    WebSocketError,
+    frame_head,
+)
+
+PATH = "/$servicebus/websocket"
+
+SUBPROTOCOL = "AMQPWSB10"
+
+_HIDDEN = frozenset(("socket", "ssl_object"))
+"""Whoever asks for them would write past the frames."""
+
+
+class WebSocket(asyncio.Protocol, asyncio.Transport):
+    """Frames below, a protocol's bytes above.
+
+    Ending the output is WebSocket's close: a client answers it with its own, and the connection
+    ends.
+
+    Args:
+        below: the transport that frames are written to.
+        above: the protocol that gets the bytes.
+        on_fault: called when the client has broken WebSocket's rules.
+    """
+
+    def __init__(
+        self,
+        below: asyncio.Transport,
+        above: asyncio.Protocol,
+        on_fault: Callable[[WebSocketError], None],
+    ) -> None:
+        super().__init__()
+        self._below = below
+        self._above = above
+        self._on_fault = on_fault
+        self._outlet = Outlet(below)
+        self._reader = FrameReader()
+        self._is_write_over = False
+        self._is_read_over = False
+        self._is_writing_paused = False
+        above.connection_made(self)
+
+    # -- what the connection below calls
+
+    def data_received(self, data: bytes) -> None:
+        """Frames came, or parts of them."""
+        if self._is_read_over:
+            return
+        try:
+            read = self._reader.feed(data)
+        except WebSocketError as error:
+            self._is_read_over = True
+            self._on_fault(error)
+            self._say_close(error.code)
+            self._below.close()
+            return
+        if read.payload:
+            self._above.data_received(read.payload)
+        if read.ping is not None and not self._is_writing_paused:
+            self._say(PONG, read.ping)
+        if read.close is not None:
+            self._is_read_over = True
+            self._say_close(NORMAL)
+            self._below.close()
+
+    def eof_received(self) -> bool | None:
+        """The client has said all."""
+        return self._above.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._above.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._is_writing_paused = True
+        self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._is_writing_paused = False
+        self._above.resume_writing()
+
+    # -- what the protocol above calls
+
+    def write(self, data: Any) -> None:
+        """Write bytes, in one frame."""
+        if data:
+            self._say(BINARY, bytes(data))
+
+    def _say(self, opcode: int, payload: bytes) -> None:
+        if not self._is_write_over and not self._below.is_closing():
+            self._outlet.write(frame_head(opcode, len(payload)) + payload)
+
+    def _say_close(self, code: int) -> None:
+        self._say(CLOSE, code.to_bytes(2, "big"))
+        self._is_write_over = True
+
+    def can_write_eof(self) -> bool:
+        """Whether `write_eof` may be called."""
+        return True
+
+    def write_eof(self) -> None:
+        """Say that nothing more comes."""
+        self._say_close(NORMAL)
+
+    def close(self) -> None:
+        """End the connection when all is written."""
+        self._say_close(NORMAL)
+        self._below.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        """Whether it ends, or has."""
+        return self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        """Hand nothing up."""
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Hand up what comes."""
+        self._below.resume_reading()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set from when on the protocol is told that the client does not read."""
+        self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Return how much is unwritten."""
+        return self._below.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the client."""
+        return default if name in _HIDDEN else self._below.get_extra_info(name, default)
