@@ -25,6 +25,7 @@ from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node import Node
 from bridge.cli.build import BUILD
+from bridge.cli.certified import Certified, certify
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.measures import families
@@ -67,7 +68,7 @@ _FILES_MAX = 65_536
 class _Listeners:
     amqp: socket.socket
     admin: socket.socket
-    tls: socket.socket | None
+    tls: tuple[socket.socket, ...]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,8 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     rules = _rules(settings)
     wanted = _wanted(settings)
     listeners = _listeners(settings)
+    certified = certify(settings)
     try:
-        _run(_serve(settings, rules, wanted, listeners))
+        _run(_serve(settings, rules, wanted, listeners, certified))
     except asyncio.CancelledError:
         return 0  # told to stop while it started
     except (BrokerError, ServiceBusError) as error:
@@ -186,7 +188,7 @@ def _listeners(settings: Settings) -> _Listeners:
     return _Listeners(
         amqp=_listener(settings, settings.port, "port"),
         admin=_listener(settings, settings.admin_port, "admin-port"),
-        tls=_listener(settings, settings.tls_port, "tls-port") if settings.tls else None,
+        tls=tuple(_listener(settings, port, "tls-port") for port in settings.tls_ports),
     )
 
 
@@ -198,7 +200,11 @@ def _listener(settings: Settings, port: Port, option: str) -> socket.socket:
 
 
 async def _serve(
-    settings: Settings, rules: RuleSet, config: model.Namespace | None, listeners: _Listeners
+    settings: Settings,
+    rules: RuleSet,
+    config: model.Namespace | None,
+    listeners: _Listeners,
+    certified: Certified,
 ) -> None:
     stopping = Stopping()
     async with AsyncExitStack() as parts:
@@ -246,12 +252,13 @@ async def _serve(
         working = asyncio.create_task(sidecar.run(), name="sidecar")
         parts.push_async_callback(_stop_sidecar, stopping, sidecar, working)
         await first(sidecar.connected.wait(), working)
-        await gateway.listen_on(listeners.amqp)
+        await gateway.listen_on(listeners.amqp, tls=certified.tls)
         parts.push_async_callback(stopping.within, gateway.stop)
-        if listeners.tls is not None:
-            await gateway.listen_on(listeners.tls, tls=settings.tls)
+        for listener in listeners.tls:
+            await gateway.listen_on(listener, tls=certified.tls, is_tls_only=True)
         version = (await management.overview()).get("rabbitmq_version", "?")
-        print(_ready_line(settings, listeners, endpoint, str(version)), flush=True)
+        facts = f"rabbitmq={endpoint} version={version} build={BUILD}{certified.said}"
+        print(_ready_line(settings, listeners, facts), flush=True)
         stopping.started()
         await stopping.wait(working)
 
@@ -330,14 +337,13 @@ async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.T
     await stopping.end(working)
 
 
-def _ready_line(settings: Settings, listeners: _Listeners, endpoint: Endpoint, version: str) -> str:
+def _ready_line(settings: Settings, listeners: _Listeners, facts: str) -> str:
     port = listeners.amqp.getsockname()[1]
     admin_port = listeners.admin.getsockname()[1]
     host = settings.host_for_clients
-    facts = f"ready admin=http://{host}:{admin_port} rabbitmq={endpoint} version={version}"
-    facts += f" build={BUILD}"
-    if listeners.tls is not None:
-        facts += f" tls-port={listeners.tls.getsockname()[1]}"
+    facts = f"ready admin=http://{host}:{admin_port} {facts}"
+    if listeners.tls:
+        facts += f" tls-port={','.join(str(each.getsockname()[1]) for each in listeners.tls)}"
     if settings.auth is not None:
         name, key = "NAME", "KEY"
     else:

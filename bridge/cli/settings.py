@@ -10,7 +10,7 @@ import argparse
 import ipaddress
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,19 +71,34 @@ OPTIONS = (
     ),
     Option(name="host", metavar="ADDRESS", default="127.0.0.1", help="address to listen on"),
     Option(
-        name="port", metavar="PORT", help=f"AMQP 1.0 port; default {PORT_DEFAULT} or the next free"
+        name="port",
+        metavar="PORT",
+        help="port of AMQP 1.0 and HTTP, both plain or in TLS; "
+        f"default {PORT_DEFAULT} or the next free",
     ),
     Option(
         name="admin-port",
         metavar="PORT",
         help=f"HTTP port of health and metrics; default {ADMIN_PORT_DEFAULT} or the next free",
     ),
-    Option(name="tls-cert", metavar="FILE", help="serve AMQP 1.0 over TLS with this certificate"),
+    Option(
+        name="tls-cert",
+        metavar="FILE",
+        help="certificate for TLS; without it one is made in --data-dir on loopback, and wherever "
+        "--tls-name is given (see `busbridge trust`)",
+    ),
     Option(name="tls-key", metavar="FILE", help="its key, if not in the same file"),
+    Option(
+        name="tls-name",
+        metavar="NAME",
+        help="host name or address that the certificate made is for, several with commas between "
+        "them; it is always for localhost, 127.0.0.1 and ::1",
+    ),
     Option(
         name="tls-port",
         metavar="PORT",
-        help=f"TLS port; default {TLS_PORT_DEFAULT} or the next free",
+        help="port of TLS alone, several with commas between them, as 5671,443; default with "
+        f"--tls-cert: {TLS_PORT_DEFAULT} or the next free",
     ),
     Option(
         name="connections-max",
@@ -129,6 +144,9 @@ class Settings:
     Attributes:
         endpoint: RabbitMQ, or `None` for a private one.
         management_urls: base URLs that are tried in turn; empty for a private RabbitMQ.
+        tls: the certificate that was given, and its key; `None` without one.
+        tls_names: what the bridge's own certificate is for, besides loopback.
+        tls_ports: where nothing but TLS is taken.
         tier: `None` when nothing is said.
     """
 
@@ -139,7 +157,8 @@ class Settings:
     port: Port
     admin_port: Port
     tls: ssl.SSLContext | None = field(repr=False)
-    tls_port: Port
+    tls_names: tuple[str, ...]
+    tls_ports: tuple[Port, ...]
     connections_max: int
     unauthenticated_max: int
     config: Path | None
@@ -158,6 +177,16 @@ class Settings:
             return False
 
     @property
+    def has_own_certificate(self) -> bool:
+        """Whether the bridge makes its certificate itself."""
+        return self.tls is None and (self.is_loopback or bool(self.tls_names))
+
+    @property
+    def tls_folder(self) -> Path:
+        """Where it is kept."""
+        return self.data_dir / "tls"
+
+    @property
     def host_for_clients(self) -> str:
         """What a client on this machine connects to, as it stands in a URL."""
         if self.is_loopback or self.host in ("0.0.0.0", "::"):
@@ -165,9 +194,11 @@ class Settings:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `serve`; absent ones are `None` until `read_settings`."""
+def add_options(parser: argparse.ArgumentParser, only: Collection[str] = ()) -> None:
+    """Add the options of `serve`, or some; absent ones are `None` until `read_settings`."""
     for option in OPTIONS:
+        if only and option.name not in only:
+            continue
         default = f" [{option.default}]" if option.default else ""
         parser.add_argument(
             f"--{option.name}",
@@ -189,7 +220,7 @@ def read_settings(
         given = getattr(arguments, option.name.replace("-", "_"), None)
         values[option.name] = given or environment.get(option.variable) or option.default
     endpoint = _endpoint(values)
-    return Settings(
+    settings = Settings(
         endpoint=endpoint,
         management_urls=_management_urls(values, endpoint),
         data_dir=Path(values["data-dir"] or ".busbridge"),
@@ -197,7 +228,8 @@ def read_settings(
         port=_port(values, "port", PORT_DEFAULT),
         admin_port=_port(values, "admin-port", ADMIN_PORT_DEFAULT),
         tls=_tls(values),
-        tls_port=_port(values, "tls-port", TLS_PORT_DEFAULT),
+        tls_names=_listed(values["tls-name"]),
+        tls_ports=_tls_ports(values),
         connections_max=_count(values, "connections-max"),
         unauthenticated_max=_count(values, "unauthenticated-max"),
         config=_file(values, "config"),
@@ -205,6 +237,16 @@ def read_settings(
         tier=_tier(values["tier"]),
         log_level=_level(values["log-level"] or ""),
     )
+    if settings.tls_ports and settings.tls is None and not settings.has_own_certificate:
+        raise SettingsError(
+            f"--tls-port on {settings.host} needs a certificate: give --tls-cert, or --tls-name "
+            "to have one made."
+        )
+    return settings
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in (text or "").split(",") if each.strip())
 
 
 def _endpoint(values: Mapping[str, str | None]) -> Endpoint | None:
@@ -247,6 +289,17 @@ def _port(values: Mapping[str, str | None], name: str, default: int) -> Port:
     text = values[name]
     if text is None:
         return Port(number=default, was_asked_for=False)
+    return _asked_for(name, text)
+
+
+def _tls_ports(values: Mapping[str, str | None]) -> tuple[Port, ...]:
+    given = tuple(_asked_for("tls-port", text) for text in _listed(values["tls-port"]))
+    if not given and values["tls-cert"] is not None:
+        return (Port(number=TLS_PORT_DEFAULT, was_asked_for=False),)
+    return given
+
+
+def _asked_for(name: str, text: str) -> Port:
     if not text.isascii() or not text.isdigit() or int(text) > 65_535:
         raise SettingsError(f"--{name} takes a port number from 0 to 65535, not {text!r}.")
     return Port(number=int(text), was_asked_for=True)
@@ -272,9 +325,11 @@ def _file(values: Mapping[str, str | None], name: str) -> Path | None:
 def _tls(values: Mapping[str, str | None]) -> ssl.SSLContext | None:
     cert = values["tls-cert"]
     if cert is None:
-        if values["tls-key"] or values["tls-port"]:
-            raise SettingsError("--tls-key and --tls-port need --tls-cert beside them.")
+        if values["tls-key"]:
+            raise SettingsError("--tls-key needs --tls-cert beside it.")
         return None
+    if values["tls-name"]:
+        raise SettingsError("--tls-name is for a certificate that is made; --tls-cert gives one.")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(cert, values["tls-key"])

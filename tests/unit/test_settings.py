@@ -40,3 +40,15 @@ def test_an_option_wins_over_its_variable() -> None:
     assert (settings.port.number, settings.port.was_asked_for) == (7, True)
     assert (settings.admin_port.number, settings.admin_port.was_asked_for) == (5300, False)
     assert settings.tier is None
+
+
+def test_ports_of_tls_alone() -> None:
+    """Several may be asked for; none is taken unasked without a certificate that was given."""
+    both = read_settings(argparse.Namespace(tls_port="5671, 443"), {})
+    none = read_settings(argparse.Namespace(), {})
+
+    assert [(each.number, each.was_asked_for) for each in both.tls_ports] == [
+        (5671, True),
+        (443, True),
+    ]
+    assert none.tls_ports == ()

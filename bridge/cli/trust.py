@@ -1,0 +1,84 @@
+"""`busbridge trust`: what each SDK needs to trust the bridge's certificate.
+
+The commands are for a shell; tests/acceptance/test_connecting.py runs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from bridge.cli.certified import own
+from bridge.cli.settings import Settings, add_options, read_settings
+
+STORE_PASSWORD = "changeit"
+"""Java's own default; the store holds no secret."""
+
+_OPTIONS = ("data-dir", "host", "tls-cert", "tls-name")
+
+_TEXT = """\
+{heading}
+
+Python (messages and administration)
+    # in the code: ServiceBusClient.from_connection_string(..., connection_verify={python})
+    # without a change of code, for all that this environment's Python trusts:
+    cat {ca} >> "$(python -c 'import certifi; print(certifi.where())')"
+
+JavaScript
+    export NODE_EXTRA_CA_CERTS={ca}
+
+Java
+    keytool -importcert -noprompt -alias busbridge -file {ca} \
+-keystore {store} -storetype PKCS12 -storepass {password}
+    export JAVA_TOOL_OPTIONS="-Djavax.net.ssl.trustStore={store} \
+-Djavax.net.ssl.trustStorePassword={password}"
+
+Go (Linux)
+    export SSL_CERT_FILE={ca}
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    trusting = commands.add_parser(
+        "trust", help="print what each SDK needs to trust the bridge's certificate"
+    )
+    add_options(trusting, only=_OPTIONS)
+    trusting.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it, with the certificate made if it is not there yet; return the exit code.
+
+    Raises:
+        SettingsError: it cannot be made, or the bridge has no certificate.
+    """
+    print(advice(read_settings(arguments)), end="")
+    return 0
+
+
+def advice(settings: Settings) -> str:
+    """Return what is printed."""
+    if settings.tls is not None:
+        return _advice(
+            Path("ca.pem"),
+            "The bridge's certificate was given with --tls-cert. Below, ca.pem stands for the "
+            "certificate of its issuer; of a public issuer every SDK trusts it as it is.",
+        )
+    made = own(settings)
+    return _advice(
+        made.ca,
+        f"The bridge's certificate is signed by {made.ca}\nand good until "
+        f"{made.until:%Y-%m-%d}; it is for {', '.join(made.names)}.",
+    )
+
+
+def _advice(ca: Path, heading: str) -> str:
+    return _TEXT.format(
+        heading=heading,
+        ca=shlex.quote(str(ca)),
+        python=repr(str(ca)),
+        store=shlex.quote(str(ca.with_name("truststore.p12"))),
+        password=STORE_PASSWORD,
+    )
