@@ -33,10 +33,11 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
 
-# All tests of the compiled bridge, and those that need no RabbitMQ of the same code as plain Python.
+# All tests of the compiled bridge, and those that need no RabbitMQ of the same code as plain Python (policies always are).
 check-tests: compiled
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
-	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit tests/conformance
+	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit tests/conformance \
+	  --ignore tests/unit/policies --ignore tests/unit/topology
 
 lint: ## Format check, lint, types, imports by floors
 	@docker/setup/python dev

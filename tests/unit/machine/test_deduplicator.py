@@ -466,5 +466,5 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
 
 TestCopiesOfWhatRabbitMQBringsAgain = CopiesOfWhatRabbitMQBringsAgain.TestCase
 TestCopiesOfWhatRabbitMQBringsAgain.settings = settings(
-    max_examples=300, stateful_step_count=50, deadline=None
+    max_examples=120, stateful_step_count=50, deadline=None
 )

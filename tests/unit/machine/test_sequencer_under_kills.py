@@ -490,7 +490,7 @@ def _copies(table: Table) -> copies.Copies:
 
 
 TestTopicUnderKills = TopicUnderKills.TestCase
-TestTopicUnderKills.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestTopicUnderKills.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 TestSequencerUnderKills = SequencerUnderKills.TestCase
-TestSequencerUnderKills.settings = settings(max_examples=600, stateful_step_count=30, deadline=None)
+TestSequencerUnderKills.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

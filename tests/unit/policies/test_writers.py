@@ -104,8 +104,8 @@ def test_the_same_input_gives_the_same_bytes(namespace: model.Namespace, to: str
 def test_bash_gives_every_word_unchanged(words: list[str]) -> None:
     """Run by bash itself: the program gets exactly these arguments, and the document."""
     commands = [
-        Command(words=("python3", "-c", _READ, *words), document=DOCUMENT, takes_file=False),
-        Command(words=("python3", "-c", _OPEN, *words), document=DOCUMENT),
+        Command(words=("python3", "-S", "-c", _READ, *words), document=DOCUMENT, takes_file=False),
+        Command(words=("python3", "-S", "-c", _OPEN, *words), document=DOCUMENT),
     ]
     script = ["bash", "-c", bash.render(commands)]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}

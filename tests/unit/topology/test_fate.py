@@ -144,7 +144,7 @@ def test_a_dead_letter_exchange_that_is_not_there_keeps_nothing() -> None:
     assert not any(each.is_destructive for each in marked(diff(wanted, live), live))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(namespaces(), namespaces())
 def test_two_namespaces_side_by_side_endanger_nothing(
     one: model.Namespace, two: model.Namespace
