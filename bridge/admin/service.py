@@ -113,6 +113,7 @@ class Service:
         entities: returns the verbs that change entities, once there are any.
         counter: counts their messages.
         rules: returns the shared access rules of now.
+        on_authorized: called with each request whose token is valid, whatever it may do.
     """
 
     def __init__(
@@ -121,11 +122,13 @@ class Service:
         counter: Counter,
         rules: Callable[[], RuleSet],
         *,
+        on_authorized: Callable[[web.Request], None],
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._administration = entities
         self._counter = counter
         self._rules = rules
+        self._on_authorized = on_authorized
         self._now_s = now_s
         self._verbs: dict[tuple[str, What], Callable[[Asked], Awaitable[web.Response]]] = {
             ("GET", What.NAMESPACE): self._get_namespace,
@@ -161,7 +164,7 @@ class Service:
 
     async def _answer(self, request: web.Request) -> web.Response:
         access = Access(request.headers, self._rules(), request.host, self._now_s())
-        request["is_authorized"] = True
+        self._on_authorized(request)
         target = parse_target(request.raw_path)
         verb = self._verbs.get((request.method, target.what))
         if verb is None:

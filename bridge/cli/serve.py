@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bridge.admin.application import application
 from bridge.admin.server import AdminServer
 from bridge.admin.service import Service
 from bridge.broker.endpoint import Endpoint
@@ -36,6 +37,7 @@ from bridge.engine.directory import Directory
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings as GatewaySettings
+from bridge.gateway.site import authorize
 from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
@@ -219,6 +221,12 @@ async def _serve(
             endpoint, tier=wanted.tier, on_full=namespace.note_full, poison=namespace.poison
         )
         namespace.follow(sidecar.follow)
+        service = Service(
+            lambda: namespace.administration,
+            namespace.counting,
+            lambda: gateway.rules,
+            on_authorized=authorize,
+        )
         gateway = Gateway(
             namespace,
             rules,
@@ -228,6 +236,7 @@ async def _serve(
                 connections_max=settings.connections_max,
                 strangers_max=settings.unauthenticated_max,
             ),
+            app=application(service),
         )
         namespace.follow(lambda definitions: _heed(gateway, rules, definitions))
         told: set[Finding] = set()
@@ -239,9 +248,7 @@ async def _serve(
             reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
             warnings=lambda: _warnings(namespace, sidecar),
             families=lambda: families(namespace, sidecar, gateway, stalls),
-            service=Service(
-                lambda: namespace.administration, namespace.counting, lambda: gateway.rules
-            ),
+            service=service,
         )
         await admin.start(listeners.admin)
         parts.push_async_callback(stopping.within, admin.close)

@@ -28,8 +28,9 @@ def _is_our_fault(record: logging.LogRecord) -> bool:
 
 _log.addFilter(_is_our_fault)
 
-REFUSED_MIN = 400
-"""The first status that says nothing of a token; a lower one is the answer to an accepted token."""
+_AUTHORIZED = web.RequestKey("is_authorized", bool)
+
+_SWITCHING = 101
 
 KEEP_ALIVE_S = 75.0
 """How long a connection may be idle between two requests, of which one was authorised."""
@@ -38,13 +39,18 @@ REQUEST_S = 60.0
 """How long a request may take, its body and its answer included."""
 
 
+def authorize(request: web.Request) -> None:
+    """Note that a request has a token that was accepted."""
+    request[_AUTHORIZED] = True
+
+
 class Site:
     """The HTTP side of a gateway.
 
     Args:
-        app: answers everything but the WebSocket; `None` for nothing else. It answers below 400
-            only when it has accepted a token: other answers end their connection, which counts
-            among the strangers until then.
+        app: answers everything but the WebSocket; `None` for nothing else. It calls `authorize` for
+            a request with an accepted token: others are answered once, and end their connection,
+            which counts among the strangers until then.
     """
 
     def __init__(self, gateway: Gateway, app: web.Application | None = None) -> None:
@@ -52,7 +58,7 @@ class Site:
         self._app = app if app is not None else web.Application()
         self._app.router.add_get(PATH, self._websocket)
         self._app.middlewares.insert(0, self._admit)
-        self._app.on_response_prepare.append(_hang_up_when_refused)
+        self._app.on_response_prepare.append(_hang_up_on_strangers)
         self._runner = web.AppRunner(
             self._app,
             access_log=None,
@@ -102,7 +108,7 @@ class Site:
                 response = await handler(request)
         finally:
             self._count(-1)
-        if response.status < REFUSED_MIN:
+        if request.get(_AUTHORIZED, False):
             _connection_of(request).known()
         return response
 
@@ -125,9 +131,12 @@ class Site:
         return response
 
 
-async def _hang_up_when_refused(request: web.Request, response: web.StreamResponse) -> None:
-    if response.status >= REFUSED_MIN:
-        response.force_close()
+async def _hang_up_on_strangers(request: web.Request, response: web.StreamResponse) -> None:
+    """The client is told, or it would send the next request into a connection that is closed."""
+    if request.get(_AUTHORIZED, False) or response.status == _SWITCHING:
+        return
+    response.force_close()
+    response.headers["Connection"] = "close"
 
 
 def _connection_of(request: web.Request) -> HttpConnection:

@@ -340,7 +340,7 @@ def token(port: int, key: str, expires_s: float, *, resource: str = "", rule: st
 
 def status_of(bridge: Bridge, path: str, **headers: str) -> tuple[int, str]:
     """Ask without an SDK; return the status and the body."""
-    request = urllib.request.Request(f"{bridge.admin_url}/{path}", headers=headers)
+    request = urllib.request.Request(f"http://127.0.0.1:{bridge.port}/{path}", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.status, answer.read().decode()

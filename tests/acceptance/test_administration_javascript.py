@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.driver import HERE, Outcome, run_scenarios, tool
 from tests.fixtures.administration import connection_string
+from tests.fixtures.bridge import Bridge
 
 SCENARIOS = (
     "queue",
@@ -26,12 +26,12 @@ ENTITIES: dict[str, Any] = {"other": {}}
 
 
 @pytest.fixture(scope="module")
-def outcomes(admin_port: int, admin_certificates: Path) -> Mapping[str, Outcome]:
+def outcomes(bridge: Bridge) -> Mapping[str, Outcome]:
     """What each scenario of the JavaScript program did."""
     node = tool("node", "make test sets Node up")
     command = [node, str(HERE / "node" / "administration.mjs")]
-    trusted = {"NODE_EXTRA_CA_CERTS": str(admin_certificates / "ca.pem")}
-    return run_scenarios(command, connection_string(admin_port), "javascript", **trusted)
+    trusted = {"NODE_EXTRA_CA_CERTS": str(bridge.ca)}
+    return run_scenarios(command, connection_string(bridge.port), "javascript", **trusted)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

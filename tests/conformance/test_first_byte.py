@@ -14,6 +14,7 @@ from aiohttp import web
 from bridge.gateway import http
 from bridge.gateway.admission import Ended, Refused
 from bridge.gateway.server import Gateway
+from bridge.gateway.site import authorize
 from bridge.wire.amqp10.frame import ProtocolHeader
 from bridge.wire.amqp10.performatives import Attach, Disposition
 from tests.conformance.client import Client, sas
@@ -32,7 +33,10 @@ def hello_app() -> web.Application:
     """An application that greets, and takes any token and any body; without a token it is 401."""
 
     async def hello(request: web.Request) -> web.Response:
-        status = 200 if "Authorization" in request.headers else 401
+        status = 401
+        if "Authorization" in request.headers:
+            authorize(request)
+            status = 200
         return web.Response(text=f"hello {len(await request.read())}", status=status)
 
     app = web.Application()
