@@ -1,0 +1,142 @@
+"""The snippets of docs/connecting.md, and the programs that they are run in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.fixtures.bridge import Bridge
+
+PAGE = Path(__file__).parents[2] / "docs" / "connecting.md"
+
+
+def snippets() -> Mapping[tuple[str, str], str]:
+    """Return the page's snippets, by language and way."""
+    found = re.findall(r"^```(\w+) (\w+)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return {(language, way): text for language, way, text in found}
+
+
+def snippet(bridge: Bridge, language: str, way: str) -> str:
+    """Return a snippet with the bridge's own port and CA in it."""
+    text = snippets()[language, way]
+    return text.replace("localhost:5672", f"localhost:{bridge.port}").replace(
+        '"ca.pem"', f'"{bridge.ca}"'
+    )
+
+
+def without_flag(bridge: Bridge) -> str:
+    """Return the connection string for TLS."""
+    return bridge.connection_string.replace(";UseDevelopmentEmulator=true;", "")
+
+
+def commands_to_trust(bridge: Bridge, sdk: str) -> list[str]:
+    """Return the commands that `busbridge trust` prints for an SDK."""
+    assert bridge.ca is not None
+    said = subprocess.run(
+        [sys.executable, "-m", "bridge.cli.main", "trust", "--data-dir", bridge.ca.parents[1]],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (paragraph,) = [part for part in said.split("\n\n") if part.startswith(sdk)]
+    return [line.strip() for line in paragraph.splitlines()[1:] if "#" not in line]
+
+
+def variables_to_trust(bridge: Bridge, sdk: str) -> dict[str, str]:
+    """Return the environment variables that those commands set."""
+    exported = [each for each in commands_to_trust(bridge, sdk) if each.startswith("export ")]
+    return dict(shlex.split(each)[1].split("=", 1) for each in exported)
+
+
+def run(command: list[str], cwd: Path, *, within_s: float = 60, **environment: str) -> str:
+    """Run a program; return what it prints."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+PYTHON = """\
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
+from azure.servicebus.management import ServiceBusAdministrationClient
+
+emulator_string = {emulator!r}
+connection_string = {plain!r}
+{snippet}
+{rest}
+"""
+
+PYTHON_MESSAGES = """\
+with client:
+    with client.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("hello"))
+    with client.get_queue_receiver("orders", max_wait_time=10) as receiver:
+        for message in receiver.receive_messages():
+            receiver.complete_message(message)
+            print(message)
+"""
+
+PYTHON_ADMINISTRATION = """\
+with admin:
+    admin.create_queue("made", max_delivery_count=3)
+    print("hello", [each.name for each in admin.list_queues()])
+    admin.delete_queue("made")
+"""
+
+JAVASCRIPT = """\
+import {{ ServiceBusAdministrationClient, ServiceBusClient }} from "@azure/service-bus";
+import WebSocket from "ws";
+
+const emulatorString = "{emulator}";
+const connectionString = "{plain}";
+{snippet}
+{rest}
+"""
+
+JAVASCRIPT_MESSAGES = """\
+await client.createSender("orders").sendMessages({ body: "hello" });
+const receiver = client.createReceiver("orders");
+for (const message of await receiver.receiveMessages(1, { maxWaitTimeInMs: 10000 })) {
+  await receiver.completeMessage(message);
+  console.log(message.body);
+}
+await client.close();
+"""
+
+JAVASCRIPT_ADMINISTRATION = """\
+await admin.createQueue("made", { maxDeliveryCount: 3 });
+const names = [];
+for await (const queue of admin.listQueues()) names.push(queue.name);
+console.log("hello", names);
+await admin.deleteQueue("made");
+"""
+
+
+def program(bridge: Bridge, language: str, way: str) -> str:
+    """Return a whole program around a snippet: it sends, receives and prints "hello"."""
+    form, messages, administration = PROGRAMS[language]
+    return form.format(
+        emulator=bridge.connection_string,
+        plain=without_flag(bridge),
+        snippet=snippet(bridge, language, way),
+        rest=administration if way == "administration" else messages,
+    )
+
+
+PROGRAMS = {
+    "python": (PYTHON, PYTHON_MESSAGES, PYTHON_ADMINISTRATION),
+    "javascript": (JAVASCRIPT, JAVASCRIPT_MESSAGES, JAVASCRIPT_ADMINISTRATION),
+}
