@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 import aiohttp
 from yarl import URL
 
+from bridge.broker import json_answers
 from bridge.broker.endpoint import Endpoint
 from bridge.broker.errors import ConnectionLost, LoginRefused, ManagementRefused
 
@@ -135,12 +136,12 @@ def _answer(status: int, text: str, what: str, is_absence_fine: bool) -> Any:
         return None
     if 200 <= status < 300:
         try:
-            return json.loads(text) if text else None
-        except (ValueError, RecursionError) as error:
+            return json_answers.read(text) if text else None
+        except ValueError as error:
             raise ManagementRefused(status, f"{what} answered no JSON: {text[:80]!r}") from error
     try:
-        reason = json.loads(text).get("reason", text)
-    except (ValueError, AttributeError, RecursionError):
+        reason = json_answers.read(text).get("reason", text)
+    except (ValueError, AttributeError):
         reason = text
     if status == 401 and str(reason) in _UNKNOWN_USER:
         raise LoginRefused(status, f"the management API does not know the user: {reason}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import logging
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -491,6 +492,28 @@ async def test_definitions_of_wrong_types(
     assert ends(caplog) == []
     await door.send("after")
     await door.client().receive()
+
+
+async def test_a_definition_that_nests_without_end(
+    door: Door, broker: Broker, vhost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named, and what stands behind it in the list is heeded."""
+    for entity in ("a-deep-one", "others"):
+        name = definitions.parameter_name(vhost, entity)
+        value = (
+            b"[" * 20_000 + b"]" * 20_000
+            if entity == "a-deep-one"
+            else json.dumps(definitions.to_json(model.Queue(name=entity))).encode()
+        )
+        body = b'{"name": "%s", "value": %s}' % (name.encode(), value)
+        path = "/api/global-parameters/" + name.replace("/", "%2F")
+        broker.management("PUT", path, body)
+    await door.namespace.check()
+
+    found = [queue.name for queue in door.namespace.directory.namespace.queues]
+    assert found == ["orders", "others"]
+    assert door.namespace.poison.counts["definition"] == 1
+    assert ends(caplog) == []
 
 
 async def test_a_native_message_above_the_limit(endpoint: Endpoint, broker: Broker) -> None:
