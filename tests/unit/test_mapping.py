@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.model.errors import ArgumentOutOfRange
 from bridge.wire import headers
-from bridge.wire.basic import Properties
+from bridge.wire.basic import FieldValue, Properties
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
@@ -309,6 +309,19 @@ def test_the_sdk_reads_what_is_written() -> None:
         b"DeadLetterErrorDescription": b"how",
     }
     assert b"".join(message.data) == b"body"
+
+
+def test_a_native_message_may_say_anything_in_the_bridge_s_own_headers() -> None:
+    """Past the front door nobody takes them off: each can be shown to a client, at its ends too."""
+    fields: list[FieldValue] = [
+        *(("l", number) for number in (-(2**63), 2**63 - 1)),
+        *(("T", 2**64 - 1), ("t", True), ("V", None), ("d", -1e308), ("D", (255, 2**32 - 1))),
+        *(("S", b"\xff"), ("x", b"\xff"), ("A", []), ("F", {"": ("A", [])})),
+    ]
+    for name in (value for key, value in vars(headers).items() if key.isupper()):
+        for field in fields:
+            if isinstance(name, str):
+                assert out(Record(Properties(headers={name: field}), b"x")).raw
 
 
 def test_a_native_message_without_id_gets_its_number_as_id() -> None:

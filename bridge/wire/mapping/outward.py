@@ -167,7 +167,7 @@ def _annotations(
     if locked_until_ms is not None:
         pairs.append((_LOCKED_UNTIL, _pack_long(locked_until_ms)))
     topics = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)
-    if topics is not None and isinstance(topics[1], int):
+    if topics is not None and isinstance(topics[1], int) and topics[1] < 2**63:
         pairs.append((_ENQUEUED_NUMBER, _pack_long(topics[1])))
     scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None and isinstance(scheduled[1], int):
