@@ -11,7 +11,7 @@ import pytest
 from bridge.gateway.admission import Ended, Refused, network_of
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
-from bridge.wire.amqp10.performatives import Attach, Close, Open, SaslInit
+from bridge.wire.amqp10.performatives import Attach, Close, Detach, Open, SaslInit
 from tests.conformance.client import Client, sas
 from tests.conformance.served import client, eventually, gateway
 
@@ -147,9 +147,14 @@ def test_what_one_address_is() -> None:
 
 
 async def test_links_before_a_token() -> None:
-    """Without a token there are eight links, whatever they ask for, and eight sessions."""
+    """Without a token there are eight links, whatever they ask for; to an entity there is none."""
     async with gateway() as (served, port):
         peer = await (await Client.connect(port)).open()
+        for role in (True, False):
+            peer.attach(1, "q", role=role)
+            detach = await peer.next(Detach, handle=1)
+            assert detach.error.condition == "amqp:unauthorized-access"
+            peer.send_detach(1)
         for handle in range(9):
             peer.attach(handle, "$cbs" if handle % 2 else "q", role=True)
         close = await peer.next(Close)
