@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -19,7 +15,6 @@ from bridge.engine.api import (
     Complete,
     DeadLetter,
     Defer,
-    Disposition,
     Received,
     ReceiveMode,
 )
@@ -297,139 +292,3 @@ def failures(door: Door, name: str) -> int:
     """How often a queue has ended a connection."""
     found = {each.name: each.failures for each in door.namespace.state.silent}
     return found.get(name, 0)
-
-
-class Traffic:
-    """Everything that asks the dead entity's queues, again and again, and what came of it."""
-
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self._numbers = itertools.count()
-        self.is_sending = True
-        self.accepted: set[str] = set()
-        self.received: set[str] = set()
-
-    @property
-    def missing(self) -> set[str]:
-        """What was accepted and has not been received."""
-        return self.accepted - self.received
-
-    async def run(self) -> None:
-        """Go on until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for work in (self._send, self._schedule, self._receive, self._defer, self._drain):
-                tasks.create_task(work())
-
-    async def _send(self) -> None:
-        while self.is_sending:
-            body = f"sent-{next(self._numbers)}"
-            if await attempt(partial(self._door.send, body)):
-                self.accepted.add(body)
-            await asyncio.sleep(0.05)
-
-    async def _schedule(self) -> None:
-        while self.is_sending:
-            body = f"scheduled-{next(self._numbers)}"
-            due_ms = int(time.time() * 1000) + 8_000
-            message = [outgoing(body, scheduled_ms=due_ms)]
-            if await attempt(partial(self._door.namespace.schedule, self._door.path, message)):
-                self.accepted.add(body)
-            await asyncio.sleep(1)
-
-    async def _receive(self) -> None:
-        """Complete what comes; now and then dead-letter it, which may take several attempts."""
-        client = self._door.client()
-        for number in itertools.count():
-            client.receiver.add_credit(1)
-            await until(lambda: client.received, within_s=600)
-            received = client.received.pop()
-            body = received.record.body.decode()
-            how = DeadLetter(reason="mine") if number % 10 == 5 else Complete()
-            if await attempt(partial(self._settle, received, how)) and how == Complete():
-                self.received.add(body)
-
-    async def _settle(self, received: Received, how: Disposition) -> None:
-        assert received.lock_token is not None
-        await self._door.namespace.settle(self._door.path, received.lock_token, how)
-
-    async def _drain(self) -> None:
-        """Complete the dead letters."""
-        path = self._door.dead_letters
-        client = self._door.client(path=path)
-        while True:
-            client.receiver.add_credit(1)
-            await until(lambda: client.received, within_s=600)
-            received = client.received.pop()
-            assert received.lock_token is not None
-            if await attempt(
-                partial(self._door.namespace.settle, path, received.lock_token, Complete())
-            ):
-                self.received.add(received.record.body.decode())
-
-    async def _defer(self) -> None:
-        """Ask for deferred messages, none of which are there."""
-        ask = partial(
-            self._door.namespace.receive_deferred, self._door.path, [1], ReceiveMode.PEEK_LOCK
-        )
-        while True:
-            await attempt(ask)
-            await asyncio.sleep(1)
-
-
-@pytest_asyncio.fixture
-async def elsewhere(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
-    """A bridge of another virtual host with the same entities, of which none dies."""
-    queues = (model.Queue(name=name, lock_duration_ms=60_000) for name in QUEUES)
-    with broker.fresh_vhost() as name:
-        there = replace(endpoint, vhost=name)
-        async with open_door(there, broker.management_url, *queues) as opened:
-            await until(lambda: all(opened.sidecar.meters[name].is_active for name in QUEUES))
-            yield opened
-
-
-async def share(others: Others, twins: Others, seconds: float) -> float:
-    """Have both work at the same time: so many times what passes there passes here."""
-    for each in (others, twins):
-        each.passed = 0
-        await each.lock()
-    await asyncio.gather(others.work_for(seconds), twins.work_for(seconds))
-    for each in (others, twins):
-        await each.complete()
-    return others.passed / twins.passed
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "queue", ["", "/$inbox", "/$journal", "/$scheduled/*", "/$deferred", "/$deadletterqueue"]
-)
-async def test_a_queue_that_is_dead_for_a_minute_costs_the_others_nothing(
-    door: Door, elsewhere: Door, broker: Broker, vhost: str, queue: str
-) -> None:
-    """No lock, no count, not a quarter of their rate; and afterwards nothing is lost.
-
-    The rate is compared with that of a bridge which has nothing to do with the dead queue, on the
-    same RabbitMQ at the same time.
-    """
-    others, twins, traffic = Others(door), Others(elsewhere), Traffic(door)
-    running = asyncio.create_task(traffic.run())
-    try:
-        # The first scheduled messages have been through a bucket then.
-        before = await share(others, twins, 12)
-        with dead_queue(broker, vhost, NAME + queue):
-            # The first failure may cost those of one connection; a stream is waited for for 30 s.
-            await until(lambda: [*door.namespace.state.silent, *door.sidecar.silent], within_s=60)
-            await asyncio.sleep(5)
-            during = [await share(others, twins, 15) for _ in range(4)]
-        print(f"{NAME}{queue}: {before:.2f} before, {during} meanwhile, {others.passed / 15:.0f}/s")
-        assert statistics.mean(during) > 0.75 * before
-        await until(lambda: attempt(partial(door.send, "last")), within_s=60)
-        traffic.is_sending = False
-        with suppress(TimeoutError):
-            await until(lambda: not traffic.missing or running.done(), within_s=180)
-        assert not running.done(), running
-        assert traffic.missing == set()
-        await until(lambda: not [*door.namespace.state.silent, *door.sidecar.silent], within_s=90)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
