@@ -1,0 +1,55 @@
+"""A queue without an answer is named at the admin port, with since when; the others are served."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.acceptance.sdk import client_of, eventually, receive, send
+from tests.fixtures.bridge import Bridge, StartBridge
+from tests.fixtures.broker import Broker
+from tests.fixtures.dead import dead_queue
+
+ENTITIES: dict[str, dict[str, Any]] = {"orders": {}, "others": {}}
+
+NAMED = re.compile(r"RabbitMQ gives no answer for 'orders' since 20\d\d-\d\d-\d\dT.*Z: .+")
+
+
+def warnings_of(bridge: Bridge) -> list[str]:
+    """What /health/ready, which says that the bridge is ready, warns of."""
+    found = json.loads(bridge.get("/health/ready"))
+    assert (found["status"], found["reasons"]) == ("ready", [])
+    warnings: list[str] = found["warnings"]
+    return warnings
+
+
+def silent_since(bridge: Bridge) -> dict[str, float]:
+    """The queues that the metric names, and its values."""
+    families = text_string_to_metric_families(bridge.get("/metrics"))
+    (family,) = (each for each in families if each.name == "busbridge_queue_silent_since_seconds")
+    return {sample.labels["queue"]: sample.value for sample in family.samples}
+
+
+def test_a_dead_queue_is_named(start_bridge: StartBridge, broker: Broker, vhost: str) -> None:
+    """By readiness, which stays green for the other entities' sake, and by a metric."""
+    bridge = start_bridge()
+    assert warnings_of(bridge) == []
+    with client_of(bridge) as client:
+        send(client, "orders", "a")
+        send(client, "others", "b")
+        begin_s = time.time()
+        with dead_queue(broker, vhost, "orders"), client.get_queue_receiver("orders") as waiting:
+            assert waiting.receive_messages(max_wait_time=1) == []
+            eventually("named", lambda: any(map(NAMED.fullmatch, warnings_of(bridge))))
+            since = silent_since(bridge)
+            assert list(since) == ["orders"]
+            assert begin_s <= since["orders"] <= time.time()
+            with client.get_queue_receiver("others") as receiver:
+                assert [str(each) for each in receive(receiver, 1)] == ["b"]
+        with client.get_queue_receiver("orders") as receiver:
+            assert [str(each) for each in receive(receiver, 1)] == ["a"]
+    eventually("named no more", lambda: not warnings_of(bridge) and not silent_since(bridge))
