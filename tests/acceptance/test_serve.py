@@ -716,6 +716,17 @@ def test_metrics_are_prometheus_text(start_bridge: StartBridge) -> None:
     assert {each.labels.get("le") for each in lateness.samples} >= {"0.001", "10.0", "+Inf"}
 
 
+def test_what_is_not_there_is_no_metric(start_bridge: StartBridge) -> None:
+    """Names that strangers make up are no labels, however many: clients get an error for each."""
+    bridge = start_bridge()
+    with ServiceBusClient.from_connection_string(bridge.connection_string, retry_total=0) as client:
+        for number in range(2):
+            with pytest.raises(ServiceBusError, match=f"made-up-{number}"):
+                send(client, f"made-up-{number}", "x")
+
+    assert "made-up" not in bridge.get("/metrics")
+
+
 def test_no_key_in_the_logs(
     start_bridge: StartBridge, rules: Path, broker: Broker, vhost: str
 ) -> None:

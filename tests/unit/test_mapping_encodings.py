@@ -330,6 +330,20 @@ def test_cost_of_a_message(name: str) -> None:
     assert time.process_time() - started_s < 4.0
 
 
+@pytest.mark.parametrize("name", ["uuids of one hash", "numbers of one place"])
+def test_cost_of_larger_messages(name: str) -> None:
+    """A message eight times as large costs about eight times as much, whatever its keys are."""
+
+    def cost_s(size: int) -> float:
+        value = hostile.SHAPES[name](size)
+        raw = section(part.MESSAGE_ANNOTATIONS, encode_map([(encode_symbol(b"mine"), value)]))
+        started_s = time.thread_time()
+        message_from_record(stored(raw + BODY), sequence_number=7, enqueued_ms=1_000)
+        return time.thread_time() - started_s
+
+    assert cost_s(1_600_000) < 24 * min(cost_s(200_000) for _ in range(3)) + 0.05
+
+
 def test_lists_of_numbers_are_stored() -> None:
     """A body of a hundred thousand small numbers, or of short words, is a body like any other."""
     for value in (
