@@ -346,17 +346,19 @@ async def test_definitions_of_wrong_types(
     await door.client().receive()
 
 
-async def test_a_definition_that_nests_without_end(
+ENDLESS = {
+    "deep": b"[" * 20_000 + b"]" * 20_000,
+    "long": b'{"kind": "queue", "name": "long", "maxDeliveryCount": %s}' % (b"7" * 5_000),
+    "others": json.dumps(definitions.to_json(model.Queue(name="others"))).encode(),
+}
+
+
+async def test_definitions_without_end(
     door: Door, broker: Broker, vhost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is named, and what stands behind it in the list is heeded."""
-    for entity in ("a-deep-one", "others"):
+    """Each is named, and what stands behind it in the list is heeded."""
+    for entity, value in ENDLESS.items():
         name = definitions.parameter_name(vhost, entity)
-        value = (
-            b"[" * 20_000 + b"]" * 20_000
-            if entity == "a-deep-one"
-            else json.dumps(definitions.to_json(model.Queue(name=entity))).encode()
-        )
         body = b'{"name": "%s", "value": %s}' % (name.encode(), value)
         path = "/api/global-parameters/" + name.replace("/", "%2F")
         broker.management("PUT", path, body)
@@ -364,7 +366,7 @@ async def test_a_definition_that_nests_without_end(
 
     found = [queue.name for queue in door.namespace.directory.namespace.queues]
     assert found == ["orders", "others"]
-    assert door.namespace.poison.counts["definition"] == 1
+    assert door.namespace.poison.counts["definition"] == 2
     assert ends(caplog) == []
 
 

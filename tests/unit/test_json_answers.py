@@ -21,6 +21,11 @@ def test_one_value_that_nests_without_end() -> None:
         assert "null" in text
 
 
+def test_one_number_without_end() -> None:
+    """It is none, and the others beside it are read."""
+    assert read(f"[{10**99}, -5, {'7' * 5_000}, 1.5]") == [10**99, -5, None, 1.5]
+
+
 @pytest.mark.parametrize("text", ["", "[" * 20_000, "{" * 20_000 + "]" * 20_000, '"' + "[" * 2_000])
 def test_what_is_no_json(text: str) -> None:
     """However deep it is, it is an error that callers know."""
