@@ -50,7 +50,6 @@ from bridge.wire.atom.descriptions import (
     rule_node,
 )
 from bridge.wire.atom.documents import (
-    BODY_BYTES_MAX,
     Entry,
     entry_text,
     feed_text,
@@ -438,10 +437,3 @@ def _not_found(path: str) -> EntityNotFound:
 def _refused(error: ServiceBusError, request: web.Request) -> web.Response:
     status, text = refusal(error, request.host, request.path.strip("/"))
     return web.Response(text=text, status=status, headers={"Content-Type": CONTENT_TYPE})
-
-
-def make_application(service: Service) -> web.Application:
-    """Return an application of its own that answers everything by the service."""
-    app = web.Application(client_max_size=BODY_BYTES_MAX)
-    app.router.add_route("*", "/{path:.*}", service.answer)
-    return app
