@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bridge.cli.live_namespace import is_connection_string, live_namespace
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, parse_duration_ms
 from bridge.topology import compiler, definitions
@@ -32,7 +33,8 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         "input",
         nargs="+",
         metavar="INPUT",
-        help=f"a file, or several of one namespace, or - for standard input: {forms}",
+        help=f"a file, or several of one namespace, or - for standard input: {forms}; "
+        "a connection string, given or in a file: the live namespace, Azure's or a bridge's",
     )
     group.add_argument(
         "--from",
@@ -118,20 +120,32 @@ def write_output(arguments: argparse.Namespace, text: str) -> None:
 
 
 def texts(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the name and the text of each input.
+    """Return the name and the text of each input; for a connection string, its namespace's.
 
     Raises:
         ReadError: one is no text.
+        ValueError: a namespace cannot be read.
     """
     if arguments.input.count(STANDARD_INPUT) > 1:
         raise ValueError("- is given twice: there is one standard input.")
     found = []
     for path in arguments.input:
-        is_standard = path == STANDARD_INPUT
-        content = sys.stdin.buffer.read() if is_standard else Path(path).read_bytes()
-        source = "standard input" if is_standard else path
-        found.append((source, decode(content, source)))
+        source, text = _text(path)
+        if is_connection_string(text):
+            live = live_namespace(text)
+            source, text = live.source, live.read()
+        found.append((source, text))
     return found
+
+
+def _text(given: str) -> tuple[str, str]:
+    """Return the name and the text of what is given: a file, or the text itself."""
+    if is_connection_string(given):
+        return "the connection string", given
+    is_standard = given == STANDARD_INPUT
+    content = sys.stdin.buffer.read() if is_standard else Path(given).read_bytes()
+    source = "standard input" if is_standard else given
+    return source, decode(content, source)
 
 
 def read_input(arguments: argparse.Namespace, given: Sequence[tuple[str, str]] = ()) -> Reading:
