@@ -23,10 +23,8 @@ def snippets() -> Mapping[tuple[str, str], str]:
 
 def snippet(bridge: Bridge, language: str, way: str) -> str:
     """Return a snippet with the bridge's own port and CA in it."""
-    text = snippets()[language, way]
-    return text.replace("localhost:5672", f"localhost:{bridge.port}").replace(
-        '"ca.pem"', f'"{bridge.ca}"'
-    )
+    text = snippets()[language, way].replace('"ca.pem"', f'"{bridge.ca}"')
+    return re.sub(r"\b5672\b", str(bridge.port), text)
 
 
 def without_flag(bridge: Bridge) -> str:
@@ -43,7 +41,7 @@ def commands_to_trust(bridge: Bridge, sdk: str) -> list[str]:
         text=True,
         check=True,
     ).stdout
-    (paragraph,) = [part for part in said.split("\n\n") if part.startswith(sdk)]
+    (paragraph,) = [part for part in said.split("\n\n") if part.split()[0] == sdk]
     return [line.strip() for line in paragraph.splitlines()[1:] if "#" not in line]
 
 
@@ -125,6 +123,102 @@ await admin.deleteQueue("made");
 """
 
 
+JAVA = """\
+import com.azure.core.amqp.AmqpTransportType;
+import com.azure.core.http.policy.PortPolicy;
+import com.azure.messaging.servicebus.*;
+import com.azure.messaging.servicebus.administration.*;
+import java.time.Duration;
+
+public class Connecting {{
+    static String emulatorString = "{emulator}";
+    static String connectionString = "{plain}";
+
+    public static void main(String[] arguments) {{
+        {snippet}
+        {rest}
+    }}
+}}
+"""
+
+JAVA_MESSAGES = """\
+try (ServiceBusSenderClient sender = builder.sender().queueName("orders").buildClient()) {
+    sender.sendMessage(new ServiceBusMessage("hello"));
+}
+try (ServiceBusReceiverClient receiver = builder.receiver().queueName("orders").buildClient()) {
+    for (ServiceBusReceivedMessage message : receiver.receiveMessages(1, Duration.ofSeconds(10))) {
+        receiver.complete(message);
+        System.out.println(message.getBody());
+    }
+}
+"""
+
+JAVA_ADMINISTRATION = """\
+admin.createQueue("made");
+System.out.println("hello " + admin.listQueues().stream().count());
+admin.deleteQueue("made");
+"""
+
+GO = """\
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+)
+
+var _ = tls.Config{{}}
+var _ admin.Client
+var _ azservicebus.Client
+var emulatorString = "{emulator}"
+var connectionString = "{plain}"
+
+func check(err error) {{
+	if err != nil {{
+		fmt.Println(err)
+		os.Exit(1)
+	}}
+}}
+
+func main() {{
+	ctx := context.Background()
+	{snippet}
+	check(err)
+	{rest}
+}}
+"""
+
+GO_MESSAGES = """\
+sender, err := client.NewSender("orders", nil)
+check(err)
+check(sender.SendMessage(ctx, &azservicebus.Message{Body: []byte("hello")}, nil))
+receiver, err := client.NewReceiverForQueue("orders", nil)
+check(err)
+messages, err := receiver.ReceiveMessages(ctx, 1, nil)
+check(err)
+for _, message := range messages {
+	check(receiver.CompleteMessage(ctx, message, nil))
+	fmt.Println(string(message.Body))
+}
+check(client.Close(ctx))
+"""
+
+GO_ADMINISTRATION = """\
+_, err = client.CreateQueue(ctx, "made", nil)
+check(err)
+page, err := client.NewListQueuesPager(nil).NextPage(ctx)
+check(err)
+fmt.Println("hello", len(page.Queues))
+_, err = client.DeleteQueue(ctx, "made", nil)
+check(err)
+"""
+
+
 def program(bridge: Bridge, language: str, way: str) -> str:
     """Return a whole program around a snippet: it sends, receives and prints "hello"."""
     form, messages, administration = PROGRAMS[language]
@@ -139,4 +233,6 @@ def program(bridge: Bridge, language: str, way: str) -> str:
 PROGRAMS = {
     "python": (PYTHON, PYTHON_MESSAGES, PYTHON_ADMINISTRATION),
     "javascript": (JAVASCRIPT, JAVASCRIPT_MESSAGES, JAVASCRIPT_ADMINISTRATION),
+    "java": (JAVA, JAVA_MESSAGES, JAVA_ADMINISTRATION),
+    "go": (GO, GO_MESSAGES, GO_ADMINISTRATION),
 }
