@@ -90,12 +90,14 @@ class ReceivingLink:
         if self.connection.is_choked or link.session.blocked_bytes > settings.output_bytes_high:
             self.connection.starved[self] = None
             return
-        ahead_max = min(
-            max(settings.fetch_bytes // self._message_bytes, 1), settings.fetch_max, link.credit
-        )
-        if self._asked < link.credit and (2 * self._asked <= ahead_max):
-            count = ahead_max - self._asked
-            self._asked = ahead_max
+        fetch_max = min(max(settings.fetch_bytes // self._message_bytes, 1), settings.fetch_max)
+        if link.credit <= fetch_max:
+            count = link.credit - self._asked
+        else:
+            # In portions: not one more with every message that is sent.
+            count = fetch_max - self._asked if 2 * self._asked <= fetch_max else 0
+        if count > 0:
+            self._asked += count
             self._receiver.add_credit(count)
 
     def _deliver(self, received: Received) -> None:
