@@ -92,7 +92,7 @@ def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric
     for field in fields(counters):
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
     yield _gauge("locks", "Messages that are locked.", namespace.locks)
-    yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.kept)
+    yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.buffered)
 
 
 def _of_poison(poison: Poison) -> Iterator[Metric]:

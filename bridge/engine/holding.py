@@ -8,8 +8,8 @@ from uuid import UUID
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.engine.api import Received
+from bridge.machine.credit.buffer import Fetched
 from bridge.machine.deduplicator import Identity
-from bridge.machine.demand import Fetched
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
@@ -45,6 +45,7 @@ class Holding(Fetched):
     """A message that this process holds, unacked.
 
     Attributes:
+        expires_ms: when it expires (UTC ms), or `None` for never.
         channel: where it is settled.
         tag: its delivery tag there.
         exchange: where it was published last.
@@ -57,6 +58,7 @@ class Holding(Fetched):
         identity: what tells it from other messages.
     """
 
+    expires_ms: int | None
     channel: Channel
     tag: int
     exchange: str
@@ -99,6 +101,17 @@ class Holding(Fetched):
     def death_reason(self) -> str:
         """That reason alone; "" when it is no such dead letter."""
         return self.death[0] if self.death is not None else ""
+
+    @property
+    def has_died_unnumbered(self) -> bool:
+        """Whether RabbitMQ made a dead letter of what was still to be sent back and numbered."""
+        return not self.is_numbered and self.death_reason in (EXPIRED_REASON, EXHAUSTED_REASON)
+
+    def has_come_through(self, active_exchange: str) -> bool:
+        """Whether it has been numbered for its queue, or was put back there by an engine."""
+        if self.exchange == active_exchange:
+            return self.is_numbered
+        return not self.exchange and self.is_numbered and self.is_published_again
 
     def received(
         self,

@@ -127,7 +127,6 @@ class RabbitNamespace:
             departure=self._departure,
             locks=self._locks,
             counters=self.counters,
-            tell=self._news.tell,
             on_lost=self._on_channel_lost,
         )
         self.counting = Counting(
@@ -170,9 +169,9 @@ class RabbitNamespace:
         return len(self._locks)
 
     @property
-    def kept(self) -> int:
-        """How many released messages wait here for the next receiver."""
-        return self._receiving.kept
+    def buffered(self) -> int:
+        """How many messages wait here for the next receiver."""
+        return self._receiving.buffered
 
     async def start(self) -> None:
         """Connect, and read the definitions.
@@ -200,7 +199,7 @@ class RabbitNamespace:
             self._on_administered,
         )
         await self.directory.read()
-        for keep in (self._sender.run, self._intake.run, self._follow, self._receiving.offer_kept):
+        for keep in (self._sender.run, self._intake.run, self._follow):
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
 
@@ -430,14 +429,12 @@ class RabbitNamespace:
         self._wake.set()
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
-        """Another bridge keeps messages of an entity, waits for them, found it full, changed it."""
+        """Another bridge has found an entity's queue full, or changed the entity."""
         if kind == ENTITY_CHANGED:
             self._changed_paths.add(path.entity)
             self._wake.set()
-            return
-        if kind == FULL and self._sending is not None:
+        elif self._sending is not None:
             self._sending.note_full(path.entity)
-        self._receiving.on_told(kind, path)
 
     async def _follow(self) -> None:
         """Read the definitions when somebody says that they have changed, and now and then."""

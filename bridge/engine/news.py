@@ -1,13 +1,8 @@
 """What bridges tell each other, over one fanout exchange: a type, and the path of an entity.
 
-    (empty)   definitions have changed: read them
-    changed   the definition of this entity has changed: read that
-    kept      released messages of this entity wait at this bridge, where nobody asks for them
-    wanted    somebody waits for messages of this entity here
-    full      the queue of this entity takes no more messages now
-
-Who keeps messages that are wanted elsewhere gives them back, though RabbitMQ counts that (only
-before 4.3 is anything kept).
+(empty)   definitions have changed: read them
+changed   the definition of this entity has changed: read that
+full      the queue of this entity takes no more messages now
 """
 
 from __future__ import annotations
@@ -27,8 +22,6 @@ from bridge.wire.basic import Properties
 
 CHANGED = ""
 ENTITY_CHANGED = "changed"
-KEPT = "kept"
-WANTED = "wanted"
 FULL = "full"
 
 
@@ -38,7 +31,7 @@ class News:
     Args:
         instance: the name of this bridge; it does not hear itself, except of changes.
         on_changed: definitions have changed.
-        on_told: another bridge has said something (a type and a path).
+        on_told: another bridge has said something of an entity (a type and a path).
         poison: what cannot be read is noted there.
     """
 
@@ -76,12 +69,12 @@ class News:
     def _on_delivery(self, delivery: Delivery) -> None:
         try:
             properties = Properties.decode(delivery.properties)
-            is_news = properties.type in (ENTITY_CHANGED, KEPT, WANTED, FULL)
+            is_news = properties.type in (ENTITY_CHANGED, FULL)
             path = parse_path(delivery.body.decode()) if is_news else None
         except (ServiceBusError, ValueError) as error:
             self._poison.note("events", names.EVENTS, error)
             return
-        if path is None:
+        if not properties.type:
             self._on_changed()
-        elif properties.app_id != self._name:
-            self._on_told(properties.type or "", path)
+        elif path is not None and properties.app_id != self._name:
+            self._on_told(properties.type, path)

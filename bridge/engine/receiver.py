@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bridge.engine.api import Received, ReceiveMode
-from bridge.engine.source import Source
+from bridge.engine.queue_reader import QueueReader
 
 
 class QueueReceiver:
-    """A receiver of one source; see `api.Receiver`.
+    """A receiver of one queue; see `api.Receiver`.
 
     Attributes:
-        number: names it to its source.
+        number: names it to its reader.
         mode: whether messages are locked or gone.
         deliver: gives the client a message.
     """
@@ -21,7 +21,7 @@ class QueueReceiver:
     def __init__(
         self,
         number: int,
-        source: Source,
+        reader: QueueReader,
         mode: ReceiveMode,
         deliver: Callable[[Received], None],
         on_closed: Callable[[int], None],
@@ -29,22 +29,22 @@ class QueueReceiver:
         self.number = number
         self.mode = mode
         self.deliver = deliver
-        self._source = source
+        self._reader = reader
         self._on_closed = on_closed
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"QueueReceiver({self.number}, {self._source!r})"
+        return f"QueueReceiver({self.number}, {self._reader!r})"
 
     def add_credit(self, count: int) -> None:
         """Ask for `count` more messages."""
         if count > 0 and not self._is_closed:
-            self._source.ask(self.number, count)
+            self._reader.ask(self.number, count)
 
     async def drain(self) -> None:
         """Take back all credit; what is on its way may still come before this returns."""
         if not self._is_closed:
-            await self._source.withdraw(self.number)
+            await self._reader.withdraw(self.number)
 
     def close(self) -> Awaitable[None]:
         """Take back all credit for good; locks stay.
@@ -55,4 +55,4 @@ class QueueReceiver:
             return asyncio.sleep(0)
         self._is_closed = True
         self._on_closed(self.number)
-        return self._source.withdraw(self.number)
+        return self._reader.withdraw(self.number)

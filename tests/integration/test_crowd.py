@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
-from bridge.machine.demand import CONSUMERS_MAX, HELD_MIN
+from bridge.machine.credit.clustered_gets import CONSUMERS_MAX, HELD_MIN
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door_unseeing

@@ -24,30 +24,30 @@ Message = TypeVar("Message", bound=Fetched)
 
 
 class LocalBuffer(Generic[Message]):
-    """Messages by number, with the time since which each has been here."""
+    """Messages by number, with the time since which each has been here.
+
+    Attributes:
+        count: how many there are.
+        oldest_s: no message has been here since before this; of no meaning while there is none.
+    """
 
     def __init__(self) -> None:
+        self.count = 0
+        self.oldest_s = 0.0
         self._heap: list[tuple[int, int, float, Message]] = []
         self._serial = 0
-        self._oldest_s = 0.0
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    @property
-    def oldest_s(self) -> float:
-        """No message has been here since before this; of no meaning while there is none."""
-        return self._oldest_s
 
     def push(self, message: Message, now_s: float) -> None:
         """Keep a message."""
-        if not self._heap:
-            self._oldest_s = now_s
+        if not self.count:
+            self.oldest_s = now_s
+        self.count += 1
         self._serial += 1
         heapq.heappush(self._heap, (message.number, self._serial, now_s, message))
 
     def pop(self) -> Message:
         """Take out the message of the lowest number."""
+        self.count -= 1
         return heapq.heappop(self._heap)[3]
 
     def pop_since(self, time_s: float) -> list[Message]:
@@ -55,10 +55,12 @@ class LocalBuffer(Generic[Message]):
         old = [entry[3] for entry in sorted(self._heap) if entry[2] <= time_s]
         self._heap = [entry for entry in self._heap if entry[2] > time_s]
         heapq.heapify(self._heap)
-        self._oldest_s = min((entry[2] for entry in self._heap), default=0.0)
+        self.count = len(self._heap)
+        self.oldest_s = min((entry[2] for entry in self._heap), default=0.0)
         return old
 
     def pop_all(self) -> list[Message]:
         """Take out all, lowest number first."""
         messages, self._heap = [entry[3] for entry in sorted(self._heap)], []
+        self.count = 0
         return messages

@@ -21,18 +21,15 @@ class Waiters:
 
     Attributes:
         asked: messages asked for and not given, withdrawn requests not counted.
+        has_withdrawals: whether a withdrawal has not ended.
     """
 
     def __init__(self) -> None:
         self.asked = 0
+        self.has_withdrawals = False
         self._requests: deque[_Request] = deque()
         self._withdrawals: dict[int, list[_Request]] = {}
         self._last_ticket = 0
-
-    @property
-    def has_withdrawals(self) -> bool:
-        """Whether a withdrawal has not ended."""
-        return bool(self._withdrawals)
 
     def add(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
@@ -43,6 +40,11 @@ class Waiters:
         else:
             self._requests.append(_Request(receiver, count))
         self.asked += count
+
+    def restore(self, receiver: int) -> None:
+        """What a receiver was to be given cannot be: it is the first to wait again."""
+        self._requests.appendleft(_Request(receiver, 1))
+        self.asked += 1
 
     def withdraw(self, receiver: int) -> int:
         """A receiver takes back all that it asked for; return the withdrawal's ticket."""
@@ -56,6 +58,7 @@ class Waiters:
             self.asked -= request.count
         self._last_ticket += 1
         self._withdrawals[self._last_ticket] = requests
+        self.has_withdrawals = True
         return self._last_ticket
 
     def take(self, *, with_withdrawn: bool) -> int | None:
@@ -91,4 +94,5 @@ class Waiters:
                 for request in requests:
                     request.count = 0
                 ended.append(ticket)
+        self.has_withdrawals = bool(self._withdrawals)
         return ended

@@ -14,8 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bridge.machine.credit.buffer import Fetched
 from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Return, Withdrawn
-from bridge.machine.credit.gets import Gets
-from bridge.machine.credit.windows import Windows
+from bridge.machine.credit.strategy import Strategy
 
 
 class QueueModel(RuleBasedStateMachine):
@@ -45,9 +44,10 @@ class QueueModel(RuleBasedStateMachine):
         self.tickets: dict[int, tuple[int, int]] = {}
         self.last_heard = self.last_given = 0
         self.given_back: set[int] = set()
+        self.owed: set[int] = set()
         self.published = self.settled = 0
 
-    def strategy(self) -> Windows[Fetched] | Gets[Fetched]:
+    def strategy(self) -> Strategy[Fetched]:
         raise NotImplementedError
 
     @property
@@ -78,13 +78,16 @@ class QueueModel(RuleBasedStateMachine):
                     self.asks[receiver] -= min(count, self.asks[receiver])
 
     def rooms(self) -> list[int]:
-        return [entry.room for entry in self.credit._fetches.values() if entry.room][:-1]
+        return [entry.room for entry in self.credit.balance.fetches.values() if entry.room][:-1]
 
     def give(self, receiver: int, message: Fetched) -> None:
         assert self.asks[receiver] > 0, "given more than asked"
         if message.number not in self.given_back and not self.counts_returns:
             assert message.number > self.last_given, "given out of order"
             self.last_given = message.number
+        self.owed.discard(message.number)
+        if message.number not in self.given_back | self.returned:
+            assert not self.owed or message.number < min(self.owed), "what went back is overtaken"
         self.asks[receiver] -= 1
         for ticket, (other, count) in self.tickets.items():
             if other == receiver and count:
@@ -145,6 +148,8 @@ class QueueModel(RuleBasedStateMachine):
                     self.settled += 1
                 else:
                     self.returned.add(number)
+                    if self.returns and self.returns[-1] > number:
+                        self.given_back.add(number)  # RabbitMQ puts it behind those
                     self.returns.append(number)
                 self.got.discard(fetch)
                 if fetch in self.consumers:
@@ -178,7 +183,6 @@ class QueueModel(RuleBasedStateMachine):
             case "empty":
                 self.credit.empty(fetch)
             case "looked":
-                assert isinstance(self.credit, Gets)
                 self.credit.looked(fetch, number, self.looked.pop(fetch))
             case "closed":
                 self.credit.closed(fetch)
@@ -227,6 +231,10 @@ class QueueModel(RuleBasedStateMachine):
     def settle(self, choice: st.DataObject, how: str) -> None:
         message = self.held.pop(choice.draw(st.integers(0, len(self.held) - 1)))
         self.given_back.add(message.number)
+        if how != "ack" and not any(self.asks.values()) and not self.counts_returns:
+            self.owed.add(message.number)
+        if how == "nack":
+            self.credit.returning()
         if how == "release":
             self.here[message.number] = message
             self.credit.released(message, self.now_s)
@@ -267,7 +275,7 @@ class QueueModel(RuleBasedStateMachine):
         on_its_way += sum(1 for what, _, _ in self.commands if what == "get")
         on_its_way += sum(size for what, _, size in self.commands if what == "open")
         on_its_way += sum(self.room[fetch] for fetch in self.consumers)
-        assert on_its_way <= self.credit.under_way
+        assert on_its_way <= self.credit.balance.under_way
 
     def teardown(self) -> None:
         """When all has been said, what is asked for has come, or the queue is empty."""
@@ -276,7 +284,7 @@ class QueueModel(RuleBasedStateMachine):
             self.time_passes(0.3)
         self.hear_all()
         assert not self.tickets
-        assert not self.ready or not self.credit.asked or self.must_wait
+        assert not self.ready or not self.credit.balance.waiters.asked or self.must_wait
         if self.credit.due_s() is None:
             assert not self.here
 

@@ -9,21 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.buffer import Fetched
-from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Return
+from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return
 from bridge.machine.credit.gets import (
-    CONSUMERS_MAX,
-    CROWDED_S,
-    HELD_MIN,
     KEEP_S,
     QUIET_S,
     Gets,
 )
+from bridge.machine.credit.read_ahead import AHEAD_MAX
 from tests.unit.machine.credit.rabbitmq import QueueModel
 
 
-def asking(count: int, *, is_clustered: bool = False) -> Gets[Fetched]:
+def asking(count: int) -> Gets[Fetched]:
     """A receiver that has asked for so many at 1.0 s."""
-    gets: Gets[Fetched] = Gets(is_clustered=is_clustered)
+    gets: Gets[Fetched] = Gets()
     gets.ask(1, count, 1.0)
     return gets
 
@@ -86,37 +84,48 @@ def test_room_that_nobody_wants_is_closed_when_nothing_arrives() -> None:
     assert gets.plan(1.0 + QUIET_S) == [Close(2)]
 
 
-def test_in_a_cluster_messages_are_got_one_by_one() -> None:
-    """As many as there may be consumers."""
-    gets = asking(20, is_clustered=True)
-    assert gets.plan(1.0) == [Look(1)]
-    gets.looked(1, 100, 1)
-    effects = gets.plan(1.0)
-    assert effects == [Get(fetch) for fetch in range(2, 2 + (CONSUMERS_MAX - 1 + 1) // 2)]
+def fast(max_delivery_count: int = 10) -> tuple[Gets[Fetched], list[object]]:
+    """A receiver that has taken `AHEAD_MAX` messages one by one, and what its next request does."""
+    gets: Gets[Fetched] = Gets()
+    gets.limit(max_delivery_count)
+    effects: list[object] = []
+    for fetch in range(1, AHEAD_MAX + 2):
+        gets.ask(1, 1, 1.0)
+        effects = list(gets.plan(1.0))
+        if effects != [Get(fetch)]:
+            break
+        assert gets.arrived(fetch, Fetched(fetch, fetch), 1.0) == 1
+        gets.counted(100)
+        assert gets.plan(1.0) == []
+        gets.settling(fetch, 1.0)
+    return gets, effects
 
 
-def test_in_a_cluster_a_few_are_got_although_others_have_all_the_consumers() -> None:
-    """Else a bridge beside greedy natives would have nothing."""
-    gets = asking(20, is_clustered=True)
-    gets.plan(1.0)
-    gets.looked(1, 100, 40)
-    assert gets.plan(1.0) == [Get(fetch) for fetch in range(2, 2 + HELD_MIN)]
-
-
-def test_in_a_crowd_rabbitmq_is_asked_again_after_a_while() -> None:
-    """Or when a message is settled here."""
-    gets = asking(20, is_clustered=True)
-    gets.plan(1.0)
-    gets.looked(1, 100, 40)
-    gets.plan(1.0)
-    for fetch in range(2, 2 + HELD_MIN):
-        gets.arrived(fetch, Fetched(fetch, fetch), 1.0)
-    look = 2 + HELD_MIN
-    assert gets.plan(1.0) == [Look(look)]
-    gets.looked(look, 100, 40)
+def test_a_fast_receiver_has_messages_before_it_asks() -> None:
+    """A window stands, and acks refill it; what came ahead is kept when the receiver ends."""
+    gets, effects = fast()
+    window = AHEAD_MAX + 1
+    assert effects == [Open(window, AHEAD_MAX)]
+    first = [gets.arrived(window, Fetched(number, window), 1.0) for number in range(100, 132)]
+    assert first == [1] + [None] * 31
+    assert gets.settling(window, 1.0) is None
     assert gets.plan(1.0) == []
-    assert gets.due_s() == 1.0 + CROWDED_S
-    assert gets.plan(1.0 + CROWDED_S) == [Look(look + 1)]
+    gets.ask(1, 1, 1.001)
+    (deliver,) = gets.plan(1.001)
+    assert isinstance(deliver, Deliver)
+    assert deliver.message.number == 101
+    gets.arrived(window, Fetched(132, window), 1.001)
+    assert gets.plan(1.002) == []
+    assert gets.plan(1.1) == [Close(window)]
+    late_s = 1.1 + KEEP_S
+    returned = [each for each in gets.plan(late_s) if isinstance(each, Return)]
+    assert [each.message.number for each in returned] == list(range(102, 133))
+
+
+def test_nothing_comes_ahead_that_one_return_would_dead_letter() -> None:
+    """MaxDeliveryCount 1."""
+    _, effects = fast(max_delivery_count=1)
+    assert effects == [Get(AHEAD_MAX + 1)]
 
 
 class GetsModel(QueueModel):
@@ -124,12 +133,13 @@ class GetsModel(QueueModel):
 
     is_apart = True
     counts_returns = True
-    is_clustered = False
 
     def strategy(self) -> Gets[Fetched]:
-        return Gets(is_clustered=self.is_clustered)
+        gets: Gets[Fetched] = Gets(ahead_max=4)
+        gets.limit(10)
+        return gets
 
-    @precondition(lambda self: self.replies and not self.is_clustered)
+    @precondition(lambda self: self.replies)
     @rule(choice=st.data())
     def another_is_faster(self, choice: st.DataObject) -> None:
         fetch = choice.draw(st.sampled_from(sorted({fetch for _, fetch, _ in self.replies})))
@@ -139,8 +149,7 @@ class GetsModel(QueueModel):
 
     @invariant()
     def one_is_got_at_a_time(self) -> None:
-        if not self.is_clustered:
-            assert [what for what, _, _ in self.commands].count("get") <= 1
+        assert [what for what, _, _ in self.commands].count("get") <= 1
 
     @invariant()
     def nothing_is_kept_for_long(self) -> None:
@@ -148,38 +157,5 @@ class GetsModel(QueueModel):
         assert due_s is None or self.now_s <= due_s + KEEP_S
 
 
-class ClusteredGetsModel(GetsModel):
-    """A cluster: what a cancelled consumer holds dies with its node."""
-
-    is_clustered = True
-
-    def act(self) -> None:
-        """Nothing arrives in the instant of a cancel, for nothing has for a while."""
-        super().act()
-        while any(what == "close" for what, _, _ in self.commands):
-            self.rabbitmq_works()
-
-    @rule(passed_s=st.sampled_from([0.3, 6.0]))
-    def time_passes(self, passed_s: float) -> None:
-        self.hear_all()
-        super().time_passes(passed_s)
-
-    @invariant()
-    def no_cancelled_consumer_holds_a_message(self) -> None:
-        held = [*self.held, *self.here.values()]
-        assert not self.cancelled.intersection(message.fetch for message in held)
-
-    @invariant()
-    def there_are_few_consumers(self) -> None:
-        assert len(self.consumers) + len(self.got) <= CONSUMERS_MAX + 1
-
-    @property
-    def must_wait(self) -> bool:
-        return True
-
-
-SETTINGS = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestGetsAgainstRabbitMQ = GetsModel.TestCase
-TestGetsAgainstRabbitMQ.settings = SETTINGS
-TestClusteredGetsAgainstRabbitMQ = ClusteredGetsModel.TestCase
-TestClusteredGetsAgainstRabbitMQ.settings = SETTINGS
+TestGetsAgainstRabbitMQ.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

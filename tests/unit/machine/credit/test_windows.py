@@ -10,9 +10,12 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.buffer import Fetched
 from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return, Withdrawn
-from bridge.machine.credit.read_ahead import AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
+from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
 from bridge.machine.credit.windows import Windows
 from tests.unit.machine.credit.rabbitmq import QueueModel
+
+FIRST = PROMPT_ROUNDS + 2
+"""The first fetch after `Receiver.ask_promptly`; the last one before is a full window of one."""
 
 
 class Receiver:
@@ -22,6 +25,14 @@ class Receiver:
         self.windows: Windows[Fetched] = Windows()
         self.now_s = 1.0
         self.number = 0
+
+    def ask_promptly(self) -> None:
+        """Take some one by one, until it reads ahead."""
+        for fetch in range(1, FIRST):
+            self.ask(1)
+            self.take(fetch)
+            if fetch < FIRST - 1:
+                self.settle(fetch)
 
     def ask(self, count: int) -> list[object]:
         self.windows.ask(1, count, self.now_s)
@@ -47,7 +58,7 @@ def test_a_window_is_as_large_as_what_is_asked_for() -> None:
     receiver = Receiver()
     assert receiver.ask(5) == [Open(1, 5)]
     assert receiver.take(1, 5) == [1] * 5
-    assert receiver.windows.under_way == 0
+    assert receiver.windows.balance.under_way == 0
 
 
 def test_a_small_demand_is_got_until_the_queue_is_found_empty() -> None:
@@ -71,90 +82,136 @@ def test_receivers_are_served_in_the_order_in_which_they_asked() -> None:
 def test_a_receiver_that_asks_again_as_it_settles_keeps_its_window() -> None:
     """A processor of any credit: no window is opened or closed, however long it goes on."""
     receiver = Receiver()
-    assert receiver.ask(10) == [Open(1, 10)]
-    receiver.take(1, 10)
+    receiver.ask_promptly()
+    assert receiver.ask(10) == [Open(FIRST, 10)]
+    receiver.take(FIRST, 10)
     for _ in range(100):
-        assert receiver.settle(1) is None
+        assert receiver.settle(FIRST) is None
         receiver.now_s += 0.005
         assert receiver.ask(1) == []
-        assert receiver.take(1) == [1]
+        assert receiver.take(FIRST) == [1]
         receiver.now_s += 1.0
         assert receiver.plan() == []
+
+
+def test_one_that_asks_when_all_its_credit_is_used_keeps_its_window_too() -> None:
+    """However long that takes: while somebody waits, nothing comes for nobody."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    assert receiver.ask(50) == [Open(FIRST, 50)]
+    for _ in range(5):
+        for _ in range(50):
+            assert receiver.take(FIRST) == [1]
+            assert receiver.settle(FIRST) is None
+            receiver.now_s += 0.005
+            assert receiver.plan() == []
+        assert receiver.ask(50) == []
 
 
 def test_room_that_nobody_wants_is_closed_after_a_while() -> None:
     """The receiver has settled and does not ask again."""
     receiver = Receiver()
+    receiver.ask_promptly()
     receiver.ask(3)
-    receiver.take(1, 3)
-    assert receiver.settle(1) is None
+    receiver.take(FIRST, 3)
+    assert receiver.settle(FIRST) is None
     assert receiver.windows.due_s() == receiver.now_s + LINGER_S
     receiver.now_s += LINGER_S / 2
     assert receiver.plan() == []
     receiver.now_s += LINGER_S
-    assert receiver.plan() == [Close(1)]
+    assert receiver.plan() == [Close(FIRST), Close(FIRST - 1)]
     assert receiver.windows.due_s() is None
 
 
 def test_what_came_for_nobody_goes_back_after_a_while() -> None:
     """And all that is on its way, for it stood behind."""
     receiver = Receiver()
+    receiver.ask_promptly()
     receiver.ask(3)
-    receiver.take(1, 3)
-    assert [receiver.settle(1) for _ in range(3)] == [None] * 3
-    assert receiver.take(1, 2) == [None, None]
+    receiver.take(FIRST, 3)
+    assert [receiver.settle(FIRST) for _ in range(3)] == [None] * 3
+    assert receiver.take(FIRST, 2) == [None, None]
     receiver.now_s += 2 * LINGER_S
-    first, second = Fetched(4, 1), Fetched(5, 1)
-    close, *returns = receiver.plan()
-    assert close == Close(1)
-    assert [each.message.number for each in returns] == [first.number, second.number]
-    assert receiver.take(1) == [None]
+    first, second = receiver.number - 1, receiver.number
+    *closes, one, other = receiver.plan()
+    assert closes == [Close(FIRST), Close(FIRST - 1)]
+    assert isinstance(one, Return)
+    assert isinstance(other, Return)
+    assert [each.message.number for each in (one, other)] == [first, second]
+    assert receiver.take(FIRST) == [None]
     (late,) = receiver.plan()
     assert isinstance(late, Return)
-    assert late.message.number == 6
+    assert late.message.number == second + 1
+
+
+def test_what_came_ahead_does_not_overtake_what_is_released() -> None:
+    """It goes back as well, and nothing is fetched until all of it has."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    receiver.ask(3)
+    receiver.take(FIRST, 3)
+    assert [receiver.settle(FIRST) for _ in range(2)] == [None] * 2
+    assert receiver.take(FIRST) == [None]
+    ahead = receiver.number
+    receiver.windows.released(Fetched(ahead - 1, FIRST), receiver.now_s)
+    effects = receiver.ask(1)
+    assert effects[:2] == [Close(FIRST - 1), Close(FIRST)]
+    returns = [each for each in effects[2:] if isinstance(each, Return)]
+    assert [each.message.number for each in returns] == [ahead - 1, ahead]
+    assert len(effects) == 4
+    assert receiver.take(FIRST) == [None]
 
 
 def test_what_came_for_nobody_goes_to_the_next_that_asks() -> None:
     """Within that while."""
     receiver = Receiver()
+    receiver.ask_promptly()
     receiver.ask(3)
-    receiver.take(1, 3)
-    assert receiver.settle(1) is None
-    assert receiver.take(1) == [None]
+    receiver.take(FIRST, 3)
+    assert receiver.settle(FIRST) is None
+    assert receiver.take(FIRST) == [None]
     (deliver,) = receiver.ask(1)
     assert isinstance(deliver, Deliver)
-    assert (deliver.receiver, deliver.message.number) == (1, 4)
+    assert (deliver.receiver, deliver.message.number) == (1, receiver.number)
 
 
-def test_after_room_stood_in_vain_windows_are_closed_before_their_messages_are_settled() -> None:
-    """Until the receivers ask promptly again, a few times."""
+def test_a_receiver_that_does_not_ask_promptly_leaves_nothing_standing() -> None:
+    """At first, and after room stood in vain: windows close before their messages are settled."""
     receiver = Receiver()
-    receiver.ask(3)
+    assert receiver.ask(3) == [Open(1, 3)]
     receiver.take(1, 3)
-    receiver.settle(1)
-    receiver.now_s += 2 * LINGER_S
-    assert receiver.plan() == [Close(1)]
+    assert receiver.settle(1) == Close(1)
     receiver.windows.closed(1)
-    assert receiver.ask(3) == [Open(2, 3)]
-    receiver.take(2, 2)
-    assert receiver.settle(2) == Close(2)
-    receiver.windows.closed(2)
-    for _ in range(PROMPT_ROUNDS):
-        receiver.settle(2)
-        receiver.now_s += LINGER_S / 2
+    for _ in range(PROMPT_ROUNDS + 1):
+        receiver.settle(1)
+        receiver.now_s += 2 * LINGER_S
         receiver.ask(1)
-    assert "is_on=True" in repr(receiver.windows)
+        receiver.windows.empty(receiver.windows.balance._last_fetch)
+        receiver.take(0)
+    assert "is_on=False" in repr(receiver.windows)
 
 
 def test_a_fast_receiver_has_messages_before_it_asks() -> None:
     """Ask, take, settle, ask: after a few rounds a window stands that is larger than a request."""
     receiver = Receiver()
-    for fetch in range(1, FAST_ROUNDS + 1):
+    for fetch in range(1, PROMPT_ROUNDS + 1):
         assert receiver.ask(1) == [Get(fetch)]
         assert receiver.take(fetch) == [1]
         assert receiver.settle(fetch) is None
         receiver.now_s += 0.001
-    assert receiver.ask(1) == [Open(FAST_ROUNDS + 1, 1 + AHEAD_MAX)]
+    window = PROMPT_ROUNDS + 1
+    assert receiver.ask(1) == [Open(window, 1)]
+    for _ in range(PROMPT_ROUNDS, FAST_ROUNDS):
+        receiver.take(window)
+        assert receiver.settle(window) is None
+        opened = receiver.ask(1)
+    assert opened == [Open(window + 1, AHEAD)]
+    assert receiver.take(window + 1, AHEAD) == [1] + [None] * (AHEAD - 1)
+    for _ in range(100):
+        assert receiver.settle(window + 1) is None
+        (deliver,) = receiver.ask(1)
+        assert isinstance(deliver, Deliver)
+        receiver.take(window + 1)
 
 
 def test_a_withdrawal_ends_when_the_window_is_closed() -> None:
@@ -179,12 +236,13 @@ def test_a_withdrawal_that_nothing_is_fetched_for_ends_at_once() -> None:
 def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     """A hand-over that failed: its window has not one more."""
     receiver = Receiver()
+    receiver.ask_promptly()
     receiver.ask(3)
-    receiver.take(1, 3)
-    assert receiver.settle(1) is None
-    assert receiver.windows.under_way == 1
-    receiver.windows.stayed(1)
-    assert receiver.windows.under_way == 0
+    receiver.take(FIRST, 3)
+    assert receiver.settle(FIRST) is None
+    assert receiver.windows.balance.under_way == 1
+    receiver.windows.stayed(FIRST)
+    assert receiver.windows.balance.under_way == 0
 
 
 class WindowsModel(QueueModel):
@@ -196,7 +254,9 @@ class WindowsModel(QueueModel):
     @invariant()
     def little_is_fetched_that_nobody_asked_for(self) -> None:
         asked = sum(self.asks.values())
-        assert self.credit.under_way + len(self.here) <= asked + AHEAD_MAX + len(self.returned)
+        assert self.credit.balance.under_way + len(self.here) <= asked + AHEAD_MAX + len(
+            self.returned
+        )
 
     @invariant()
     def nothing_stands_for_long_that_nobody_wants(self) -> None:

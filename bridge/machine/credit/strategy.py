@@ -1,0 +1,84 @@
+"""How messages are received from RabbitMQ: one strategy for each kind of RabbitMQ."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol
+
+from bridge.machine.credit.balance import Balance
+from bridge.machine.credit.buffer import Message
+from bridge.machine.credit.effects import Close, Effect
+
+
+class Strategy(Protocol, Generic[Message]):
+    """What one queue's receivers ask for, and what is fetched for it.
+
+    The engine reports what happened, then calls `plan` and does what it says.
+
+    Attributes:
+        balance: what is asked for, being fetched and buffered.
+    """
+
+    balance: Balance[Message]
+
+    @property
+    def buffered(self) -> int:
+        """Messages that wait here for a receiver, or to be returned."""
+
+    def limit(self, max_delivery_count: int) -> None:
+        """So many failed deliveries dead-letter a message."""
+
+    def ask(self, receiver: int, count: int, now_s: float) -> None:
+        """A receiver wants `count` more messages."""
+
+    def withdraw(self, receiver: int) -> int:
+        """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry.
+
+        Until then it may still be given what is on its way.
+        """
+
+    def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
+        """A fetch has brought a message; return the receiver that gets it now.
+
+        `None`: it is kept here, and `plan` says what becomes of it.
+        """
+
+    def discarded(self, fetch: int) -> None:
+        """A fetch has brought a message that is for no receiver."""
+
+    def released(self, message: Message, now_s: float) -> None:
+        """A receiver has given a message back that it did not touch."""
+
+    def returning(self) -> None:
+        """A message is about to go back to its queue, where it stands before what came ahead."""
+
+    def empty(self, fetch: int) -> None:
+        """A get has found nothing."""
+
+    def counted(self, ready: int) -> None:
+        """RabbitMQ has said with a message that was got how many more are ready."""
+
+    def looked(self, fetch: int, ready: int, consumers: int) -> None:
+        """RabbitMQ has said how many messages are ready, and how many consumers there are."""
+
+    def closed(self, fetch: int) -> None:
+        """RabbitMQ has closed a window, whether it was told to or not."""
+
+    def settling(self, fetch: int, now_s: float) -> Close | None:
+        """A message of this fetch is about to be acked, rejected or returned.
+
+        Returns:
+            What must be done first, so that RabbitMQ sends nothing that nobody wants. If the
+            message is not settled after all, report `stayed`.
+        """
+
+    def stayed(self, fetch: int) -> None:
+        """A message that was about to be settled was not: its window is not refilled."""
+
+    def lost(self) -> None:
+        """The channels are gone, and all that came on them; receivers still wait."""
+
+    def due_s(self) -> float | None:
+        """Return when `plan` has something to do if nothing else happens; `None` for never."""
+
+    def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
+        """Return what is to be done so that what is fetched agrees with what is asked for."""
