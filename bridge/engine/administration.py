@@ -83,7 +83,8 @@ class Administration:
             return made
 
     async def update(self, entity: Changed) -> Changed:
-        """Change an entity to what is given; a topic's subscriptions stay as they are.
+        """Change an entity to what is given; subscriptions of a topic, and rules of a subscription,
+        stay as they are: who describes an entity may not know of the latest.
 
         Raises:
             EntityNotFound: there is none of that name.
@@ -94,6 +95,8 @@ class Administration:
             there = await self._there(entity.path)
             check_fixed(entity.path, there, entity)
             made = replace(entity, incarnation=there.incarnation)
+            if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
+                made = replace(made, rules=there.rules)
             await self._write(made)
             return made
 

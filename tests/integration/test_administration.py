@@ -122,3 +122,21 @@ async def test_an_entity_that_is_deleted_and_made_again_begins_anew(
         (received,) = await door.client().receive()
 
         assert (received.record.body, received.sequence_number) == (b"c", 1)
+
+
+async def test_an_update_that_knows_nothing_of_a_new_rule_keeps_it(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """Another bridge has added it a moment ago."""
+    rule = model.Rule(name="new", filter=model.FalseFilter())
+    async with open_door(endpoint, broker.management_url) as door:
+        entities = door.namespace.administration
+        await entities.create(model.Topic(name="events"))
+        read = await entities.create(model.Subscription(topic="events", name="all"))
+        await entities.create_rule(read.path, rule)
+
+        await entities.update(replace(read, max_delivery_count=3))
+
+        found = entities.get(read.path)
+        assert isinstance(found, model.Subscription)
+        assert (found.max_delivery_count, found.rules) == (3, (*read.rules, rule))
