@@ -563,7 +563,7 @@ public final class Scenarios {
         closeAll();
     }
 
-    private static String quoted(String text) {
+    static String quoted(String text) {
         StringBuilder out = new StringBuilder("\"");
         for (char c : text.toCharArray()) {
             if (c == '"' || c == '\\') {
