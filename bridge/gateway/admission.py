@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum
 
 
@@ -92,6 +93,7 @@ class Visit:
     Attributes:
         began_s: when it was taken, before TLS; of the event loop's clock.
         is_stranger: no token was accepted yet.
+        on_known: called when one is.
     """
 
     def __init__(self, admission: Admission, address: str) -> None:
@@ -99,6 +101,7 @@ class Visit:
         self._admission = admission
         self._address = address
         self.is_stranger = True
+        self.on_known: Callable[[], None] | None = None
         self._is_over = False
 
     def left_s(self, allowed_s: float) -> float:
@@ -110,6 +113,8 @@ class Visit:
         if self.is_stranger:
             self.is_stranger = False
             self._admission.known(self._address)
+            if self.on_known is not None and not self._is_over:
+                self.on_known()
 
     def leave(self) -> None:
         """The connection is gone."""

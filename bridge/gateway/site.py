@@ -40,8 +40,12 @@ REQUEST_S = 60.0
 
 
 def authorize(request: web.Request) -> None:
-    """Note that a request has a token that was accepted."""
+    """Note that a request has a token that was accepted: its client is no stranger any more."""
     request[_AUTHORIZED] = True
+    transport = request.transport
+    connection = transport.get_protocol() if transport is not None else None
+    if isinstance(connection, HttpConnection):
+        connection.known()
 
 
 class Site:
@@ -105,12 +109,9 @@ class Site:
         self._count(1)
         try:
             async with asyncio.timeout(REQUEST_S):
-                response = await handler(request)
+                return await handler(request)
         finally:
             self._count(-1)
-        if request.get(_AUTHORIZED, False):
-            _connection_of(request).known()
-        return response
 
     def _count(self, change: int) -> None:
         self._requests += change
