@@ -1,11 +1,12 @@
 """Rules of subscriptions: which messages they take, and what they change in them. Pure.
 
     rules        RuleSet: all rules of a topic against one message. Where to begin.
-    message      what a filter sees of a message
+    message      what a filter sees of a message; values: of which types
+    lexer, parser, expression            text -> tokens -> tree
+    evaluation, operators, like          tree -> closures
+    sql, correlation -> compiled         a filter ready to be evaluated, and its equality terms
+    action, conversion -> changes        SET and REMOVE
     errors       InvalidRule (a rule that cannot be), FilterException (a message it fails on)
-    values       the types that properties and constants have
-    compiled     a filter ready to be evaluated, and its equality terms
-    correlation  correlation filters
 
 Source of every rule: Azure's pages on topic filters, SQL filter syntax and SQL action syntax; what
 they leave open is decided in docs/filters.md.

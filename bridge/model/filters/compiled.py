@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from bridge.model.filters.message import Message
+from bridge.model.filters.message import Message, Property
 from bridge.model.filters.values import Kind, Value, index_key, kind_of
 
 Predicate = Callable[[Message], bool | None]
 """True: the filter takes the message. `None` is unknown. Raises FilterException."""
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """A property by its scope and its lower-case name."""
-
-    is_system: bool
-    name: str
-
-    def read(self, message: Message) -> Value:
-        """Return the property's value, `None` when it is not there or null."""
-        return message.system(self.name) if self.is_system else message.user.get(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +19,8 @@ class Term:
     Attributes:
         of: the property.
         kind: of all the constants.
-        keys: the constants, as `values.index_key` makes them.
+        keys: what an index finds the constants by (`values.index_key`): where a value's key is not
+            among them the condition does not hold; where it is, it may.
     """
 
     of: Property

@@ -6,10 +6,11 @@ A value of another type is another value: such a filter never fails.
 from __future__ import annotations
 
 from bridge.model.entity import CorrelationFilter
-from bridge.model.filters.compiled import CompiledFilter, Property, Term
+from bridge.model.filters.compiled import CompiledFilter, Term
 from bridge.model.filters.errors import InvalidRule
-from bridge.model.filters.message import Message
-from bridge.model.filters.values import Kind, index_key, kind_of
+from bridge.model.filters.message import Message, Property
+from bridge.model.filters.operators import equal
+from bridge.model.filters.values import Kind, Value, kind_of
 
 _FIELDS = (
     "content_type",
@@ -33,14 +34,15 @@ def compile_correlation(source: CorrelationFilter) -> CompiledFilter:
     for of, value in pairs:
         if kind_of(value) is Kind.OTHER:
             raise InvalidRule(f"A correlation filter cannot compare {of.name!r} with {value!r}.")
-    terms = tuple(dict.fromkeys(Term.equals(of, value) for of, value in pairs))
+    terms = [Term.equals(of, value) for of, value in pairs]
 
     def predicate(message: Message) -> bool:
-        return all(_holds(term, message) for term in terms)
+        return all(_holds(of.read(message), expected) for of, expected in pairs)
 
-    return CompiledFilter(("correlation", frozenset(terms)), predicate, terms)
+    # The class stands beside the value: 1, 1.0 and True are equal in Python.
+    identity = frozenset((of, type(value).__name__, value) for of, value in pairs)
+    return CompiledFilter(("correlation", identity), predicate, tuple(dict.fromkeys(terms)))
 
 
-def _holds(term: Term, message: Message) -> bool:
-    value = term.of.read(message)
-    return value is not None and kind_of(value) is term.kind and index_key(value) in term.keys
+def _holds(value: Value, expected: Value) -> bool:
+    return value is not None and kind_of(value) is kind_of(expected) and equal(value, expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from bridge.model.filters.values import Value
@@ -53,3 +54,15 @@ class Message(Protocol):
 
     def name_of(self, name: str) -> str:
         """Return a user property's name as the message spells it; as given, when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property by its scope and its lower-case name."""
+
+    is_system: bool
+    name: str
+
+    def read(self, message: Message) -> Value:
+        """Return the property's value, `None` when it is not there or null."""
+        return message.system(self.name) if self.is_system else message.user.get(self.name)

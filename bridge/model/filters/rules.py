@@ -36,34 +36,16 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from bridge.model.entity import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter, TrueFilter
-from bridge.model.filters.compiled import CompiledFilter, Property, Term
+from bridge.model.filters.action import Action, compile_action
+from bridge.model.filters.changes import Changes
+from bridge.model.filters.compiled import CompiledFilter, Term
 from bridge.model.filters.correlation import compile_correlation
 from bridge.model.filters.errors import FilterException, InvalidRule
-from bridge.model.filters.message import Message
-from bridge.model.filters.values import Kind, Value, index_key, kind_of
+from bridge.model.filters.message import Message, Property
+from bridge.model.filters.sql import compile_sql
+from bridge.model.filters.values import Kind, index_key, kind_of
 
 S = TypeVar("S", bound=Hashable)
-
-REMOVED = object()
-"""In a change: the property is taken off."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A property that an action sets (`None`: to null) or takes off (`REMOVED`).
-
-    Attributes:
-        is_system: `sys.`; `name` is then a value of `message.SYSTEM_PROPERTIES`.
-        name: as the message spells it, else as the action does.
-    """
-
-    is_system: bool
-    name: str
-    value: Value
-
-
-Changes = tuple[Change, ...]
-Action = Callable[[Message], Changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +84,7 @@ def compile_filter(source: Filter, new_id: Callable[[], UUID]) -> CompiledFilter
         case CorrelationFilter():
             return compile_correlation(source)
         case SqlFilter():
-            raise InvalidRule("SQL filters are not evaluated.")
+            return compile_sql(source, new_id)
 
 
 @dataclass(slots=True)
@@ -241,10 +223,3 @@ def _selection(
         if subscription not in taken:
             failures.setdefault(subscription, Failure(subscription, target.rule_name, reason))
     return Selection(matches, list(failures.values()))
-
-
-def compile_action(text: str, new_id: Callable[[], UUID]) -> Action | None:
-    """Return what an action does, `None` for none; InvalidRule when it cannot be."""
-    if not text.strip():
-        return None
-    raise InvalidRule("SQL actions are not carried out.")

@@ -6,35 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from bridge.model.entity import CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
+from bridge.model.entity import CorrelationFilter, FalseFilter, Rule, TrueFilter
 from bridge.model.filters.rules import Match, RuleSet
-from bridge.wire.basic import FieldValue, Properties, long, text
-from bridge.wire.envelope import Item
-from bridge.wire.message_view import MessageView
-
-
-def message(properties: Properties | None = None, **user: FieldValue) -> MessageView:
-    """Return the view of a message with these user properties."""
-    properties = properties or Properties()
-    properties.headers = {**(properties.headers or {}), **user}
-    properties.delivery_mode = 2
-    item = Item(properties.encode(), b"body")
-    return MessageView(item, number=7, enqueued_ms=1_700_000_000_000, ttl_ms=None)
-
-
-def rules(**subscriptions: Filter) -> RuleSet[str]:
-    """Return one rule a subscription."""
-    return RuleSet.of(
-        {name: (Rule(name="r", filter=each),) for name, each in subscriptions.items()},
-        new_id=lambda: UUID(int=1),
-    )
-
-
-def takers(found: RuleSet[str], view: MessageView) -> list[str]:
-    """Return the subscriptions that get a copy."""
-    selection = found.select(view)
-    assert not selection.failures
-    return [match.subscription for match in selection.matches]
+from bridge.wire.basic import Properties, long, text
+from tests.unit.filters.subjects import message, rules, takers
 
 
 def test_true_takes_every_message_and_false_none() -> None:

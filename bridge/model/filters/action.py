@@ -1,0 +1,142 @@
+"""SQL actions: SET and REMOVE, carried out on what a message says, one after another.
+
+A later statement sees what earlier ones did; the message itself does not change, the result is the
+list of changes. SET converts to the type that the property has, a new property takes the value's. A
+value that does not convert, a system property that does not exist or cannot be set, and an id that
+becomes too long make the action fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from bridge.model.filters.changes import REMOVED, Change, Changes
+from bridge.model.filters.conversion import convert
+from bridge.model.filters.errors import FilterException
+from bridge.model.filters.evaluation import Evaluate, NewGuid, compile_expression
+from bridge.model.filters.expression import Set, Statement
+from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
+from bridge.model.filters.parser import parse_action
+from bridge.model.filters.values import Kind, Value, kind_of
+
+Action = Callable[[Message], Changes]
+
+SETTABLE: dict[str, type] = {
+    "contenttype": str,
+    "correlationid": str,
+    "label": str,
+    "messageid": str,
+    "partitionkey": str,
+    "replyto": str,
+    "replytosessionid": str,
+    "scheduledenqueuetimeutc": datetime,
+    "sessionid": str,
+    "timetolive": timedelta,
+    "to": str,
+    "viapartitionkey": str,
+}
+"""System properties that an action may set, and the class of their values."""
+
+KEYS = frozenset({"messageid", "partitionkey", "replytosessionid", "sessionid", "viapartitionkey"})
+KEY_LENGTH_MAX = 128
+"""Characters of one of `KEYS` (Azure, Service Bus quotas)."""
+
+
+def compile_action(text: str, new_id: NewGuid) -> Action | None:
+    """Return what an action does, `None` when it is empty; InvalidRule when it is none."""
+    if not text.strip():
+        return None
+    steps = [_step(each, new_id) for each in parse_action(text)]
+
+    def carry_out(message: Message) -> Changes:
+        state = _Changed(message)
+        for step in steps:
+            step(state)
+        return state.changes()
+
+    return carry_out
+
+
+class _Changed:
+    """A message with what statements have done to it (a `Message`)."""
+
+    def __init__(self, message: Message) -> None:
+        self.user: dict[str, Value] = dict(message.user)
+        self._message = message
+        self._changed: dict[Property, Change] = {}
+
+    def system(self, name: str) -> Value:
+        change = self._changed.get(Property(True, name))
+        if change is None:
+            return self._message.system(name)
+        return None if change.value is REMOVED else change.value
+
+    def name_of(self, name: str) -> str:
+        return self._message.name_of(name)
+
+    def change(self, of: Property, name: str, value: Value) -> None:
+        """Set a property, or take it off with `REMOVED`."""
+        self._changed[of] = Change(of.is_system, of.name if of.is_system else name, value)
+        if of.is_system:
+            return
+        if value is REMOVED:
+            self.user.pop(of.name, None)
+        else:
+            self.user[of.name] = value
+
+    def changes(self) -> Changes:
+        return tuple(self._changed.values())
+
+
+Step = Callable[[_Changed], None]
+
+
+def _step(statement: Statement, new_id: NewGuid) -> Step:
+    of = statement.property
+    value = compile_expression(statement.value, new_id) if isinstance(statement, Set) else None
+    if of.is_system:
+        return _system_step(of, value)
+    return _user_step(of, statement.name, value)
+
+
+def _user_step(of: Property, name: str, value: Evaluate | None) -> Step:
+    def step(state: _Changed) -> None:
+        found = REMOVED if value is None else _converted(state, of, value(state))
+        state.change(of, state.name_of(name), found)
+
+    return step
+
+
+def _converted(state: _Changed, of: Property, value: Value) -> Value:
+    """Return the value as of the type that the property has; of a value without one, as it is."""
+    before = of.read(state)
+    if value is None or before is None or kind_of(before) is Kind.OTHER:
+        return value
+    return convert(value, type(before))
+
+
+def _system_step(of: Property, value: Evaluate | None) -> Step:
+    wanted = SETTABLE.get(of.name)
+    if wanted is None:
+        name = SYSTEM_PROPERTIES.get(of.name)
+        reason = (
+            f"The system property {name} cannot be changed."
+            if name
+            else f"There is no system property {of.name!r}."
+        )
+
+        def refuse(state: _Changed) -> None:
+            raise FilterException(reason)
+
+        return refuse
+    kind = wanted
+
+    def step(state: _Changed) -> None:
+        found = REMOVED if value is None else convert(value(state), kind)
+        if of.name in KEYS and isinstance(found, str) and len(found) > KEY_LENGTH_MAX:
+            name = SYSTEM_PROPERTIES[of.name]
+            raise FilterException(f"{name} has at most {KEY_LENGTH_MAX} characters.")
+        state.change(of, "", REMOVED if found is None else found)
+
+    return step

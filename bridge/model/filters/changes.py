@@ -1,0 +1,36 @@
+"""What an action does to a message: properties set, or taken off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.model.filters.values import Value
+
+
+class Removed:
+    """The class of `REMOVED`."""
+
+    def __repr__(self) -> str:
+        return "REMOVED"
+
+
+REMOVED: Final = Removed()
+"""As a change's value: the property is taken off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A property that an action sets (`None`: to null) or takes off (`REMOVED`).
+
+    Attributes:
+        is_system: `sys.`; `name` is then a key of `action.SETTABLE`.
+        name: a user property's as the message spells it, else as the action does.
+    """
+
+    is_system: bool
+    name: str
+    value: Value
+
+
+Changes = tuple[Change, ...]

@@ -1,0 +1,288 @@
+"""Trees of the grammar, made into closures that are called with a message.
+
+`None` is unknown: an operator with an unknown operand gives unknown, `F AND U` is false, `T OR U`
+true. AND and OR go from left to right and stop where the answer is known, so what stands behind
+cannot fail. FilterException: a system property that does not exist, values without that operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from bridge.model.filters.compiled import Predicate
+from bridge.model.filters.errors import FilterException, InvalidRule
+from bridge.model.filters.expression import (
+    And,
+    Arithmetic,
+    Comparison,
+    Constant,
+    Exists,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Named,
+    NewId,
+    Not,
+    Or,
+    Unary,
+)
+from bridge.model.filters.expression import Predicate as Condition
+from bridge.model.filters.like import TEXT_LENGTH_MAX, compile_like
+from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
+from bridge.model.filters.operators import arithmetic, comparison, equal, signed, unlike
+from bridge.model.filters.values import Value, kind_of
+
+NewGuid = Callable[[], UUID]
+Evaluate = Callable[[Message], Value]
+
+
+def compile_expression(node: Expression, new_id: NewGuid) -> Evaluate:
+    """Return what gives an expression's value for a message, `None` for unknown."""
+    match node:
+        case Constant(value):
+            return lambda message: value
+        case Property():
+            return _property(node)
+        case Named(name):
+            return _named(compile_expression(name, new_id))
+        case NewId():
+            return lambda message: new_id()
+        case Unary(name, inner):
+            operand = compile_expression(inner, new_id)
+            return _unary(name, operand)
+        case Arithmetic(name, left, right):
+            compute = arithmetic(name)
+            return _binary(
+                compute, compile_expression(left, new_id), compile_expression(right, new_id)
+            )
+
+
+def _property(of: Property) -> Evaluate:
+    name = of.name
+    if not of.is_system:
+        return lambda message: message.user.get(name)
+    if name in SYSTEM_PROPERTIES:
+        return lambda message: message.system(name)
+
+    def missing(message: Message) -> Value:
+        raise FilterException(f"There is no system property {name!r}.")
+
+    return missing
+
+
+def _named(name_of: Evaluate) -> Evaluate:
+    def evaluate(message: Message) -> Value:
+        name = name_of(message)
+        if name is None:
+            return None
+        if not isinstance(name, str):
+            raise FilterException(f"property() takes a string, not a {kind_of(name).value}.")
+        return message.user.get(name.lower())
+
+    return evaluate
+
+
+def _unary(name: str, operand: Evaluate) -> Evaluate:
+    def evaluate(message: Message) -> Value:
+        value = operand(message)
+        return None if value is None else signed(name, value)
+
+    return evaluate
+
+
+def _binary(compute: Callable[[Value, Value], Value], left: Evaluate, right: Evaluate) -> Evaluate:
+    def evaluate(message: Message) -> Value:
+        first = left(message)
+        if first is None:
+            return None
+        second = right(message)
+        return None if second is None else compute(first, second)
+
+    return evaluate
+
+
+def compile_condition(node: Condition, new_id: NewGuid) -> Predicate:
+    """Return what tells whether a condition holds for a message, `None` for unknown.
+
+    Raises:
+        InvalidRule: a constant pattern of LIKE cannot be one.
+    """
+    match node:
+        case Comparison():
+            return _comparison(node, new_id)
+        case IsNull(operand):
+            value = compile_expression(operand, new_id)
+            return lambda message: value(message) is None
+        case Exists(of):
+            return _exists(of)
+        case In(operand, choices):
+            return _in(
+                compile_expression(operand, new_id),
+                [compile_expression(each, new_id) for each in choices],
+            )
+        case Like():
+            return _like(node, new_id)
+        case Not(inner):
+            return _not(compile_condition(inner, new_id))
+        case And(inners):
+            return all_of([compile_condition(each, new_id) for each in inners])
+        case Or(inners):
+            return _any_of([compile_condition(each, new_id) for each in inners])
+
+
+def _comparison(node: Comparison, new_id: NewGuid) -> Predicate:
+    compare = comparison(node.operator)
+    match node.left, node.right:
+        case Property(False, name), Constant(value) if value is not None:
+            return _user_property_and_constant(node.operator, name, value)
+    left, right = compile_expression(node.left, new_id), compile_expression(node.right, new_id)
+
+    def test(message: Message) -> bool | None:
+        first = left(message)
+        if first is None:
+            return None
+        second = right(message)
+        return None if second is None else compare(first, second)
+
+    return test
+
+
+def _user_property_and_constant(operator: str, name: str, constant: Value) -> Predicate:
+    """Return the test that most filters are made of, with as few calls as can be."""
+    compare = comparison(operator)
+
+    def test(message: Message) -> bool | None:
+        value = message.user.get(name)
+        return None if value is None else compare(value, constant)
+
+    def test_text(message: Message) -> bool | None:
+        value = message.user.get(name)
+        if type(value) is str:
+            return value == constant
+        if value is None:
+            return None
+        raise unlike(operator, value, constant)
+
+    return test_text if operator == "=" and type(constant) is str else test
+
+
+def _exists(of: Property) -> Predicate:
+    if not of.is_system:
+        return lambda message: of.name in message.user
+    value = _property(of)
+    return lambda message: value(message) is not None
+
+
+def _in(operand: Evaluate, choices: list[Evaluate]) -> Predicate:
+    def test(message: Message) -> bool | None:
+        value = operand(message)
+        if value is None:
+            return None
+        found: bool | None = False
+        for choice in choices:
+            other = choice(message)
+            if other is None:
+                found = None
+            elif equal(value, other):
+                return True
+        return found
+
+    return test
+
+
+def _like(node: Like, new_id: NewGuid) -> Predicate:
+    operand = compile_expression(node.operand, new_id)
+    matcher = _matcher(node, new_id)
+
+    def test(message: Message) -> bool | None:
+        value = operand(message)
+        if value is None:
+            return None
+        matches = matcher(message)
+        if matches is None:
+            return None
+        if not isinstance(value, str):
+            raise FilterException(f"LIKE takes a string, not a {kind_of(value).value}.")
+        if len(value) > TEXT_LENGTH_MAX:
+            raise FilterException(f"LIKE takes at most {TEXT_LENGTH_MAX} characters.")
+        return matches(value)
+
+    return test
+
+
+def _matcher(node: Like, new_id: NewGuid) -> Callable[[Message], Callable[[str], bool] | None]:
+    """Return what gives a message's pattern as a test: made once when it is constant."""
+    pattern = compile_expression(node.pattern, new_id)
+    escape = None if node.escape is None else compile_expression(node.escape, new_id)
+
+    def make(message: Message) -> Callable[[str], bool] | None:
+        text = pattern(message)
+        mark = None if escape is None else escape(message)
+        if text is None or (escape is not None and mark is None):
+            return None
+        if not isinstance(text, str) or not isinstance(mark, str | None):
+            raise FilterException("Pattern and escape of LIKE are strings.")
+        return compile_like(text, mark)
+
+    if not isinstance(node.pattern, Constant) or not isinstance(node.escape, Constant | None):
+        return make
+    try:
+        made = make(_NOTHING)
+    except FilterException as error:
+        raise InvalidRule(str(error)) from error
+    return lambda message: made
+
+
+class _Nothing:
+    """What constants are evaluated with."""
+
+    user: dict[str, Value] = {}
+
+    def system(self, name: str) -> Value:
+        return None
+
+    def name_of(self, name: str) -> str:
+        return name
+
+
+_NOTHING: Message = _Nothing()
+
+
+def _not(operand: Predicate) -> Predicate:
+    def test(message: Message) -> bool | None:
+        found = operand(message)
+        return None if found is None else not found
+
+    return test
+
+
+def all_of(operands: list[Predicate]) -> Predicate:
+    """Return the AND of conditions."""
+
+    def test(message: Message) -> bool | None:
+        result: bool | None = True
+        for operand in operands:
+            found = operand(message)
+            if found is False:
+                return False
+            if found is None:
+                result = None
+        return result
+
+    return test
+
+
+def _any_of(operands: list[Predicate]) -> Predicate:
+    def test(message: Message) -> bool | None:
+        result: bool | None = False
+        for operand in operands:
+            found = operand(message)
+            if found:
+                return True
+            if found is None:
+                result = None
+        return result
+
+    return test

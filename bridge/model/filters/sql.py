@@ -1,0 +1,89 @@
+"""SQL filters: text -> a filter ready to be evaluated.
+
+A filter's equality terms are those of its ANDed conditions (or the only one) that say of a property
+that it equals a constant, or one of several. They are looked at first: where one of them is not
+true the message is not taken, whatever the others would say or fail over. So the answer is the
+same whether an index found the filter or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from bridge.model.entity import SqlFilter
+from bridge.model.filters.compiled import CompiledFilter, Predicate, Term
+from bridge.model.filters.errors import FilterException
+from bridge.model.filters.evaluation import NewGuid, all_of, compile_condition
+from bridge.model.filters.expression import And, Comparison, Constant, Expression, In
+from bridge.model.filters.expression import Predicate as Condition
+from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
+from bridge.model.filters.parser import parse_filter
+from bridge.model.filters.values import Kind, Value
+
+PARSED_MAX = 8_192
+"""Filters whose trees are kept, so that a changed definition parses what has changed."""
+
+
+@lru_cache(PARSED_MAX)
+def _parsed(text: str) -> Condition:
+    return parse_filter(text)
+
+
+def compile_sql(source: SqlFilter, new_id: NewGuid) -> CompiledFilter:
+    """Return the filter; InvalidRule when it is none."""
+    parameters: Mapping[str, Value] = dict(source.parameters)
+    tree = parse_filter(source.expression, parameters) if parameters else _parsed(source.expression)
+    conditions = tree.operands if isinstance(tree, And) else (tree,)
+    terms = [(each, term) for each in conditions if (term := _term(each)) is not None]
+    first = [compile_condition(each, new_id) for each, _ in terms]
+    of_terms = {id(each) for each, _ in terms}
+    rest = [compile_condition(each, new_id) for each in conditions if id(each) not in of_terms]
+    return CompiledFilter(
+        ("sql", tree),
+        _terms_first(first, all_of(rest)) if first else all_of(rest),
+        tuple(dict.fromkeys(term for _, term in terms)),
+        is_typed=True,
+    )
+
+
+def _terms_first(terms: list[Predicate], rest: Predicate) -> Predicate:
+    if len(terms) == 1:
+        (only,) = terms
+        return lambda message: only(message) and rest(message)
+
+    def predicate(message: Message) -> bool | None:
+        failure: FilterException | None = None
+        for term in terms:
+            try:
+                if not term(message):
+                    return False
+            except FilterException as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return rest(message)
+
+    return predicate
+
+
+def _term(condition: Condition) -> Term | None:
+    match condition:
+        case Comparison("=", Property() as of, Constant() as constant):
+            return _equals(of, (constant,))
+        case Comparison("=", Constant() as constant, Property() as of):
+            return _equals(of, (constant,))
+        case In(Property() as of, choices):
+            return _equals(of, choices)
+    return None
+
+
+def _equals(of: Property, choices: tuple[Expression, ...]) -> Term | None:
+    """Return the term; `None` unless all are constants of one kind."""
+    if of.is_system and of.name not in SYSTEM_PROPERTIES:
+        return None
+    constants = [each for each in choices if isinstance(each, Constant)]
+    kinds = {each.kind for each in constants}
+    if len(constants) < len(choices) or len(kinds) != 1 or kinds & {None, Kind.OTHER}:
+        return None
+    return Term.equals(of, *(each.value for each in constants))

@@ -1,0 +1,164 @@
+"""Hostile filters and messages: each is answered or refused, and none costs 100 ms."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bridge.model.filters.action import compile_action
+from bridge.model.filters.errors import FilterException, InvalidRule
+from bridge.model.filters.lexer import LENGTH_MAX
+from bridge.model.filters.like import TEXT_LENGTH_MAX, compile_like
+from bridge.model.filters.parser import parse_filter
+from bridge.wire.envelope import Item
+from bridge.wire.message_view import MessageView
+from tests.unit.filters.subjects import GUID, message, rules, selected
+
+COST_MAX_S = 0.1
+"""Processor time of one input; generous: most take a hundredth of it."""
+
+WORDS = (
+    "a",
+    "sys.Label",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "IS",
+    "NULL",
+    "LIKE",
+    "ESCAPE",
+    "EXISTS",
+    "TRUE",
+    "(",
+    ")",
+    ",",
+    "=",
+    "<",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "'%_'",
+    "1",
+    "2.5",
+    "@p",
+    "[x y]",
+    '"q"',
+    "newid()",
+    "p(",
+    "SET",
+    "REMOVE",
+    ";",
+    "user.",
+    "'",
+    "[",
+    "`",
+    "\u00b2",
+    "\ud800",
+    "\0",
+)
+
+
+def within_bounds(make: object, *arguments: object) -> None:
+    """Call, let it refuse, and check the processor time."""
+    begin = time.process_time()
+    try:
+        make(*arguments)  # type: ignore[operator]
+    except (InvalidRule, FilterException):
+        pass
+    finally:
+        assert time.process_time() - begin < COST_MAX_S
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join) | st.text(max_size=200))
+@example("(" * LENGTH_MAX)
+@example("NOT " * 256)
+@example("-" * 1000 + "1=1")
+@example("a=" + "1+" * 500 + "1")
+@example("a=1" + " OR a=1" * 140)
+@example("a IN (" + "1," * 500 + "1)")
+@example("'" * LENGTH_MAX)
+@example("[" + "]" * (LENGTH_MAX - 1))
+@example("9" * LENGTH_MAX)
+@example("1e" + "9" * 1000)
+@example("a" * LENGTH_MAX)
+@example("p(" * 300)
+@example("a=1" * 1_000_000)
+def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
+    """Lexer and parser know no other way out, and go over the text once."""
+    within_bounds(parse_filter, text)
+    within_bounds(compile_action, text, lambda: GUID)
+    within_bounds(compile_action, "SET a = " + text, lambda: GUID)
+    rules(only=text).select(message(a=1))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("%a" * 500, "a" * TEXT_LENGTH_MAX),
+        ("%a" * 500 + "b", "a" * TEXT_LENGTH_MAX),
+        ("%a_" * 300 + "b", "a" * TEXT_LENGTH_MAX),
+        ("%" + "a_" * 500 + "b%", "a" * TEXT_LENGTH_MAX),
+        ("%" + "a" * 1000 + "b%", "a" * TEXT_LENGTH_MAX),
+        ("%" + "ab" * 500 + "_c%", "ab" * (TEXT_LENGTH_MAX // 2)),
+        ("%" * 1000, "a" * TEXT_LENGTH_MAX),
+        ("%_" * 500, "a" * TEXT_LENGTH_MAX),
+        ("_" * 1000, "a" * 1000),
+    ],
+)
+def test_like_is_linear_in_the_text(pattern: str, text: str) -> None:
+    """No pattern makes it go back; the longest text is over in time."""
+    within_bounds(compile_like(pattern, None), text)
+
+
+@given(
+    pattern=st.text("ab%_", max_size=12),
+    text=st.text("ab", max_size=12),
+)
+def test_like_finds_what_trying_every_way_finds(pattern: str, text: str) -> None:
+    """Runs taken where they occur first miss nothing."""
+    assert compile_like(pattern, None)(text) == _tried(pattern, text)
+
+
+def _tried(pattern: str, text: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(_tried(pattern[1:], text[at:]) for at in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("_", text[0]) and _tried(pattern[1:], text[1:])
+
+
+def test_a_text_longer_than_azure_takes_fails_like() -> None:
+    """Cost is bounded by Azure's limit for a property."""
+    view = message(a="x" * (TEXT_LENGTH_MAX + 1))
+    assert "at most" in selected("a LIKE '%y%'", view).failures[0].description
+    assert "at most" in selected("a + 'x' = 'y'", view).failures[0].description
+    assert "at most" in selected("a LIKE a", message(a="x" * 1025)).failures[0].description
+
+
+@given(st.binary(max_size=100))
+def test_sections_that_are_none_leave_the_headers(sections: bytes) -> None:
+    """What a native publisher writes into the bridge's own header misleads no filter."""
+    view = message(**{"x-busbridge-sections": ("x", sections), "a": 1})
+    assert selected("a = 1 AND sys.MessageId IS NULL", view).matches
+
+
+def test_two_thousand_filters_on_a_hostile_message_are_over_in_time() -> None:
+    """A value of another type fails every filter that compares it: once each."""
+    found = rules(**{f"s{n}": f"store = 's{n}' AND quantity > {n}" for n in range(2000)})
+    begin = time.process_time()
+    selection = found.select(message(store=1))
+    assert time.process_time() - begin < COST_MAX_S
+    assert len(selection.failures) == 2000
+
+
+def test_a_body_is_not_read() -> None:
+    """Only the properties are decoded, and only when a filter asks."""
+    view = MessageView(Item(b"\xff", b""), number=1, enqueued_ms=0, ttl_ms=None)
+    assert rules(a="1=1").select(view).matches
