@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from bridge.wire import headers
@@ -300,8 +300,8 @@ def _is_body(raw: bytes) -> bool:
         return False
 
 
-def merge_properties(record: Record, changes: Table) -> Record:
-    """Return the record with application properties added or replaced, as settlements ask for.
+def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()) -> Record:
+    """Return the record with application properties added, replaced or taken off.
 
     `changes` may hold values as they came over AMQP 1.0 (`fields.AMQP_ENCODED`). What 0-9-1 can say
     exactly becomes a header; otherwise the exact section is written, or written anew.
@@ -321,6 +321,9 @@ def merge_properties(record: Record, changes: Table) -> Record:
             if not is_reserved(name)
         }
         needs_exact = False
+    for name in removed:
+        pairs.pop(encode_string(utf8(name)), None)
+        table.pop(name, None)
     for name, field in changes.items():
         encoded = encode_field(field)
         pairs[encode_string(name.encode())] = encoded

@@ -10,6 +10,7 @@ Where the two differ, and the texts made here keep away or the comparison allows
     EXISTS(p), property(), newid(), @p, +    not in SQLite, or something else there
     a = b = c, TRUE as a condition           refused; SQLite takes them
     sys.                                     SQLite would want a second table
+    a--b                                     twice a sign; a comment in SQLite
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from bridge.model.filters.errors import FilterException
-from bridge.model.filters.evaluation import compile_condition
+from bridge.model.filters.evaluation import compile_condition, compile_expression
+from bridge.model.filters.expression import Comparison
 from bridge.model.filters.parser import parse_filter
 from tests.unit.filters.subjects import GUID, message, rules
 
@@ -43,7 +45,7 @@ quoted = st.text(ALPHABET, max_size=5).map(lambda each: "'" + each.replace("'", 
 
 def _sums(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
-        st.tuples(parts, st.sampled_from(["+", "-", "*", " + ", "\n- "]), parts).map("".join),
+        st.tuples(parts, st.sampled_from(["+", " - ", "*", " + ", "\n- "]), parts).map("".join),
         st.tuples(parts, st.just(" / "), st.sampled_from(["2", "(-3)", "0.5", "i"])).map("".join),
         st.tuples(st.sampled_from(["- ", "+"]), parts).map("".join),
         parts.map("({})".format),
@@ -157,3 +159,24 @@ def test_and_binds_more_than_or_and_not_more_than_both(
     except FilterException:
         return
     assert found == _ask(sqlite, expression, row)
+
+
+@settings(max_examples=200)
+@given(expression=number, row=rows)
+def test_arithmetic_gives_the_same_number(
+    sqlite: sqlite3.Connection, expression: str, row: tuple[Any, ...]
+) -> None:
+    """Precedence, signs and division, seen in the value itself."""
+    assume(len(expression) <= 1000)
+    tree = parse_filter(f"{expression} = 0")
+    assert isinstance(tree, Comparison)
+    view = message(**dict(zip(COLUMNS, row, strict=True)))
+    try:
+        found = compile_expression(tree.left, lambda: GUID)(view)
+    except FilterException:
+        return
+    columns = ", ".join(f'? AS "{name}"' for name in COLUMNS)
+    query = f"SELECT ({expression}) FROM (SELECT {columns}) AS user"
+    (expected,) = sqlite.execute(query, row).fetchone()
+    assert found == expected
+    assert type(found) is type(expected)
