@@ -31,7 +31,7 @@ from bridge.model.filters.expression import (
 from bridge.model.filters.expression import Predicate as Condition
 from bridge.model.filters.like import TEXT_LENGTH_MAX, compile_like
 from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
-from bridge.model.filters.operators import arithmetic, comparison, equal, signed, unlike
+from bridge.model.filters.operators import arithmetic, comparison, equal, operator_of, signed
 from bridge.model.filters.values import Value, kind_of
 
 NewGuid = Callable[[], UUID]
@@ -127,7 +127,7 @@ def compile_condition(node: Condition, new_id: NewGuid) -> Predicate:
         case Not(inner):
             return _not(compile_condition(inner, new_id))
         case And(inners):
-            return all_of([compile_condition(each, new_id) for each in inners])
+            return _all_of([compile_condition(each, new_id) for each in inners])
         case Or(inners):
             return _any_of([compile_condition(each, new_id) for each in inners])
 
@@ -151,21 +151,16 @@ def _comparison(node: Comparison, new_id: NewGuid) -> Predicate:
 
 def _user_property_and_constant(operator: str, name: str, constant: Value) -> Predicate:
     """Return the test that most filters are made of, with as few calls as can be."""
-    compare = comparison(operator)
+    kind = type(constant)
+    compare, test_like = comparison(operator), operator_of(operator, kind)
 
     def test(message: Message) -> bool | None:
         value = message.user.get(name)
+        if type(value) is kind:
+            return test_like(value, constant)
         return None if value is None else compare(value, constant)
 
-    def test_text(message: Message) -> bool | None:
-        value = message.user.get(name)
-        if type(value) is str:
-            return value == constant
-        if value is None:
-            return None
-        raise unlike(operator, value, constant)
-
-    return test_text if operator == "=" and type(constant) is str else test
+    return test
 
 
 def _exists(of: Property) -> Predicate:
@@ -258,7 +253,7 @@ def _not(operand: Predicate) -> Predicate:
     return test
 
 
-def all_of(operands: list[Predicate]) -> Predicate:
+def _all_of(operands: list[Predicate]) -> Predicate:
     """Return the AND of conditions."""
 
     def test(message: Message) -> bool | None:

@@ -57,6 +57,12 @@ def comparison(name: str) -> Compare:
     return compare
 
 
+def operator_of(name: str, kind: type) -> Compare:
+    """Return a comparison of two values of this class."""
+    ordered = _EQUATED if name in ("=", "<>") else _ORDERED
+    return _TESTS[name] if kind in ordered else comparison(name)
+
+
 equal = comparison("=")
 
 

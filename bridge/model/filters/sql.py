@@ -3,7 +3,8 @@
 A filter's equality terms are those of its ANDed conditions (or the only one) that say of a property
 that it equals a constant, or one of several. They are looked at first: where one of them is not
 true the message is not taken, whatever the others would say or fail over. So the answer is the
-same whether an index found the filter or not.
+same whether an index found the filter or not. Of the other ANDed conditions the first that is not
+true ends it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from bridge.model.entity import SqlFilter
 from bridge.model.filters.compiled import CompiledFilter, Predicate, Term
 from bridge.model.filters.errors import FilterException
-from bridge.model.filters.evaluation import NewGuid, all_of, compile_condition
+from bridge.model.filters.evaluation import NewGuid, compile_condition
 from bridge.model.filters.expression import And, Comparison, Constant, Expression, In
 from bridge.model.filters.expression import Predicate as Condition
 from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
@@ -41,10 +42,28 @@ def compile_sql(source: SqlFilter, new_id: NewGuid) -> CompiledFilter:
     rest = [compile_condition(each, new_id) for each in conditions if id(each) not in of_terms]
     return CompiledFilter(
         ("sql", tree),
-        _terms_first(first, all_of(rest)) if first else all_of(rest),
+        _terms_first(first, _every(rest)) if first else _every(rest),
         tuple(dict.fromkeys(term for _, term in terms)),
         is_typed=True,
     )
+
+
+def _every(conditions: list[Predicate]) -> Predicate:
+    """Return whether all hold; most filters have one or two."""
+    if len(conditions) == 1:
+        return conditions[0]
+    if len(conditions) == 2:
+        first, second = conditions
+        return lambda message: first(message) and second(message)
+
+    def predicate(message: Message) -> bool | None:
+        for condition in conditions:
+            found = condition(message)
+            if not found:
+                return found
+        return True
+
+    return predicate
 
 
 def _terms_first(terms: list[Predicate], rest: Predicate) -> Predicate:
