@@ -148,8 +148,9 @@ def _expires(view: MessageView) -> object:
 
 
 def _scheduled(view: MessageView) -> object:
-    scheduled_ms = view.item.scheduled_ms
-    return None if scheduled_ms is None else time_of(scheduled_ms)
+    view._read()
+    scheduled_ms = from_field(view._table.get(headers.SCHEDULED_ENQUEUE_TIME))
+    return time_of(scheduled_ms) if isinstance(scheduled_ms, int) else None
 
 
 def _time_to_live(view: MessageView) -> object:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
+from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.rules import check_rule
 from bridge.model.rules import CORRELATION_FIELDS, EXPRESSION_LENGTH_MAX, correlation, sql
 from policies.errors import Place
 from policies.readers.draft import EntityDraft
@@ -43,4 +45,13 @@ def add_rule(
     except ServiceBusError as error:
         draft.notes.fault(place, f"{where}: {error}", "Rename the rule.")
         return
+    try:
+        check_rule(rule)
+    except InvalidRule as error:
+        draft.notes.finding(
+            place,
+            draft.path,
+            "Rules",
+            f"rule {name!r} can take no message, each one fails it: {error}",
+        )
     draft.add_rule(rule, place)

@@ -87,6 +87,16 @@ def compile_filter(source: Filter, new_id: Callable[[], UUID]) -> CompiledFilter
             return compile_sql(source, new_id)
 
 
+def check_rule(rule: Rule) -> None:
+    """Raise InvalidRule when Service Bus would refuse the rule's filter or action."""
+    compile_filter(rule.filter, _no_id)
+    compile_action(rule.action, _no_id)
+
+
+def _no_id() -> UUID:
+    return UUID(int=0)
+
+
 @dataclass(slots=True)
 class _Target(Generic[S]):
     """A rule of a subscription; `order` is its place among all."""

@@ -26,9 +26,13 @@ VALUES = st.one_of(
 )
 
 
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 def filters(values: st.SearchStrategy[Any]) -> st.SearchStrategy[model.Filter]:
     """Filters whose correlation properties are drawn from `values`."""
-    sql = FULL_TEXTS.filter(lambda text: "".join(text.split()) not in ("1=1", "1=0"))
+    sql = TEXTS.map(lambda text: f"a = {_quoted(text)}")
     properties = st.dictionaries(KEYS, values, max_size=3)
     correlation = st.builds(
         model.CorrelationFilter,
@@ -46,10 +50,12 @@ def filters(values: st.SearchStrategy[Any]) -> st.SearchStrategy[model.Filter]:
     )
 
 
+ACTIONS = TEXTS.map(lambda text: f"SET a = {_quoted(text)}")
+
+
 def rules(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[model.Rule, ...]]:
     """One rule or more, each name once."""
-    rule = st.builds(model.Rule, name=names(), filter=filters(values), action=st.just("") | TEXTS)
-    rule = rule.map(lambda r: r if r.action.strip() else model.Rule(name=r.name, filter=r.filter))
+    rule = st.builds(model.Rule, name=names(), filter=filters(values), action=st.just("") | ACTIONS)
     return st.lists(rule, min_size=1, max_size=3, unique_by=lambda r: r.name.lower()).map(tuple)
 
 
