@@ -2,6 +2,7 @@
 
     those that match        `$active`: journal and the subscriptions' queues, in one publish; in
                             parts when they are many, each with its journal entry
+    a rule with an action   `$active`: journal and one queue; the copy is a message of its own
     a filter that failed    the subscription's dead-letter queue, BCC journal; if it wants that
     what is buried          the subscriptions' dead-letter queues, BCC journal
     none                    `$active`: the journal alone; the message is gone, its number is not
@@ -19,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
+from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.machine.known import Known
 from bridge.machine.publication import Publication
 from bridge.model import number as numbering
-from bridge.model.entity import Subscription, Topic
-from bridge.model.filters.errors import REASON
+from bridge.model.duration import MAX_MS
+from bridge.model.entity import Subscription, Topic, effective_time_to_live_ms
+from bridge.model.filters.errors import REASON, FilterException
 from bridge.model.filters.rules import Failure, Match, RuleSet, Selection
 from bridge.model.name import short_id
 from bridge.topology import names
@@ -31,7 +34,9 @@ from bridge.topology.definitions import incarnation_of
 from bridge.wire import copies, headers, stamp
 from bridge.wire.basic import encode_fields, text
 from bridge.wire.copies import Copies
+from bridge.wire.envelope import Item
 from bridge.wire.message_view import MessageView
+from bridge.wire.rule_copy import changed_copy
 
 FORGOTTEN_KEPT = 4_096
 """So many counters of subscriptions that are not there are kept."""
@@ -65,6 +70,7 @@ class Fanout:
         if rules != {short: each.rules for short, each in self._subscriptions.items()}:
             self._rules = RuleSet.of(rules, new_id=self._new_id)
         self._subscriptions = there
+        self._ttl_cap_ms = topic.default_message_time_to_live_ms
         absent = [short for short in self.numbers if short not in there]
         for short in absent[:-FORGOTTEN_KEPT]:
             del self.numbers[short]
@@ -90,9 +96,12 @@ class Fanout:
         plain = [match.subscription for match in selection.matches if match.changes is None]
         found = self._number(plain, known)
         made = [
-            self._publication(view, fields, part, len(found))
+            self._publication(view.item, view.ttl_ms, fields, part, len(found))
             for part in _in_parts(found, copies.PART_MAX)
         ]
+        for match in selection.matches:
+            if match.changes is not None:
+                made += self._changed(view, identity, match, others)
         for failure in selection.failures:
             made += self._failed(view, identity, failure, others)
         return made
@@ -136,13 +145,38 @@ class Fanout:
         return number
 
     def _publication(
-        self, view: MessageView, fields: bytes, part: Copies, total: int
+        self, item: Item, ttl_ms: int | None, fields: bytes, part: Copies, total: int
     ) -> Publication:
         fields += stamp.copies(copies.encode(part, total))
         if part:
             fields += stamp.copy_to(*[names.copy_key(short) for short, _ in part])
-        properties = stamp.put(view.item.properties, fields, view.ttl_ms)
-        return Publication(self._active, names.JOURNAL_KEY, properties, view.item.body)
+        properties = stamp.put(item.properties, fields, ttl_ms)
+        return Publication(self._active, names.JOURNAL_KEY, properties, item.body)
+
+    def _changed(
+        self,
+        view: MessageView,
+        identity: bytes,
+        match: Match[bytes],
+        others: Mapping[bytes, Known],
+    ) -> list[Publication]:
+        """Return the copy that an action has changed, or what becomes of it when that fails."""
+        short, rule, changes = match.subscription, match.rule_name or "", match.changes
+        own = stamp.derived(identity, short, rule.encode())
+        known = others.get(own)
+        if known is not None and known.is_trusted:
+            return []
+        assert changes is not None
+        try:
+            item = changed_copy(view.item, rule, changes, properties_bytes_max=PROPERTIES_BYTES_MAX)
+        except FilterException as error:
+            return self._failed(view, identity, Failure(short, rule, str(error)), others)
+        ttl_ms = view.ttl_ms
+        if item.ttl_ms != view.item.ttl_ms:
+            longest_ms = effective_time_to_live_ms(item.ttl_ms, self._ttl_cap_ms)
+            ttl_ms = None if longest_ms >= MAX_MS else longest_ms
+        fields = stamp.active(view.number, view.enqueued_ms, own, ttl_ms)
+        return [self._publication(item, ttl_ms, fields, self._number([short], known), 1)]
 
     def _failed(
         self,

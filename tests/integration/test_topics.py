@@ -184,6 +184,62 @@ async def test_rules_of_a_subscription_change_what_it_gets_from_then_on(door: Do
     assert await numbers(door.client(path=at("red")), 1) == [(b"b", 1, 2)]
 
 
+async def test_each_rule_with_an_action_gives_a_copy_of_its_own(door: Door) -> None:
+    """Both have numbers of the subscription; the message itself stays as it is for the others."""
+    rules = (
+        model.Rule(name="plain", filter=model.SqlFilter(expression="color IN ('red', 'blue')")),
+        model.Rule(
+            name="loud",
+            filter=model.SqlFilter(expression="color LIKE 'r%'"),
+            action="SET color = 'RED'; SET sys.Label = 'loud'",
+        ),
+        model.Rule(name="none", filter=model.SqlFilter(expression="color = 'green'"), action=""),
+    )
+    actions = model.Subscription(topic="Events", name="actions", rules=rules)
+    await door.namespace.administration.create(actions)
+    await door.namespace.send(EVENTS, [outgoing("a", color="red")])
+    await door.namespace.send(EVENTS, [outgoing("b", color="blue")])
+
+    received = await door.client(path=at("actions")).receive(3)
+    seen = []
+    for each in received:
+        table = each.record.properties.headers or {}
+        rule = table.get("RuleName", ("V", None))[1]
+        seen.append((each.sequence_number, each.record.body, table["color"][1], rule))
+    assert seen == [
+        (1, b"a", b"red", None),
+        (2, b"a", b"RED", b"loud"),
+        (3, b"b", b"blue", None),
+    ]
+    (untouched,) = await door.client(path=at("red")).receive()
+    assert (untouched.record.properties.headers or {})["color"][1] == b"red"
+
+
+async def test_a_filter_that_fails_dead_letters_in_its_subscription(door: Door) -> None:
+    """If the subscription says so; others have the message."""
+    rule = model.Rule(name="$Default", filter=model.SqlFilter(expression="color > 5"))
+    for name, keeps in (("keeps", True), ("drops", False)):
+        subscription = model.Subscription(
+            topic="Events",
+            name=name,
+            rules=(rule,),
+            dead_lettering_on_filter_evaluation_exceptions=keeps,
+        )
+        await door.namespace.administration.create(subscription)
+    await door.namespace.send(EVENTS, [outgoing("a", color="red")])
+    (received,) = await door.client(path=at("red")).receive()
+    assert received.record.body == b"a"
+
+    (failed,) = await door.client(path=at("keeps", SubQueue.DEAD_LETTER)).receive()
+    reason = (failed.record.properties.headers or {})["DeadLetterReason"][1]
+    assert (failed.record.body, failed.sequence_number, reason) == (b"a", 1, b"FilterException")
+    sizes = {
+        row["name"]: row.get("messages")
+        for row in await door.management.queues(("name", "messages"))
+    }
+    assert not sizes.get("events/subscriptions/drops/$deadletterqueue")
+
+
 async def test_a_full_topic_refuses_sends(door: Door) -> None:
     """All subscriptions count together; no queue of them refuses a message by itself."""
     small = model.Topic(name="small", max_size_mb=1)

@@ -35,6 +35,7 @@ from bridge.model.entity import (
     Subscription,
     Tier,
     Topic,
+    TrueFilter,
 )
 from bridge.model.name import short_id
 from bridge.topology import names
@@ -52,9 +53,11 @@ SUBSCRIPTIONS = tuple(
         ("other", (DEFAULT_RULE,)),
         ("idle", TAKES_NOTHING),
         ("third", (DEFAULT_RULE,)),
+        ("changed", (Rule(name="act", filter=TrueFilter(), action="SET a = 1"),)),
     )
 )
 TOPIC = Topic(name="orders", subscriptions=SUBSCRIPTIONS)
+CHANGED = short_id("changed")
 TAKING = [short_id(each.incarnation) for each in SUBSCRIPTIONS if each.rules != TAKES_NOTHING]
 JOURNAL = names.journal("orders")
 BUCKETS = names.bucket_prefix("orders")
@@ -395,10 +398,16 @@ class SequencerUnderKills(RuleBasedStateMachine):
                 number, key = waiting.number, (waiting.identity, True)
             else:
                 number = table[headers.SEQUENCE_NUMBER][1]
-                key = (table[headers.IDENTITY][1], False)
+                key = (self._message_of(table), False)
             assert named.setdefault(number, key) == key, f"{number} names two messages"
             assert numbered.setdefault(key, number) == number, f"{key} has two numbers"
         assert sorted(named) == list(range(1, len(named) + 1)), "a gap"
+
+    def _message_of(self, table: Table) -> bytes:
+        """Return the identity of the message that something in a queue is, or is a copy of."""
+        identity = table[headers.IDENTITY][1]
+        assert isinstance(identity, bytes)
+        return identity
 
     def teardown(self) -> None:
         """In the end everything that was accepted is active, or cancelled."""
@@ -441,12 +450,16 @@ def _table(properties: bytes) -> Table:
 
 
 class TopicUnderKills(SequencerUnderKills):
-    """A topic; its subscriptions count by themselves, and three copies take two publishes."""
+    """A topic whose subscriptions count by themselves.
+
+    Three plain copies take two publishes, the fourth is one that an action changed.
+    """
 
     entity = TOPIC
 
     def __init__(self) -> None:
         self._part_max, copies.PART_MAX = copies.PART_MAX, 2
+        self._changed: dict[bytes, bytes] = {}
         super().__init__()
 
     @invariant()
@@ -456,8 +469,9 @@ class TopicUnderKills(SequencerUnderKills):
         numbered: dict[tuple[bytes, bytes], int] = {}
         for raw in [*[properties for properties, _ in self.rabbit.journal], *self.rabbit.active]:
             table = _table(raw)
-            identity = table.get(headers.IDENTITY, ("V", b""))[1]
-            assert isinstance(identity, bytes)
+            if not _copies(table):
+                continue
+            identity = self._message_of(table)
             for short, number in _copies(table):
                 assert named.setdefault((short, number), identity) == identity, "two messages"
                 assert numbered.setdefault((short, identity), number) == number, "two numbers"
@@ -465,16 +479,18 @@ class TopicUnderKills(SequencerUnderKills):
             found = sorted(number for each, number in named if each == short)
             assert found == list(range(1, len(found) + 1)), "a gap"
 
+    def _message_of(self, table: Table) -> bytes:
+        identity = super()._message_of(table)
+        if len(self._changed) < len(self.identities):
+            self._changed = {stamp.derived(each, CHANGED, b"act"): each for each in self.identities}
+        return self._changed.get(identity, identity)
+
     def _stored(self) -> list[list[object]]:
-        tables = [_table(raw) for raw in self.rabbit.active]
-        return [
-            [
-                table[headers.IDENTITY][1]
-                for table in tables
-                if any(each == short for each, _ in _copies(table))
-            ]
-            for short in TAKING
-        ]
+        stored: dict[bytes, list[object]] = {short: [] for short in TAKING}
+        for table in map(_table, self.rabbit.active):
+            for short, _ in _copies(table):
+                stored[short].append(self._message_of(table))
+        return list(stored.values())
 
     def teardown(self) -> None:
         """In the end each subscription has all that was accepted, or it was cancelled."""
