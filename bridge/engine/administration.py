@@ -5,6 +5,7 @@ only one connection can have. So of two creates at once one makes the entity, an
 its turn comes, finds it there. A topic's lock serves its subscriptions, too.
 
     create, update   resources first, the definition last: who reads it finds them there
+    rules            the definition alone: no resource depends on them
     delete           the definition first: nobody begins to use what is about to go
 """
 
@@ -27,8 +28,11 @@ from bridge.model import entity as model
 from bridge.model.errors import (
     EntityAlreadyExists,
     EntityNotFound,
+    QuotaExceeded,
     ServerBusy,
 )
+from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.rules import check_rule
 from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
 
@@ -36,6 +40,10 @@ LOCK_S = 15.0
 """So long a change waits for another one of the same entity."""
 
 LOCK_RETRY_S = 0.1
+
+SQL_FILTERS_MAX = 2_000
+CORRELATION_FILTERS_MAX = 100_000
+"""Filters of all subscriptions of a topic (Azure, Service Bus quotas); True and False are SQL."""
 
 Changed = TypeVar("Changed", bound=model.Entity)
 
@@ -69,6 +77,7 @@ class Administration:
             EntityAlreadyExists: something of its name is there.
             EntityNotFound: a subscription's topic is not there.
             EntityConflict: RabbitMQ has something else of a name that it needs.
+            InvalidRule, QuotaExceeded: as `create_rule`, of a subscription's rules.
             ServerBusy: another change of the entity takes too long.
         """
         async with self._alone(entity.front):
@@ -78,6 +87,7 @@ class Administration:
                 await self._read(entity.topic), model.Topic
             ):
                 raise EntityNotFound(texts.not_found(entity.topic))
+            self._check_rules(entity, ())
             made = replace(entity, incarnation=new_incarnation())
             await self._write(made)
             return made
@@ -89,11 +99,13 @@ class Administration:
         Raises:
             EntityNotFound: there is none of that name.
             EntityConflict: it differs in what is fixed at creation.
+            InvalidRule, QuotaExceeded: as `create_rule`, of new rules of a subscription.
             ServerBusy: another change of the entity takes too long.
         """
         async with self._alone(entity.front):
             there = await self._there(entity.path)
             check_fixed(entity.path, there, entity)
+            self._check_rules(entity, getattr(there, "rules", ()))
             made = replace(entity, incarnation=there.incarnation)
             if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
                 made = replace(made, rules=there.rules)
@@ -137,38 +149,42 @@ class Administration:
         """Add a rule to a subscription.
 
         Raises:
+            InvalidRule: its filter or action is none.
             EntityNotFound: there is no such subscription.
             EntityAlreadyExists: it has a rule of that name.
+            QuotaExceeded: the topic has as many filters as it may.
+            ServerBusy: another change of the topic takes too long.
         """
         async with self._alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             if _rule(there, rule.name) is not None:
-                raise EntityAlreadyExists(texts.already_exists(f"{subscription}/Rules/{rule.name}"))
-            await self._define(replace(there, rules=(*there.rules, rule)))
+                raise EntityAlreadyExists(texts.already_exists(f"{there.path}/Rules/{rule.name}"))
+            await self._write_rules(there, (*there.rules, rule))
 
     async def update_rule(self, subscription: str, rule: model.Rule) -> None:
-        """Put a rule in place of the subscription's rule of its name.
+        """Put a rule in place of the subscription's rule of its name; raises as `create_rule`, and:
 
         Raises:
-            EntityNotFound: there is no such subscription, or it has no such rule.
+            EntityNotFound: the subscription has no such rule.
         """
         async with self._alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             old = self._required(there, rule.name)
-            rules = tuple(rule if each is old else each for each in there.rules)
-            await self._define(replace(there, rules=rules))
+            await self._write_rules(
+                there, tuple(rule if each is old else each for each in there.rules)
+            )
 
     async def delete_rule(self, subscription: str, name: str) -> None:
         """Take a rule away; a subscription without rules gets no messages.
 
         Raises:
             EntityNotFound: there is no such subscription, or it has no such rule.
+            ServerBusy: another change of the topic takes too long.
         """
         async with self._alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             old = self._required(there, name)
-            rules = tuple(each for each in there.rules if each is not old)
-            await self._define(replace(there, rules=rules))
+            await self._write_rules(there, tuple(each for each in there.rules if each is not old))
 
     def rules(self, subscription: str) -> Sequence[model.Rule]:
         """Return a subscription's rules; raises EntityNotFound."""
@@ -188,6 +204,39 @@ class Administration:
         if found is None:
             raise EntityNotFound(texts.not_found(f"{subscription.path}/Rules/{name}"))
         return found
+
+    async def _write_rules(self, there: model.Subscription, rules: tuple[model.Rule, ...]) -> None:
+        changed = replace(there, rules=rules)
+        self._check_rules(changed, there.rules)
+        await self._define(changed)
+
+    def _check_rules(self, entity: model.Entity, there: Sequence[model.Rule]) -> None:
+        """Refuse new rules of a subscription that are none, or more than its topic may have."""
+        if not isinstance(entity, model.Subscription):
+            return
+        new = [each for each in entity.rules if each not in there]
+        for rule in new:
+            _check(entity.path, rule)
+        topic = self._directory.find(entity.topic)
+        others = topic.subscriptions if isinstance(topic, model.Topic) else ()
+        rules = [
+            *entity.rules,
+            *(
+                rule
+                for each in others
+                if each.path.lower() != entity.path.lower()
+                for rule in each.rules
+            ),
+        ]
+        correlation = sum(isinstance(each.filter, model.CorrelationFilter) for each in rules)
+        has_room = (
+            correlation <= CORRELATION_FILTERS_MAX and len(rules) - correlation <= SQL_FILTERS_MAX
+        )
+        if new and not has_room:
+            raise QuotaExceeded(
+                f"The topic '{entity.topic}' may have {SQL_FILTERS_MAX} SQL filters and "
+                f"{CORRELATION_FILTERS_MAX} correlation filters in all its subscriptions."
+            )
 
     def _subscriptions_of(self, path: str) -> list[str]:
         found = self._directory.find(path)
@@ -278,6 +327,13 @@ class Administration:
 
 def _rule(subscription: model.Subscription, name: str) -> model.Rule | None:
     return next((each for each in subscription.rules if each.name.lower() == name.lower()), None)
+
+
+def _check(subscription: str, rule: model.Rule) -> None:
+    try:
+        check_rule(rule)
+    except InvalidRule as error:
+        raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
 
 
 async def _close(channel: Channel) -> None:

@@ -124,8 +124,30 @@ class Receiver(Protocol):
         """
 
 
+class RuleVerbs(Protocol):
+    """What changes the rules of subscriptions; a subscription is named by its path."""
+
+    async def create_rule(self, subscription: str, rule: model.Rule) -> None:
+        """Add a rule.
+
+        Raises:
+            InvalidRule, EntityNotFound, EntityAlreadyExists, QuotaExceeded: see `model.errors`.
+        """
+
+    async def delete_rule(self, subscription: str, name: str) -> None:
+        """Take a rule away.
+
+        Raises:
+            EntityNotFound: there is no such subscription, or it has no such rule.
+        """
+
+
 class Namespace(Protocol):
     """The entities of a namespace and all that can be done with them."""
+
+    @property
+    def administration(self) -> RuleVerbs:
+        """What changes definitions."""
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return the definition of an entity.

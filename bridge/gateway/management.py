@@ -19,18 +19,20 @@ from bridge.engine.api import (
     Received,
     ReceiveMode,
 )
+from bridge.gateway import rules
 from bridge.gateway.outcomes import changes
 from bridge.gateway.receiving import message_of
 from bridge.gateway.sending import in_slices, outgoing
-from bridge.model.entity import Right
+from bridge.model.entity import Right, Subscription
 from bridge.model.errors import (
     ArgumentError,
     ArgumentOutOfRange,
     InternalError,
+    NotAllowed,
     NotImplementedHere,
     ServiceBusError,
 )
-from bridge.model.name import EntityPath
+from bridge.model.name import EntityPath, SubQueue
 from bridge.wire.amqp10.message import Message
 from bridge.wire.amqp10.types import Array, Int, Symbol
 from bridge.wire.mapping.fields import MappingError
@@ -55,10 +57,10 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation: the right that it needs, and what does it."""
+    """An operation: the right that it needs, and what does it; no body means 'no content'."""
 
     right: Right
-    run: Callable[[Namespace, EntityPath, Body], Awaitable[Body]]
+    run: Callable[[Namespace, EntityPath, Body], Awaitable[Body | None]]
 
 
 def _items(body: Body, name: str) -> Sequence[Any]:
@@ -166,12 +168,42 @@ async def _update_disposition(namespace: Namespace, path: EntityPath, body: Body
     return {}
 
 
+def _subscription(namespace: Namespace, path: EntityPath) -> Subscription:
+    found = namespace.entity(path)
+    if not isinstance(found, Subscription) or path.sub_queue is not SubQueue.NONE:
+        raise NotAllowed(f"Only a subscription has rules, and '{path}' is none.")
+    return found
+
+
+async def _add_rule(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    subscription = _subscription(namespace, path)
+    await namespace.administration.create_rule(subscription.path, rules.read_rule(body))
+    return {}
+
+
+async def _remove_rule(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    subscription = _subscription(namespace, path)
+    await namespace.administration.delete_rule(subscription.path, rules.read_name(body))
+    return {}
+
+
+async def _enumerate_rules(namespace: Namespace, path: EntityPath, body: Body) -> Body | None:
+    skip, top = body.get("skip", 0), body.get("top", ITEMS_MAX)
+    if not _is_long(skip) or not _is_long(top) or skip < 0 or top < 0:
+        raise ArgumentError("'skip' and 'top' must be whole numbers, not below 0.")
+    found = rules.shown(_subscription(namespace, path), skip, min(top, ITEMS_MAX))
+    return {"rules": found} if found else None
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     "renew-lock": Operation(Right.LISTEN, _renew_lock),
     "schedule-message": Operation(Right.SEND, _schedule_message),
     "cancel-scheduled-message": Operation(Right.SEND, _cancel_scheduled_message),
     "receive-by-sequence-number": Operation(Right.LISTEN, _receive_by_sequence_number),
     "update-disposition": Operation(Right.LISTEN, _update_disposition),
+    "add-rule": Operation(Right.LISTEN, _add_rule),
+    "remove-rule": Operation(Right.LISTEN, _remove_rule),
+    "enumerate-rules": Operation(Right.LISTEN, _enumerate_rules),
 }
 """Operation without its prefix -> what it needs and does. What is not here is refused by name."""
 
@@ -199,6 +231,8 @@ async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None
         if not isinstance(request.value, dict):
             raise ArgumentError("The body of the request is no map.")
         value = await operation.run(connection.gateway.namespace, path, request.value)
+        if value is None:
+            properties |= {"statusCode": Int(204), "statusDescription": "No content"}
     except ServiceBusError as error:
         _describe(link, path, properties, error)
     except Exception:

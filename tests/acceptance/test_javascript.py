@@ -8,7 +8,14 @@ import pytest
 
 from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, run_scenarios, tool
 
-SCENARIOS = (*COMMON_SCENARIOS, "array_send", "subscribe", "schedule_past", "long_time_to_live")
+SCENARIOS = (
+    *COMMON_SCENARIOS,
+    "array_send",
+    "subscribe",
+    "schedule_past",
+    "long_time_to_live",
+    "rules",
+)
 
 ENTITIES = {
     "javascript": {
@@ -17,6 +24,8 @@ ENTITIES = {
         "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
     }
 }
+
+TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from bridge.engine.api import (
     Received,
     ReceiveMode,
     Release,
+    RuleVerbs,
 )
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -256,6 +257,11 @@ class MemoryNamespace:
         dead = MemoryQueue(replace(definition, requires_session=False), None)
         self._queues[key, SubQueue.DEAD_LETTER] = dead
         self._queues[key, SubQueue.NONE] = MemoryQueue(definition, dead)
+
+    @property
+    def administration(self) -> RuleVerbs:
+        """There are no subscriptions, and so no rules."""
+        raise NotImplementedHere("There are queues only.")
 
     def forget(self) -> None:
         """Drop all messages and their timers."""

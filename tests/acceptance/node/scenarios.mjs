@@ -3,7 +3,8 @@
 //
 //   node scenarios.mjs CONNECTION_STRING QUEUE [SCENARIO...]
 //
-// The queue must be empty, with a lock duration of 5 s and at least 10 deliveries.
+// The queue must be empty, with a lock duration of 5 s and at least 10 deliveries. There is a topic
+// QUEUE-topic with a subscription `rules`.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusClient } from "@azure/service-bus";
@@ -365,6 +366,68 @@ const scenarios = {
     assert.equal(got[3]._rawAmqpMessage.bodyType, "sequence");
     assert.equal(got[4].body, 12345);
     assert.equal(got[4].messageId, 17);
+  },
+
+  // Through `$management` of the subscription, which asks for the right to listen only.
+  async rules(client) {
+    const topic = `${queue}-topic`;
+    const manager = client.createRuleManager(topic, "rules");
+    const listed = async () => {
+      const found = [];
+      // The client gives one `undefined` for an empty list.
+      for await (const rule of manager.listRules()) if (rule) found.push(rule);
+      return found;
+    };
+    const [first, ...others] = await listed();
+    assert.deepEqual([first.name, first.filter, others], ["$Default", { sqlExpression: "1=1" }, []]);
+    await manager.deleteRule("$Default");
+    assert.deepEqual(await listed(), []);
+
+    const when = new Date(1795226000123);
+    await manager.createRule("large", { sqlExpression: "quantity > 10" }, {
+      sqlExpression: "SET seen = TRUE; SET sys.Label = 'large'",
+    });
+    const correlation = {
+      subject: "order", contentType: "text/plain", messageId: "m", correlationId: "c", to: "t",
+      replyTo: "r", sessionId: "s", replyToSessionId: "rs",
+      applicationProperties: { text: "s1", number: 7, fraction: 1.5, yes: true },
+    };
+    await manager.createRule("same", correlation);
+    await manager.createRule("dated", { applicationProperties: { when } });
+    await manager.createRule("never", { sqlExpression: "1=0" });
+    const [large, same, dated, never] = await listed();
+    assert.equal(large.filter.sqlExpression, "quantity > 10");
+    assert.equal(large.action.sqlExpression, "SET seen = TRUE; SET sys.Label = 'large'");
+    assert.deepEqual({ ...same.filter }, correlation);
+    assert.deepEqual([same.name, same.action], ["same", {}]);
+    assert.equal(new Date(dated.filter.applicationProperties.when).getTime(), when.getTime());
+    assert.deepEqual(never.filter, { sqlExpression: "1=0" });
+
+    await expectError("MessagingEntityAlreadyExists", () =>
+      manager.createRule("LARGE", { sqlExpression: "1=1" }),
+    );
+    await expectError("MessagingEntityNotFound", () => manager.deleteRule("none"));
+    const refused = await expectError("GeneralError", () =>
+      manager.createRule("bad", { sqlExpression: "quantity >" }),
+    );
+
+    const sender = client.createSender(topic);
+    await sender.sendMessages([
+      { body: "a", applicationProperties: { quantity: 11 } },
+      { body: "b", applicationProperties: { quantity: 10 } },
+      { ...correlation, body: "c", partitionKey: "s" },
+      { body: "d", applicationProperties: { when } },
+    ]);
+    const receiver = client.createReceiver(topic, "rules");
+    const messages = await receive(receiver, 3);
+    for (const message of messages) await receiver.completeMessage(message);
+    assert.deepEqual(messages.map((m) => m.body), ["a", "c", "d"]);
+    assert.deepEqual({ ...messages[0].applicationProperties }, {
+      quantity: 11, seen: true, RuleName: "large",
+    });
+    assert.equal(messages[0].subject, "large");
+    await expectSilence(receiver);
+    return refused;
   },
 
   async large(client) {

@@ -1,0 +1,162 @@
+"""Rules of subscriptions in `$management`: the maps that add them, the lists that show them.
+
+The JavaScript client was seen to send and read these; for .NET they are made from Azure's page on
+requests and responses. A list's descriptor is a number: clients know no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from bridge.model import entity as model
+from bridge.model.errors import ArgumentError
+from bridge.model.rules import CORRELATION_FIELDS, correlation, sql
+from bridge.wire.amqp10.types import Described, Int, Symbol, Timestamp, Ulong
+from bridge.wire.filter_values import TIMESPAN, from_amqp
+
+Body = dict[str, Any]
+
+RULE: Final = 0x13700000004
+EMPTY_ACTION: Final = 0x13700000005
+SQL_ACTION: Final = 0x13700000006
+SQL_FILTER: Final = 0x1370000006
+TRUE_FILTER: Final = 0x1370000007
+FALSE_FILTER: Final = 0x1370000008
+CORRELATION_FILTER: Final = 0x1370000009
+"""Descriptors. Those of filters have a digit less."""
+
+_COMPATIBILITY_LEVEL = Int(20)
+
+_CORRELATION_KEYS = {
+    "correlation-id": "CorrelationId",
+    "message-id": "MessageId",
+    "to": "To",
+    "reply-to": "ReplyTo",
+    "label": "Label",
+    "session-id": "SessionId",
+    "reply-to-session-id": "ReplyToSessionId",
+    "content-type": "ContentType",
+}
+"""Key of a request -> Azure's name, in the order of the list."""
+
+
+def read_rule(body: Body) -> model.Rule:
+    """Return the rule that an add-rule request describes.
+
+    Raises:
+        ArgumentError: a field is missing or of another type, or the name is none.
+    """
+    description = _map(body, "rule-description")
+    action = description.get("sql-rule-action")
+    return model.Rule(
+        name=read_name(body),
+        filter=_filter(description),
+        action="" if action is None else _expression(description, "sql-rule-action"),
+    )
+
+
+def read_name(body: Body) -> str:
+    """Return the name of a request's rule; raises ArgumentError."""
+    name = body.get("rule-name")
+    if not isinstance(name, str) or not name:
+        raise ArgumentError("'rule-name' must be a string.")
+    return str(name)
+
+
+def _map(body: Body, key: str) -> Body:
+    value = body.get(key)
+    if not isinstance(value, dict):
+        raise ArgumentError(f"{key!r} must be a map.")
+    return value
+
+
+def _expression(description: Body, key: str) -> str:
+    text = _map(description, key).get("expression")
+    if not isinstance(text, str):
+        raise ArgumentError(f"'expression' of {key!r} must be a string.")
+    return str(text)
+
+
+def _filter(description: Body) -> model.Filter:
+    given = [key for key in ("sql-filter", "correlation-filter") if description.get(key)]
+    if given == ["sql-filter"]:
+        return sql(_expression(description, "sql-filter"))
+    if given == ["correlation-filter"]:
+        return _correlation(_map(description, "correlation-filter"))
+    raise ArgumentError("A rule has either a 'sql-filter' or a 'correlation-filter'.")
+
+
+def _correlation(given: Body) -> model.CorrelationFilter:
+    fields: dict[str, str | None] = {}
+    for key, name in _CORRELATION_KEYS.items():
+        value = given.get(key)
+        if value is not None and not isinstance(value, str):
+            raise ArgumentError(f"{key!r} of a correlation filter must be a string.")
+        fields[name] = None if value is None else str(value)
+    properties = given.get("properties") or {}
+    if not isinstance(properties, dict) or not all(isinstance(key, str) for key in properties):
+        raise ArgumentError("'properties' of a correlation filter must be a map with string keys.")
+    return correlation(fields, {str(key): from_amqp(each) for key, each in properties.items()})
+
+
+def shown(subscription: model.Subscription, skip: int, top: int) -> list[Body]:
+    """Return rules of a subscription as an enumerate-rules reply has them."""
+    made = _time(subscription.created_at)
+    return [
+        {"rule-description": _rule(each, made)} for each in subscription.rules[skip : skip + top]
+    ]
+
+
+def _time(text: str) -> Timestamp | None:
+    if not text:
+        return None
+    return _timestamp(datetime.fromisoformat(text))
+
+
+def _timestamp(moment: datetime) -> Timestamp:
+    return Timestamp((moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1))
+
+
+def _rule(rule: model.Rule, made: Timestamp | None) -> Described:
+    return _described(
+        RULE, [_shown_filter(rule.filter), _shown_action(rule.action), rule.name, made]
+    )
+
+
+def _described(code: int, items: Sequence[Any]) -> Described:
+    return Described(Ulong(code), list(items))
+
+
+def _shown_action(expression: str) -> Described:
+    if not expression:
+        return _described(EMPTY_ACTION, [])
+    return _described(SQL_ACTION, [expression, _COMPATIBILITY_LEVEL])
+
+
+def _shown_filter(given: model.Filter) -> Described:
+    match given:
+        case model.TrueFilter():
+            return _described(TRUE_FILTER, ["1=1", _COMPATIBILITY_LEVEL])
+        case model.FalseFilter():
+            return _described(FALSE_FILTER, ["1=0", _COMPATIBILITY_LEVEL])
+        case model.SqlFilter():
+            return _described(SQL_FILTER, [given.expression, _COMPATIBILITY_LEVEL])
+        case model.CorrelationFilter():
+            fields = [
+                getattr(given, CORRELATION_FIELDS[name]) for name in _CORRELATION_KEYS.values()
+            ]
+            return _described(CORRELATION_FILTER, [*fields, _values(dict(given.properties))])
+
+
+def _values(properties: Mapping[str, object]) -> dict[str, object]:
+    return {name: _value(each) for name, each in properties.items()}
+
+
+def _value(value: object) -> object:
+    if isinstance(value, datetime):
+        return _timestamp(value)
+    if isinstance(value, timedelta):
+        return Described(Symbol(TIMESPAN), value // timedelta(microseconds=1) * 10)
+    return value
