@@ -26,6 +26,7 @@ the journal twice, the second time behind higher ones: counters only rise.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TypeVar
 
 from bridge.machine.known import (
     Known,
@@ -69,6 +70,24 @@ def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
 
 
 _SNAPSHOT = ("S", journal.SNAPSHOT.encode())
+
+
+Key = TypeVar("Key", bytes, int)
+
+
+def _newer(inherited: dict[Key, Known], read: dict[Key, Known]) -> dict[Key, Known]:
+    """Return both, an entry before what a snapshot inherited of the same message.
+
+    Of a message that was published in parts the entries may be some; the snapshot knows the others.
+    """
+    found = inherited | read
+    for key, known in read.items():
+        before = inherited.get(key)
+        if before is None or before.number != known.number or before.copies == known.copies:
+            continue
+        if before.copies and known.copies:
+            found[key] = known._replace(copies=copies.joined(before.copies, known.copies))
+    return found
 
 
 class Replay:
@@ -154,8 +173,8 @@ class Replay:
     def result(self) -> Memory:
         """Return what was learnt; what entries say is newer than what a snapshot inherited."""
         memory = self._memory
-        memory.known = self._known | memory.known
-        memory.activated = self._activated | memory.activated
+        memory.known = _newer(self._known, memory.known)
+        memory.activated = _newer(self._activated, memory.activated)
         memory.cancelled |= self._carried_out
         return memory
 

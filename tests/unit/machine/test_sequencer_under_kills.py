@@ -505,6 +505,21 @@ def _copies(table: Table) -> copies.Copies:
     return copies.decode(raw)[0] if isinstance(raw, bytes) else ()
 
 
+def test_parts_that_come_again_keep_the_numbers_that_a_snapshot_has() -> None:
+    """Two kills, each when the first part is in the journal once more."""
+    state = TopicUnderKills()
+    state.choose(can_repeat=True)
+    state.send(count=1, delay=None)
+    state.arrive()
+    state.kill_while_they_take_over(cuts=[(2, 0)])
+    state.arrive()
+    state.kill_both(in_journal=1, less=0)
+    state.arrive()
+    state.stop()
+    state.numbers_of_subscriptions_and_messages_belong_together()
+    state.teardown()
+
+
 TestTopicUnderKills = TopicUnderKills.TestCase
 TestTopicUnderKills.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
