@@ -21,9 +21,10 @@ from bridge.broker.connection import Connection
 from bridge.broker.handover import HandOver, Publish
 from bridge.broker.installation import Installation
 from bridge.broker.node import Node
-from bridge.model.entity import Namespace, Queue
+from bridge.model.entity import Namespace, Queue, Topic
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.definitions import to_json
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
@@ -56,9 +57,11 @@ class Bench:
         self.connection = connection
         self.version = str(connection.server_properties["version"])
 
-    async def declare(self, queue: Queue) -> None:
-        """Declare an entity's resources, without policies."""
-        topology = compile_namespace(Namespace(queues=(queue,)), Capabilities.of(self.version))
+    async def declare(self, entity: Queue | Topic) -> None:
+        """Declare the resources of an entity, and of a topic's subscriptions, without policies."""
+        queues, topics = ((entity,), ()) if isinstance(entity, Queue) else ((), (entity,))
+        namespace = Namespace(queues=queues, topics=topics)
+        topology = compile_namespace(namespace, Capabilities.of(self.version))
         channel = await self.connection.channel()
         for exchange in topology.exchanges:
             await channel.declare_exchange(exchange)
@@ -112,6 +115,19 @@ async def bench(installation: Installation) -> AsyncIterator[Bench]:
             await node.stop()
 
 
+def _setting(entity: Queue | Topic) -> dict[str, object]:
+    """Return what the sidecar's command line says of an entity."""
+    if isinstance(entity, Queue):
+        queue = asdict(entity)
+        del queue["status"], queue["authorization_rules"]
+        return {"queues": [queue]}
+    # An argument of a command has 128 KiB at most.
+    keys = ("kind", "name", "topic", "rules", "incarnation")
+    forms = [to_json(each) for each in (entity, *entity.subscriptions)]
+    short = [{key: form[key] for key in keys if key in form} for form in forms]
+    return {"queues": [], "definitions": short}
+
+
 class Sidecar:
     """The sidecar in a process of its own, as tests run it."""
 
@@ -119,12 +135,10 @@ class Sidecar:
         self.process = process
 
     @classmethod
-    async def start(cls, node: Node, queue: Queue) -> Sidecar:
+    async def start(cls, node: Node, entity: Queue | Topic) -> Sidecar:
         """Start it and wait until it is ready."""
         port = node.endpoint.hosts[0][1]
-        settings = asdict(queue)
-        del settings["status"], settings["authorization_rules"]
-        setting = {"url": f"amqp://guest:guest@127.0.0.1:{port}", "queues": [settings]}
+        setting = {"url": f"amqp://guest:guest@127.0.0.1:{port}", **_setting(entity)}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
