@@ -214,7 +214,8 @@ class Administration:
         """Refuse new rules of a subscription that are none, or more than its topic may have."""
         if not isinstance(entity, model.Subscription):
             return
-        new = [each for each in entity.rules if each not in there]
+        known = {each.name: each for each in there}
+        new = [each for each in entity.rules if known.get(each.name) != each]
         for rule in new:
             _check(entity.path, rule)
         topic = self._directory.find(entity.topic)

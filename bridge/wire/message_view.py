@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridge.model.duration import MAX_MS
+from bridge.model.filters.errors import FilterException
+from bridge.model.filters.message import WORK_MAX
 from bridge.wire import headers
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.types import read_value
@@ -66,6 +68,24 @@ class MessageView:
         self._exact_properties: dict[str, object] | None = None
         self._user: dict[str, object] | None = None
         self._names: dict[str, str] = {}
+        self._work = 0
+
+    @property
+    def properties_bytes(self) -> int:
+        """The size of its properties."""
+        return len(self.item.properties)
+
+    def spend(self, characters: int) -> None:
+        """Count characters that rules go over.
+
+        Raises:
+            FilterException: this message has cost more than any may.
+        """
+        self._work += characters
+        if self._work > WORK_MAX:
+            raise FilterException(
+                f"The rules of the topic go over more than {WORK_MAX} characters of this message."
+            )
 
     @property
     def user(self) -> dict[str, object]:

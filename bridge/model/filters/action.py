@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from bridge.model.filters.changes import REMOVED, Change, Changes
 from bridge.model.filters.conversion import convert
@@ -43,6 +44,11 @@ KEY_LENGTH_MAX = 128
 """Characters of one of `KEYS` (Azure, Service Bus quotas)."""
 
 
+KEPT_MAX = 8_192
+"""Actions that are kept, so that of a changed definition only what has changed is compiled."""
+
+
+@lru_cache(KEPT_MAX)
 def compile_action(text: str, new_id: NewGuid) -> Action | None:
     """Return what an action does, `None` when it is empty; InvalidRule when it is none."""
     if not text.strip():
@@ -50,6 +56,7 @@ def compile_action(text: str, new_id: NewGuid) -> Action | None:
     steps = [_step(each, new_id) for each in parse_action(text)]
 
     def carry_out(message: Message) -> Changes:
+        message.spend(message.properties_bytes)
         state = _Changed(message)
         for step in steps:
             step(state)
@@ -65,6 +72,13 @@ class _Changed:
         self.user: dict[str, Value] = dict(message.user)
         self._message = message
         self._changed: dict[Property, Change] = {}
+
+    @property
+    def properties_bytes(self) -> int:
+        return self._message.properties_bytes
+
+    def spend(self, characters: int) -> None:
+        self._message.spend(characters)
 
     def system(self, name: str) -> Value:
         change = self._changed.get(Property(True, name))

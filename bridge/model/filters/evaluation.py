@@ -34,6 +34,12 @@ from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
 from bridge.model.filters.operators import arithmetic, comparison, equal, operator_of, signed
 from bridge.model.filters.values import Value, kind_of
 
+PATTERN_WORK = 4
+"""What a character of a computed pattern costs, in characters of a text."""
+
+COPIED = 1024
+"""So many characters are copied or compared in the time that LIKE takes for one."""
+
 NewGuid = Callable[[], UUID]
 Evaluate = Callable[[Message], Value]
 
@@ -98,7 +104,11 @@ def _binary(compute: Callable[[Value, Value], Value], left: Evaluate, right: Eva
         if first is None:
             return None
         second = right(message)
-        return None if second is None else compute(first, second)
+        if second is None:
+            return None
+        if type(first) is str:
+            message.spend(len(first) // COPIED)
+        return compute(first, second)
 
     return evaluate
 
@@ -144,7 +154,11 @@ def _comparison(node: Comparison, new_id: NewGuid) -> Predicate:
         if first is None:
             return None
         second = right(message)
-        return None if second is None else compare(first, second)
+        if second is None:
+            return None
+        if type(first) is str:
+            message.spend(len(first) // COPIED)
+        return compare(first, second)
 
     return test
 
@@ -202,6 +216,7 @@ def _like(node: Like, new_id: NewGuid) -> Predicate:
             raise FilterException(f"LIKE takes a string, not a {kind_of(value).value}.")
         if len(value) > TEXT_LENGTH_MAX:
             raise FilterException(f"LIKE takes at most {TEXT_LENGTH_MAX} characters.")
+        message.spend(len(value))
         return matches(value)
 
     return test
@@ -219,6 +234,7 @@ def _matcher(node: Like, new_id: NewGuid) -> Callable[[Message], Callable[[str],
             return None
         if not isinstance(text, str) or not isinstance(mark, str | None):
             raise FilterException("Pattern and escape of LIKE are strings.")
+        message.spend(len(text) * PATTERN_WORK)
         return compile_like(text, mark)
 
     if not isinstance(node.pattern, Constant) or not isinstance(node.escape, Constant | None):
@@ -234,6 +250,10 @@ class _Nothing:
     """What constants are evaluated with."""
 
     user: dict[str, Value] = {}
+    properties_bytes = 0
+
+    def spend(self, characters: int) -> None:
+        pass
 
     def system(self, name: str) -> Value:
         return None

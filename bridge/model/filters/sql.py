@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import blake2b
 
 from bridge.model.entity import SqlFilter
 from bridge.model.filters.compiled import CompiledFilter, Predicate, Term
@@ -22,26 +23,32 @@ from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
 from bridge.model.filters.parser import parse_filter
 from bridge.model.filters.values import Kind, Value
 
-PARSED_MAX = 8_192
-"""Filters whose trees are kept, so that a changed definition parses what has changed."""
-
-
-@lru_cache(PARSED_MAX)
-def _parsed(text: str) -> Condition:
-    return parse_filter(text)
+KEPT_MAX = 8_192
+"""Filters that are kept, so that of a changed definition only what has changed is compiled."""
 
 
 def compile_sql(source: SqlFilter, new_id: NewGuid) -> CompiledFilter:
     """Return the filter; InvalidRule when it is none."""
+    if not source.parameters:
+        return _compiled(source.expression, new_id)
     parameters: Mapping[str, Value] = dict(source.parameters)
-    tree = parse_filter(source.expression, parameters) if parameters else _parsed(source.expression)
+    return _of_tree(parse_filter(source.expression, parameters), new_id)
+
+
+@lru_cache(KEPT_MAX)
+def _compiled(text: str, new_id: NewGuid) -> CompiledFilter:
+    return _of_tree(parse_filter(text), new_id)
+
+
+def _of_tree(tree: Condition, new_id: NewGuid) -> CompiledFilter:
     conditions = tree.operands if isinstance(tree, And) else (tree,)
     terms = [(each, term) for each in conditions if (term := _term(each)) is not None]
     first = [compile_condition(each, new_id) for each, _ in terms]
     of_terms = {id(each) for each, _ in terms}
     rest = [compile_condition(each, new_id) for each in conditions if id(each) not in of_terms]
     return CompiledFilter(
-        ("sql", tree),
+        # Its digest, not the tree: a deep tree takes long to hash, and this is done at each change.
+        ("sql", blake2b(repr(tree).encode("utf-8", "surrogatepass"), digest_size=16).digest()),
         _terms_first(first, _every(rest)) if first else _every(rest),
         tuple(dict.fromkeys(term for _, term in terms)),
         is_typed=True,
