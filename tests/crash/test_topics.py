@@ -23,11 +23,20 @@ FEW, MANY = 3, 20
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A topic; one of its subscriptions takes nothing."""
+    """A topic; one of its subscriptions takes nothing, one has copies that an action changed."""
     settings = {"LockDuration": "PT5S", "MaxDeliveryCount": 2000}
     nothing = {"CorrelationFilter": {"Label": "nobody's"}, "FilterType": "Correlation"}
+    acted = {
+        "FilterType": "Sql",
+        "SqlFilter": {"SqlExpression": "sys.Size >= 0"},
+        "Action": {"SqlExpression": "SET acted = TRUE"},
+    }
+    rules = {"third": [{"Name": "acted", "Properties": acted}]}
     subscriptions = [
-        *({"Name": name, "Properties": settings} for name in SUBSCRIPTIONS),
+        *(
+            {"Name": name, "Properties": settings, "Rules": rules.get(name, [])}
+            for name in SUBSCRIPTIONS
+        ),
         {"Name": "idle", "Rules": [{"Name": "nothing", "Properties": nothing}]},
     ]
     topic = {"Name": "topic", "Subscriptions": subscriptions}
