@@ -27,7 +27,8 @@ OnChange = Callable[[model.Namespace], None]
 class Directory:
     """What entities there are.
 
-    A definition that cannot be read is named; an entity that it changes stays as it was.
+    A definition that cannot be read is named; an entity that it changes stays as it was. Of two
+    reads that overlap the one that was begun last counts: all may be read while one is changed.
 
     Args:
         poison: where such definitions are noted.
@@ -45,6 +46,9 @@ class Directory:
         self._followers: list[OnChange] = []
         self._named: set[Finding] = set()
         self._base = model.Namespace()
+        self._begun = 0
+        self._all_at = 0
+        self._one_at: dict[str, int] = {}
         self.namespace = model.Namespace()
 
     def follow(self, on_change: OnChange) -> None:
@@ -99,6 +103,7 @@ class Directory:
         base = model.Namespace()
         readable: dict[str, model.Entity] = {}
         unreadable: dict[str, str] = {}
+        self._begun = begun = self._begun + 1
         for name, form in (await self._management.global_parameters()).items():
             try:
                 if name == own_name:
@@ -113,16 +118,38 @@ class Directory:
                     readable[name] = self._readable[name]
                 elif name == own_name:
                     base = self._base
+        if begun < self._all_at:
+            return self.known
+        self._all_at = begun
+        self._keep_newer(begun, readable)
         for name in unreadable:
             if self._unreadable.get(name) != unreadable[name]:
                 self._poison.note("definition", name, unreadable[name])
         self._unreadable, self._readable, self._base = unreadable, readable, base
-        return definitions.assemble(base, readable.values())
+        return self.known
+
+    @property
+    def known(self) -> model.Namespace:
+        """All entities as they were read last, whoever was told."""
+        return definitions.assemble(self._base, self._readable.values())
+
+    def _keep_newer(self, begun: int, readable: dict[str, model.Entity]) -> None:
+        """Put what was read by itself since in place of what a read of all has found."""
+        self._one_at = {name: at for name, at in self._one_at.items() if at > begun}
+        for name in self._one_at:
+            if name in self._readable:
+                readable[name] = self._readable[name]
+            else:
+                readable.pop(name, None)
 
     async def fetch_entity(self, path: str) -> model.Namespace:
         """Read one definition, and tell nobody; returns all, that one as it is now."""
         name = definitions.parameter_name(self._management.vhost, path)
+        self._begun = begun = self._begun + 1
         form = await self._management.global_parameter(name)
+        if begun < max(self._all_at, self._one_at.get(name, 0)):
+            return self.known
+        self._one_at[name] = begun
         readable = {key: each for key, each in self._readable.items() if key != name}
         if form is not None:
             try:
@@ -132,7 +159,7 @@ class Directory:
                 if name in self._readable:
                     readable[name] = self._readable[name]
         self._readable = readable
-        return definitions.assemble(self._base, readable.values())
+        return self.known
 
     def find(self, path: str) -> model.Entity | None:
         """Return the entity of a path, in any case; `None` when there is none."""

@@ -97,7 +97,7 @@ class RabbitNamespace:
         self._name = name
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._wake = asyncio.Event()
+        self._told = asyncio.Event()
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
@@ -199,7 +199,7 @@ class RabbitNamespace:
             self._on_administered,
         )
         await self.directory.read()
-        for keep in (self._sender.run, self._intake.run, self._follow):
+        for keep in (self._sender.run, self._intake.run, self._follow, self._heed):
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
 
@@ -241,7 +241,7 @@ class RabbitNamespace:
         try:
             found = await self.directory.fetch()
             await self._provide(found)
-            self.directory.take(found)
+            self.directory.take(self.directory.known)
             for topic in await full_topics(found, self._management):
                 if self._sending is not None:
                     self._sending.note_full(topic.path, POLL_S + FULL_S)
@@ -426,33 +426,35 @@ class RabbitNamespace:
 
     def _on_changed(self) -> None:
         self._changed.set()
-        self._wake.set()
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
         """Another bridge has found an entity's queue full, or changed the entity."""
         if kind == ENTITY_CHANGED:
             self._changed_paths.add(path.entity)
-            self._wake.set()
+            self._told.set()
         elif self._sending is not None:
             self._sending.note_full(path.entity)
 
     async def _follow(self) -> None:
         """Read the definitions when somebody says that they have changed, and now and then."""
         while True:
-            is_due = False
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                is_due = True
-            self._wake.clear()
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.check()
+            except Exception:
+                log.exception("definitions.failed")
+
+    async def _heed(self) -> None:
+        """Read the definitions that other bridges have changed; no other check delays that."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
             paths, self._changed_paths = self._changed_paths, set()
             try:
-                if is_due or self._changed.is_set():
-                    self._changed.clear()
-                    await self.check()
-                else:
-                    await self._check_entities(paths)
+                await self._check_entities(paths)
             except Exception:
                 log.exception("definitions.failed")
 

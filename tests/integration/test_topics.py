@@ -14,6 +14,7 @@ from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import Abandon, DeadLetter, Defer, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, NotAllowed, QuotaExceeded
+from bridge.model.filters.errors import InvalidRule
 from bridge.model.name import EntityPath, SubQueue, parse_path
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
@@ -178,10 +179,52 @@ async def test_rules_of_a_subscription_change_what_it_gets_from_then_on(door: Do
     administration = door.namespace.administration
     await administration.delete_rule(at("red").entity, "red")
     await door.namespace.send(EVENTS, [outgoing("a", color="red")])
+    assert await numbers(door.client(path=at("all")), 1) == [(b"a", 1, 1)]
     await administration.create_rule(at("red").entity, model.DEFAULT_RULE)
     await door.namespace.send(EVENTS, [outgoing("b", color="blue")])
 
     assert await numbers(door.client(path=at("red")), 1) == [(b"b", 1, 2)]
+
+
+async def test_rules_changed_through_another_bridge_count_within_a_second(
+    door: Door, endpoint: Endpoint, broker: Broker
+) -> None:
+    """Whichever of the two numbers the topic; what was sent before is not judged anew."""
+    path = at("red").entity
+    async with open_door(endpoint, broker.management_url) as other:
+        for asked, told in ((door, other), (other, door)):
+            await asked.namespace.administration.delete_rule(path, "red")
+            await until(lambda told=told: told.namespace.administration.rules(path) == (), 1.0)
+            await asked.namespace.administration.create_rule(path, RED)
+            await until(lambda told=told: told.namespace.administration.rules(path) == (RED,), 1.0)
+        for body, color in (("a", "red"), ("b", "blue")):
+            await other.namespace.send(EVENTS, [outgoing(body, color=color)])
+        assert await numbers(door.client(path=at("red")), 1) == [(b"a", 1, 1)]
+
+
+async def test_a_topic_has_as_many_filters_as_azure_lets_it(door: Door) -> None:
+    """All its subscriptions together; correlation filters have a bound of their own."""
+    administration = door.namespace.administration
+    rules = tuple(
+        model.Rule(name=f"r{number}", filter=model.FalseFilter()) for number in range(1_999)
+    )
+    # The subscription `all` has the 2,000th.
+    await administration.create(model.Subscription(topic="Events", name="many", rules=rules))
+    more = model.Rule(name="more", filter=model.SqlFilter(expression="color = 'red'"))
+    with pytest.raises(QuotaExceeded, match="2000 SQL filters"):
+        await administration.create_rule(at("red").entity, more)
+    await administration.create_rule(at("red").entity, replace(RED, name="more"))
+
+
+async def test_a_rule_that_is_none_is_refused_with_its_subscription(door: Door) -> None:
+    """When a rule is made, changed, or comes with a subscription; nothing is written."""
+    administration = door.namespace.administration
+    bad = model.Rule(name="red", filter=model.SqlFilter(expression="color = "))
+    with pytest.raises(InvalidRule, match="The rule 'red' of 'Events/Subscriptions/Red'"):
+        await administration.update_rule(at("red").entity, bad)
+    with pytest.raises(InvalidRule):
+        await administration.create(model.Subscription(topic="Events", name="new", rules=(bad,)))
+    assert administration.rules(at("red").entity) == (RED,)
 
 
 async def test_each_rule_with_an_action_gives_a_copy_of_its_own(door: Door) -> None:
