@@ -50,6 +50,7 @@ from bridge.wire.atom.descriptions import (
     rule_node,
 )
 from bridge.wire.atom.documents import (
+    BODY_BYTES_MAX,
     Entry,
     entry_text,
     feed_text,
@@ -155,8 +156,6 @@ class Service:
         except BrokerError as error:
             _log.warning("administration.failed path=%s error=%s", request.path, error)
             return _refused(ServerBusy(f"RabbitMQ cannot do this now: {error}."), request)
-        except web.HTTPException:
-            raise
         except Exception:
             _log.exception("administration.failed path=%s", request.path)
             return _refused(InternalError("The bridge has failed; its log says how."), request)
@@ -177,7 +176,7 @@ class Service:
             base=f"{request.scheme}://{request.host}",
             host=request.host,
             query={name.lower(): value for name, value in request.query.items()},
-            body=await request.read() if request.method == "PUT" else b"",
+            body=await _body(request),
             etag=request.headers.get("If-Match", ""),
         )
         return await verb(asked)
@@ -331,6 +330,15 @@ class Service:
     async def _delete_rule(self, asked: Asked) -> web.Response:
         await self._entities.delete_rule(self._subscription(asked).path, asked.target.rule)
         return web.Response()
+
+
+async def _body(request: web.Request) -> bytes:
+    if request.method != "PUT":
+        return b""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise ArgumentError(f"A description has {BODY_BYTES_MAX} bytes at most.") from None
 
 
 def _identity(target: Target, description: Element) -> dict[str, str]:

@@ -348,6 +348,68 @@ def status_of(bridge: Bridge, path: str, **headers: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def test_an_update_of_what_has_changed_since_is_refused(bridge: Bridge, name: str) -> None:
+    """If-Match with the ETag that was read; `*` is any."""
+    url = f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05"
+    key = token(bridge.port, KEY[1], time.time() + 60)
+
+    def put(body: bytes, **more: str) -> int:
+        headers = {
+            "Authorization": key,
+            **{name.replace("_", "-"): text for name, text in more.items()},
+        }
+        request = urllib.request.Request(url, body, headers, method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    description = (
+        b'<entry xmlns="http://www.w3.org/2005/Atom"><content><QueueDescription xmlns='
+        b'"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" />'
+        b"</content></entry>"
+    )
+    assert put(description) == 201
+    assert put(description) == 409
+    with urllib.request.urlopen(
+        urllib.request.Request(url, headers={"Authorization": key}), timeout=10
+    ) as answer:
+        etag = answer.headers["ETag"]
+    assert put(description, If_Match=etag) == 200
+    assert put(description, If_Match=etag) == 409
+    assert put(description, If_Match="*") == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no XML",
+        b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
+        b"<a>" * 10_000,
+        b"<entry/>",
+        b"\xff",
+        b"x" * 100_000,
+    ],
+    ids=["nothing", "text", "entity", "depth", "empty", "not UTF-8", "long"],
+)
+def test_a_body_from_a_stranger_is_refused_in_azure_s_form(bridge: Bridge, body: bytes) -> None:
+    """400 and sub-code 40000."""
+    request = urllib.request.Request(
+        f"{bridge.admin_url}/stranger?api-version=2021-05",
+        body,
+        {"Authorization": token(bridge.port, KEY[1], time.time() + 60)},
+        method="PUT",
+    )
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=10)
+    with caught.value as error:
+        said = error.read().decode()
+    assert said.startswith("<Error><Code>400</Code><Detail>SubCode=40000. Bad Request.")
+
+
 def test_no_operation_goes_without_a_valid_token(bridge: Bridge) -> None:
     """None, another key's, an expired one, and one for another entity: 401 each."""
     now_s = time.time()
