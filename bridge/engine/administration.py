@@ -99,13 +99,11 @@ class Administration:
         Raises:
             EntityNotFound: there is none of that name.
             EntityConflict: it differs in what is fixed at creation.
-            InvalidRule, QuotaExceeded: as `create_rule`, of new rules of a subscription.
             ServerBusy: another change of the entity takes too long.
         """
         async with self._alone(entity.front):
             there = await self._there(entity.path)
             check_fixed(entity.path, there, entity)
-            self._check_rules(entity, getattr(there, "rules", ()))
             made = replace(entity, incarnation=there.incarnation)
             if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
                 made = replace(made, rules=there.rules)
