@@ -348,38 +348,63 @@ def status_of(bridge: Bridge, path: str, **headers: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def put_queue(bridge: Bridge, name: str, inner: str = "", **headers: str) -> int:
+    """Describe a queue without an SDK; return the status."""
+    description = (
+        '<entry xmlns="http://www.w3.org/2005/Atom"><content><QueueDescription xmlns='
+        '"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">'
+        f"{inner}</QueueDescription></content></entry>"
+    )
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05",
+        description.encode(),
+        {key.replace("_", "-"): text for key, text in headers.items()},
+        method="PUT",
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
 def test_an_update_of_what_has_changed_since_is_refused(bridge: Bridge, name: str) -> None:
     """If-Match with the ETag that was read; `*` is any."""
-    url = f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05"
     key = token(bridge.port, KEY[1], time.time() + 60)
-
-    def put(body: bytes, **more: str) -> int:
-        headers = {
-            "Authorization": key,
-            **{name.replace("_", "-"): text for name, text in more.items()},
-        }
-        request = urllib.request.Request(url, body, headers, method="PUT")
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            error.close()
-            return error.code
-
-    description = (
-        b'<entry xmlns="http://www.w3.org/2005/Atom"><content><QueueDescription xmlns='
-        b'"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" />'
-        b"</content></entry>"
-    )
-    assert put(description) == 201
-    assert put(description) == 409
-    with urllib.request.urlopen(
-        urllib.request.Request(url, headers={"Authorization": key}), timeout=10
-    ) as answer:
+    assert put_queue(bridge, name, Authorization=key) == 201
+    assert put_queue(bridge, name, Authorization=key) == 409
+    url = f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05"
+    request = urllib.request.Request(url, headers={"Authorization": key})
+    with urllib.request.urlopen(request, timeout=10) as answer:
         etag = answer.headers["ETag"]
-    assert put(description, If_Match=etag) == 200
-    assert put(description, If_Match=etag) == 409
-    assert put(description, If_Match="*") == 200
+    statuses = [
+        put_queue(bridge, name, Authorization=key, If_Match=match) for match in (etag, etag, "*")
+    ]
+    assert statuses == [200, 409, 200]
+
+
+def test_who_forwards_needs_the_right_to_send_there(
+    admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
+) -> None:
+    """A second token gives it, where the first does not."""
+    owner = AuthorizationRule(
+        type="SharedAccessAuthorizationRule", claim_type="SharedAccessKey", claim_value="None",
+        rights=["Manage", "Send", "Listen"], key_name="owner", primary_key="first",
+    )  # fmt: skip
+    admin.create_queue(name, authorization_rules=[owner])
+    until_s = time.time() + 60
+    given = {
+        "Authorization": token(bridge.port, "first", until_s, resource=name, rule="owner"),
+        "If_Match": "*",
+    }
+    inner = "<ForwardTo>orders</ForwardTo>"
+    second = token(bridge.port, KEY[1], until_s, resource="orders")
+    assert put_queue(bridge, name, inner, **given) == 401
+    assert put_queue(
+        bridge, name, inner, ServiceBusSupplementaryAuthorization=second, **given
+    ) == 200  # fmt: skip
+    assert admin.get_queue(name).forward_to == f"sb://localhost:{bridge.port}/orders"
 
 
 @pytest.mark.parametrize(

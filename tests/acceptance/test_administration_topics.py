@@ -283,6 +283,22 @@ def test_names_are_taken_once(admin: ServiceBusAdministrationClient, topic: str)
         assert sorted(threads.map(create_one, range(8))) == [201, *[409] * 7]
 
 
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [("color = ", "end at character 9"), ("x" * 1025, "1,?024"), ("color == 'red'", "=")],
+)
+def test_bad_filters_are_refused(
+    admin: ServiceBusAdministrationClient, topic: str, expression: str, message: str
+) -> None:
+    """400 and sub-code 40000, with what is wrong; nothing is made."""
+    admin.create_subscription(topic, "sub")
+    with pytest.raises(HttpResponseError, match=message) as caught:
+        admin.create_rule(topic, "sub", "bad", filter=SqlRuleFilter(expression))
+    assert caught.value.status_code == 400
+    assert "SubCode=40000." in caught.value.message
+    assert [rule.name for rule in admin.list_rules(topic, "sub")] == ["$Default"]
+
+
 def test_an_update_takes_effect(
     admin: ServiceBusAdministrationClient, bridge: Bridge, topic: str
 ) -> None:
