@@ -334,6 +334,24 @@ def test_tls(start_bridge: StartBridge, tmp_path: Path) -> None:
         assert [str(message) for message in take(receiver)] == ["over TLS"]
 
 
+def test_ports_of_tls_alone(start_bridge: StartBridge) -> None:
+    """Several, with the bridge's own certificate; nothing is taken in clear there."""
+    ports = Ports(2)
+    bridge = start_bridge("--tls-port", ",".join(map(str, ports.numbers)))
+    for port in ports.numbers:
+        with ServiceBusClient.from_connection_string(
+            bridge.connection_string.replace("UseDevelopmentEmulator=true;", ""),
+            custom_endpoint_address=f"sb://localhost:{port}",
+            transport_type=TransportType.Amqp,
+            connection_verify=str(bridge.ca),
+            retry_total=0,
+        ) as client:
+            send(client, "orders", "over TLS")
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=10)) as plain:
+            plain.sendall(b"AMQP\x03\x01\x00\x00")
+            assert plain.recv(8) == b""
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -345,6 +363,8 @@ def test_tls(start_bridge: StartBridge, tmp_path: Path) -> None:
         (["--auth", "/nowhere/rules.json"], ["--auth", "/nowhere/rules.json"]),
         (["--log-level", "loud"], ["--log-level", "debug"]),
         (["--tls-key", "key.pem"], ["--tls-cert"]),
+        (["--tls-port", "5671,https"], ["--tls-port", "'https'"]),
+        (["--tls-name", "no name"], ["'no name'"]),
         (["--tier", "Gold"], ["--tier", "Premium"]),
     ],
 )
