@@ -212,24 +212,30 @@ async def test_a_request_to_a_missing_entity() -> None:
 
 REPLY_LINKS = 4_900
 REQUESTS = 300
-REQUEST_S_MAX = 0.002
-"""So much of the processor a request may take, with its client; to look at all links for each
-takes several times as much."""
+FACTOR_MAX = 3
+"""To look at all links for each request takes several times as much."""
 
 
+async def requests_s(peer: Client) -> float:
+    """What requests take of the processor, with their client."""
+    begin_s = time.thread_time()
+    for _ in range(REQUESTS):
+        request = Message(application_properties={"operation": "nothing"}, value="")
+        request.properties = MessageProperties(message_id=uuid4(), reply_to="client-1")
+        await peer.request(0, 1, request)
+    return time.thread_time() - begin_s
+
+
+@undisturbed
 async def test_requests_beside_many_reply_links() -> None:
     """A request costs the same with one reply link as with thousands."""
     async with gateway() as (_, port), client(port) as peer:
+        alone_s = await requests_s(peer)
         for handle in range(10, 10 + REPLY_LINKS):
             peer.attach(handle, "$cbs", role=True)
         await peer.next(Attach, handle=9 + REPLY_LINKS)
-        begin_s = time.thread_time()
-        for _ in range(REQUESTS):
-            request = Message(application_properties={"operation": "nothing"}, value="")
-            request.properties = MessageProperties(message_id=uuid4(), reply_to="client-1")
-            await peer.request(0, 1, request)
-
-    assert time.thread_time() - begin_s < REQUESTS * REQUEST_S_MAX
+        peer.frames.clear()  # or the client looks through them for each reply
+        check(await requests_s(peer), FACTOR_MAX * alone_s)
 
 
 class _Session:
