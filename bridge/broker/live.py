@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from bridge.broker import json_answers
 from bridge.broker.errors import BrokerError
 from bridge.broker.management import Management
 from bridge.topology.resources import Binding, Value
@@ -124,7 +125,7 @@ class ConsoleBroker:
         """Return the definitions of the whole broker."""
         text = await self._call("export_definitions", "-", "--format", "json")
         start = text.find("{")
-        found: Mapping[str, Any] = json.loads(text[start:])
+        found: Mapping[str, Any] = json_answers.read(text[start:])
         return found
 
     async def messages(self) -> Mapping[str, int]:
@@ -132,7 +133,7 @@ class ConsoleBroker:
         text = await self._call(
             *("--vhost", self.vhost, "list_queues", "name", "messages", "--formatter", "json")
         )
-        rows = json.loads(text[text.find("[") :])
+        rows = json_answers.read(text[text.find("[") :])
         return {row["name"]: int(row["messages"]) for row in rows if row["messages"] != ""}
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:

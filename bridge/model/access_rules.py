@@ -107,7 +107,7 @@ def read_rules(text: str) -> RuleSet:
     """
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ArgumentError(f"The rules file is not JSON: {error}.") from None
     listed = document.get("rules") if isinstance(document, dict) else None
     if not isinstance(listed, list) or set(document) != {"rules"}:

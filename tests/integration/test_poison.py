@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -357,12 +358,18 @@ async def test_definitions_without_end(
     door: Door, broker: Broker, vhost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each is named, and what stands behind it in the list is heeded."""
+    names = {entity: definitions.parameter_name(vhost, entity) for entity in ENDLESS}
+    paths = {
+        entity: f"/api/global-parameters/{quote(names[entity], safe='')}" for entity in ENDLESS
+    }
     for entity, value in ENDLESS.items():
-        name = definitions.parameter_name(vhost, entity)
-        body = b'{"name": "%s", "value": %s}' % (name.encode(), value)
-        path = "/api/global-parameters/" + name.replace("/", "%2F")
-        broker.management("PUT", path, body)
-    await door.namespace.check()
+        body = b'{"name": "%s", "value": %s}' % (names[entity].encode(), value)
+        broker.management("PUT", paths[entity], body)
+    try:
+        await door.namespace.check()
+    finally:
+        for path in paths.values():
+            broker.management("DELETE", path)
 
     found = [queue.name for queue in door.namespace.directory.namespace.queues]
     assert found == ["orders", "others"]

@@ -132,13 +132,19 @@ def test_a_namespace_from_nothing_to_nothing(busbridge: Command) -> None:
 def test_rabbitmqctl_is_another_way(
     broker: Broker, vhost: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A change with deletions; each way finds as defined what the other has made."""
+    """A change with deletions; each way finds as defined what the other has made.
+
+    A parameter of somebody else's that nests without end stops neither.
+    """
+    strange = "/api/global-parameters/nests-without-end"
+    broker.management("PUT", strange, b'{"value": %s}' % (b"[" * 20_000 + b"]" * 20_000))
     http = Command(broker, vhost, tmp_path, "management", capsys)
     console = Command(broker, vhost, tmp_path, "rabbitmqctl", capsys)
     assert http("apply", http.file(ORDERS))[0] == 0
     expired = replace(ORDERS, dead_lettering_on_message_expiration=True, max_delivery_count=4)
     file = console.file(expired)
     code, said = console("apply", file, "--allow")
+    broker.management("DELETE", strange)
     assert code == 0, said
     assert "- binding orders/$dlx -> $sb/sink" in said
     assert http("check", file) == (0, "Nothing to change.\n")

@@ -123,7 +123,8 @@ def test_the_effective_settings_are_the_compilers(
         "forever": {"delivery-limit": 9, **basic, **sized},
         "longest": {"delivery-limit": 9, **basic, **sized},
         "once": {"delivery-limit": 0, **basic, **sized},
-        "events/subscriptions/audit": {"delivery-limit": 9, **basic, **sized},
+        # Its topic's size is what limits it.
+        "events/subscriptions/audit": {"delivery-limit": 9, **basic},
         "$sb/sink": {"max-length": 0},
     }
     dead = [f"{entity}/$deadletterqueue" for entity in expected if entity != "$sb/sink"]
@@ -201,10 +202,17 @@ def test_what_expires_in_the_inbox_comes_back_to_the_sequencer(channel: Blocking
     assert count(channel, "forever/$inbox") == 0
 
 
-def test_a_subscription_is_reached_by_its_own_key(channel: BlockingChannel) -> None:
+def test_a_subscription_is_reached_by_its_own_key(
+    channel: BlockingChannel, topology: Topology
+) -> None:
     """One publish with two keys: the journal's, and a matching subscription's as BCC."""
     audit = "events/subscriptions/audit"
-    publish(channel, "events/$active", "events/$journal", headers={"BCC": [audit]})
+    (key,) = {
+        each.routing_key
+        for each in topology.bindings
+        if (each.source, each.destination) == ("events/$active", audit)
+    }
+    publish(channel, "events/$active", "events/$journal", headers={"BCC": [key]})
     assert count(channel, audit) == 1
 
 
