@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.gateway.admission import Visit
 from bridge.gateway.http import HttpConnection
-from bridge.gateway.websocket import PATH, SUBPROTOCOL
+from bridge.gateway.websocket import PATH, SUBPROTOCOLS
 
 if TYPE_CHECKING:
     from bridge.gateway.server import Gateway
@@ -123,10 +123,10 @@ class Site:
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         """AMQP over WebSockets."""
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
-        if SUBPROTOCOL not in (each.strip() for each in offered.split(",")):
-            raise web.HTTPBadRequest(text=f"The WebSocket's subprotocol is {SUBPROTOCOL}.")
+        if not any(each.strip() in SUBPROTOCOLS for each in offered.split(",")):
+            raise web.HTTPBadRequest(text=f"Offer the subprotocol {' or '.join(SUBPROTOCOLS)}.")
         connection = _connection_of(request)
-        response = web.WebSocketResponse(protocols=(SUBPROTOCOL,), compress=False)
+        response = web.WebSocketResponse(protocols=SUBPROTOCOLS, compress=False)
         await response.prepare(request)
         await connection.speak_amqp()
         return response

@@ -23,7 +23,9 @@ from bridge.wire.websocket import (
 
 PATH = "/$servicebus/websocket"
 
-SUBPROTOCOL = "AMQPWSB10"
+SUBPROTOCOLS = ("AMQPWSB10", "amqp")
+"""The name in the drafts of the binding, which Azure's SDKs offer, and the registered one, which Go
+programs offer."""
 
 _HIDDEN = frozenset(("socket", "ssl_object"))
 """Whoever asks for them would write past the frames."""

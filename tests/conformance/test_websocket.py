@@ -123,6 +123,13 @@ async def test_a_close_is_said(said: bytes, code: int) -> None:
         assert served.admission.ended[Ended.FAULT] == (code != 1000)
 
 
+async def test_the_registered_subprotocol() -> None:
+    """A client that offers `amqp`, as Go programs do, gets it."""
+    async with gateway() as (_, port):
+        peer = await WebSocket.connect(port, subprotocol=b"mqtt, amqp")
+        peer.close()
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -52,16 +52,19 @@ class WebSocket:
         self.transport = writer.transport
 
     @classmethod
-    async def connect(cls, port: int, *, tls: ssl.SSLContext | None = None) -> WebSocket:
+    async def connect(
+        cls, port: int, *, tls: ssl.SSLContext | None = None, subprotocol: bytes = b"AMQPWSB10"
+    ) -> WebSocket:
         """Upgrade a connection."""
         name = "localhost" if tls is not None else None
         streams = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=name)
         opened = cls(*streams)
-        opened.send(UPGRADE)
+        opened.send(UPGRADE.replace(b"AMQPWSB10", subprotocol))
         head = await opened._reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 "), head
         assert b"Sec-WebSocket-Accept: " + ACCEPT in head, head
-        assert b"Sec-WebSocket-Protocol: AMQPWSB10" in head, head
+        taken = subprotocol.split(b", ")[-1]
+        assert b"Sec-WebSocket-Protocol: " + taken + b"\r\n" in head, head
         assert b"Extensions" not in head, head
         return opened
 
