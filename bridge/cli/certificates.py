@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import ipaddress
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,12 +91,16 @@ def own_certificate(folder: Path, names: Sequence[str] = (), *, now: datetime) -
     )
 
 
+_NAME = r"[A-Za-z0-9._*-]+(:[0-9]{1,5})?"
+"""With a port too: the Go SDK looks for `host:port` when its connection string has a port."""
+
+
 def _alternative(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         pass
-    if not name.isascii() or not name or not all(c.isalnum() or c in "-._*" for c in name):
+    if not re.fullmatch(_NAME, name):
         raise CertificateError(f"{name!r} is no host name and no address.")
     return x509.DNSName(name)
 

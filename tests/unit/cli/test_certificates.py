@@ -58,6 +58,12 @@ def test_another_name_is_not_trusted(tmp_path: Path) -> None:
         shaken_hands(tmp_path, "bus.example")
 
 
+def test_a_name_with_a_port(tmp_path: Path) -> None:
+    """The Go SDK takes host and port for the name when its connection string has a port."""
+    made = own_certificate(tmp_path, ["localhost:5671"], now=NOW)
+    assert "localhost:5671" in made.names
+
+
 def test_keys_are_their_owners(tmp_path: Path) -> None:
     """Nobody else can read them; everybody may read the CA."""
     own_certificate(tmp_path / "tls", now=NOW)
