@@ -44,7 +44,7 @@ from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table, long, text
+from bridge.wire.basic import Properties, Table, boolean, long, text
 from bridge.wire.envelope import LAPSED_KIND, REFUSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
@@ -61,6 +61,7 @@ _ESSENTIAL = (
     headers.IDENTITY,
     headers.TIME_TO_LIVE,
     headers.DELIVERED,
+    headers.DEAD_LETTERED,
     headers.DEFERRED,
     headers.KIND,
     headers.DEAD_LETTER_REASON,
@@ -163,7 +164,7 @@ class Departure:
         self._counters.expired += 1
         if origin.queue.dead_lettering_on_message_expiration:
             dead = _dead(origin, holding, EXPIRED_REASON, EXPIRED_DESCRIPTION, {})
-            self._surely(origin, holding, dead, "engine.expire")
+            self._surely(origin, holding, dead, "engine.expire", Left.DEAD_LETTERED)
         else:
             _ack(holding, "engine.expire.acked")
             origin.left(holding, Left.SETTLED)
@@ -171,7 +172,7 @@ class Departure:
     def exhaust(self, origin: Origin, holding: Holding) -> None:
         """End a message that has failed too often."""
         dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, {})
-        self._surely(origin, holding, dead, "engine.exhaust")
+        self._surely(origin, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
 
     async def dead_letter(
         self,
@@ -188,7 +189,7 @@ class Departure:
             ServerBusy, BrokerError: it is where it was, still held.
         """
         dead = _dead(origin, holding, reason, description, changes)
-        await self._move(origin, holding, dead, "engine.dead_letter")
+        await self._move(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
     async def again(self, origin: Origin, holding: Holding, changes: Table) -> None:
         """Put a message back with changed properties, one more on its count.
@@ -203,7 +204,7 @@ class Departure:
             return
         if failures >= origin.queue.max_delivery_count and not origin.is_dead_letter:
             dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, changes)
-            await self._move(origin, holding, dead, "engine.dead_letter")
+            await self._move(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
             return
         publish = _again(origin, holding, changes, failures)
         origin.putting_back(holding, failures)
@@ -322,6 +323,7 @@ def _dead(
     assert properties.headers is not None
     properties.headers.pop(headers.DELIVERED, None)
     properties.headers.pop(headers.DEFERRED, None)
+    properties.headers[headers.DEAD_LETTERED] = boolean(True)
     queue = names.dead_letter_queue(origin.queue.path)
     return Publish("", queue, properties.encode(), holding.record.body)
 

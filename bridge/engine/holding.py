@@ -89,6 +89,11 @@ class Holding(Fetched):
         return headers.DELIVERED in (self.record.properties.headers or _NO_HEADERS)
 
     @property
+    def was_dead_lettered(self) -> bool:
+        """Whether an engine has moved it to the dead-letter queue, from where it may be back."""
+        return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)
+
+    @property
     def death(self) -> tuple[str, str] | None:
         """Reason and description of a message that RabbitMQ itself dead-lettered."""
         table = self.record.properties.headers or _NO_HEADERS

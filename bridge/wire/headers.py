@@ -51,6 +51,9 @@ SCHEDULED_NUMBER = "x-busbridge-scheduled"
 DELIVERED = "x-busbridge-delivered"
 """Signed 64-bit ('l'): deliveries counted before the message was published again."""
 
+DEAD_LETTERED = "x-busbridge-dead-lettered"
+"""Boolean ('t'), on what an engine has dead-lettered."""
+
 DEFERRED = "x-busbridge-deferred"
 """Text, on a deferred message: the sub-queue that it belongs to, "" for the entity itself."""
 

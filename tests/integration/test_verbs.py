@@ -257,6 +257,28 @@ async def test_a_second_copy_is_dropped(
     assert client.received == []
 
 
+async def test_a_second_copy_of_a_dead_letter_is_dropped(
+    door: Door, pika_connection: pika.BlockingConnection
+) -> None:
+    """A successor publishes again what it does not know to be stored, whatever became of it."""
+    await door.send("a")
+    client = door.client()
+    (received,) = await client.receive()
+    stamp = received.record.properties.headers
+    assert stamp is not None
+    assert received.lock_token is not None
+    await door.namespace.settle(door.path, received.lock_token, DeadLetter())
+    copy = pika.BasicProperties(headers={name: value for name, (_, value) in stamp.items()})
+    channel = pika_connection.channel()
+    channel.confirm_delivery()
+    channel.basic_publish("orders/$active", "", b"a", copy)
+    await door.send("b")
+    (following,) = await client.receive()
+    assert following.record.body == b"b"
+    await door.complete(following)
+    assert door.namespace.counters.second_copies == 1
+
+
 async def test_a_dead_letter_that_an_operator_moves_back_is_delivered(
     door: Door, pika_connection: pika.BlockingConnection
 ) -> None:

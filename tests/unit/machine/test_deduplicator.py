@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import settings
@@ -34,6 +34,7 @@ class Message:
     generation: int = 0
     identity: Identity = A
     tag: int = 1
+    was_dead_lettered: bool = False
 
 
 def deduplicator_of(memory: SettledMemory | None = None) -> Deduplicator[int]:
@@ -87,6 +88,29 @@ def test_what_was_moved_to_another_queue_is_not_settled() -> None:
     messages.wait(Message(1), 5)
     assert messages.leave(Message(1), Left.MOVED) == [5]
     assert messages.standing(Message(1)) is Standing.NEW
+
+
+def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() -> None:
+    """What has been in the dead-letter queue is no copy of what went there."""
+    messages = deduplicator_of()
+    messages.hold(Message(1))
+    messages.wait(Message(1), 5)
+    assert messages.leave(Message(1), Left.DEAD_LETTERED) == [5]
+    assert messages.standing(Message(1)) is Standing.SETTLED
+    assert messages.standing(Message(1, was_dead_lettered=True)) is Standing.NEW
+    assert messages.standing(Message(1, generation=1, was_dead_lettered=True)) is Standing.NEW
+    assert messages.standing(Message(1, identity=B)) is Standing.NEW
+    messages.forget()
+    assert messages.standing(Message(1)) is Standing.NEW
+
+
+def test_so_many_dead_letters_are_known() -> None:
+    """The oldest is forgotten first."""
+    messages = deduplicator_of()
+    for number in range(deduplicator.DEAD_LETTERED_MAX + 1):
+        messages.leave(Message(number), Left.DEAD_LETTERED)
+    assert messages.standing(Message(0)) is Standing.NEW
+    assert messages.standing(Message(1)) is Standing.SETTLED
 
 
 def test_a_message_put_back_with_changes_is_no_copy() -> None:
@@ -245,6 +269,7 @@ class _Stored:
     identity: Identity
     generation: int
     tag: int | None = None
+    was_dead_lettered: bool = False
 
 
 @dataclass
@@ -257,6 +282,7 @@ class _Queue:
     settled: OrderedDict[tuple[int, Identity], None] = field(default_factory=OrderedDict)
     recent: OrderedDict[int, None] = field(default_factory=OrderedDict)
     replaced: dict[tuple[int, Identity], int] = field(default_factory=dict)
+    dead: set[tuple[int, Identity]] = field(default_factory=set)
 
 
 class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
@@ -286,7 +312,8 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
                 key = each.number, each.identity
                 is_with = with_ is not None and key == (with_.number, with_.identity)
                 is_replaced = queue.replaced.get(key, -1) >= each.generation
-                assert key in queue.settled or is_with or is_replaced, "nothing proves it"
+                is_dead = key in queue.dead and not each.was_dead_lettered
+                assert key in queue.settled or is_with or is_replaced or is_dead, "no proof"
                 self.stored.remove(each)
 
     def ack(self, tag: int) -> None:
@@ -307,6 +334,8 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.recent.move_to_end(page)
         elif how is Left.REPLACED:
             queue.replaced[key] = message.generation
+        elif how is Left.DEAD_LETTERED:
+            queue.dead.add(key)
         self.drop(queue, queue.messages.leave(message, how), with_=message)
         free = queue.messages.take_free(message)
         assert how is Left.REPLACED or not free, "they leave with it"
@@ -315,11 +344,19 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def arrive(self, stored: _Stored) -> None:
         queue = self.queues[stored.queue]
         stored.tag = next(self.tags)
-        message = Message(stored.number, stored.generation, stored.identity, stored.tag)
+        message = Message(
+            stored.number,
+            stored.generation,
+            stored.identity,
+            stored.tag,
+            stored.was_dead_lettered,
+        )
         standing = queue.messages.standing(message)
         key = message.number, message.identity
         if key in queue.settled and self.is_in_window(queue, message.number):
             assert standing is Standing.SETTLED, "a proven copy"
+        if key in queue.dead and not stored.was_dead_lettered:
+            assert standing is Standing.SETTLED, "a copy of a dead letter"
         if standing is Standing.NEW:
             queue.messages.hold(message)
             queue.held.append(message)
@@ -357,7 +394,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def publish_once_more(self, data: st.DataObject) -> None:
         """The leader does not know that it is stored."""
         again = data.draw(st.sampled_from(self.stored))
-        self.stored.append(_Stored(again.queue, again.number, again.identity, again.generation))
+        self.stored.append(replace(again, tag=None))
 
     @precondition(lambda self: self.some_are("settled"))
     @rule(data=st.data())
@@ -401,9 +438,11 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def dead_letter(self, data: st.DataObject) -> None:
         """It goes to the other queue, and an operator may bring it back from there."""
         queue, message = self.take(data, "held")
+        is_back = queue is self.queues[1]
         other = 1 - self.queues.index(queue)
-        self.stored.append(_Stored(other, message.number, message.identity, 0))
-        self.leave(queue, message, Left.MOVED)
+        moved = _Stored(other, message.number, message.identity, 0, was_dead_lettered=True)
+        self.stored.append(moved)
+        self.leave(queue, message, Left.MOVED if is_back else Left.DEAD_LETTERED)
 
     @precondition(lambda self: self.some_are("held"))
     @rule(data=st.data())
@@ -422,9 +461,12 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.messages.expect_no_more(message)
             queue.held.append(message)
         else:
-            index = self.queues.index(queue)
+            index, generation = self.queues.index(queue), message.generation + 1
             self.stored.append(
-                _Stored(index, message.number, message.identity, message.generation + 1)
+                _Stored(
+                    *(index, message.number, message.identity, generation),
+                    was_dead_lettered=message.was_dead_lettered,
+                )
             )
             queue.leaving.append(message)
 
@@ -445,6 +487,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.settled.clear()
             queue.recent.clear()
             queue.replaced.clear()
+            queue.dead.clear()
             queue.messages.lose()
             queue.messages.forget()
 
