@@ -1,7 +1,8 @@
 """How much of the processor the event loop of a gateway takes for one turn.
 
 Its own thread's time is counted, not the clock's. Other processes on the same cores still make it
-longer, never shorter: so a test that finds it too long tries again.
+longer, never shorter: so a bound is stretched by what a fixed piece of work takes longer just then,
+and a test that still finds it too long tries again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-TRIES = 3
+TRIES = 4
+
+_WORK_S = 0.01
+"""What the fixed piece of work takes on a core of its own (3 GHz, Python 3.11)."""
 
 
 class TooSlow(AssertionError):
@@ -20,9 +24,18 @@ class TooSlow(AssertionError):
 
 
 def check(took_s: float, max_s: float) -> None:
-    """Raise `TooSlow` if something took longer than it may."""
-    if took_s >= max_s:
-        raise TooSlow(f"{took_s:.3f} s of the processor, {max_s:.3f} s at most")
+    """Raise `TooSlow` if something took longer than it may on a core of its own."""
+    if took_s >= max_s and took_s >= max_s * (factor := _stretch()):
+        raise TooSlow(f"{took_s:.3f} s of the processor, {max_s:.3f} s x {factor:.1f} at most")
+
+
+def _stretch() -> float:
+    """Return how many times longer than alone a piece of work takes now; 1 at least."""
+    begin = time.thread_time()
+    table: dict[int, tuple[int, str]] = {}
+    for number in range(100_000):
+        table[number & 1023] = (number, str(number))
+    return max((time.thread_time() - begin) / _WORK_S, 1.0)
 
 
 def undisturbed(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
