@@ -12,7 +12,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compiled run test lint format check-tests bench soak test-matrix test-sdks clean
+.PHONY: help setup compiled run test lint format check-tests bench soak test-kills test-matrix test-sdks clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -53,6 +53,9 @@ format: ## Put the code into the project's format
 
 bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
+
+test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kills and not soak' --durations 10 $(ARGS)
 
 soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure
 	@$(PYTEST) -m soak $(ARGS)

@@ -7,6 +7,7 @@ import re
 import time
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.acceptance.sdk import client_of, eventually, receive, send
@@ -17,6 +18,12 @@ from tests.fixtures.dead import dead_queue
 ENTITIES: dict[str, dict[str, Any]] = {"orders": {}, "others": {}}
 
 NAMED = re.compile(r"RabbitMQ gives no answer for 'orders' since 20\d\d-\d\d-\d\dT.*Z: .+")
+
+
+@pytest.fixture(scope="module")
+def broker(own_broker: Broker) -> Broker:
+    """No other test meets what these do to a RabbitMQ."""
+    return own_broker
 
 
 def warnings_of(bridge: Bridge) -> list[str]:

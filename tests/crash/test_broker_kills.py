@@ -16,6 +16,8 @@ from tests.crash.siege import Siege, wait_for
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 
+pytestmark = pytest.mark.kills
+
 MANY = 60
 """More than an Erlang map keeps in order (32)."""
 

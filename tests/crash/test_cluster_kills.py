@@ -31,6 +31,8 @@ from tests.crash.siege import Siege, wait_for
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 
+pytestmark = pytest.mark.kills
+
 BACK_S = 90.0
 """A node needs some seconds to start and to find the others, and queues to elect."""
 

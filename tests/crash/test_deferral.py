@@ -25,7 +25,7 @@ POINTS = [f"engine.defer.{step}" for step in STEPS]
 POINTS += ["engine.again.published", "engine.deferred.answered"]
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [pytest.mark.kills, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(autouse=True)

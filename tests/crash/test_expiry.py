@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pika
+import pytest
 from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
@@ -16,6 +17,8 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
+
+pytestmark = pytest.mark.kills
 
 COUNT = 10_000
 BATCH = 500

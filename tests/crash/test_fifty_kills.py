@@ -19,6 +19,8 @@ from tests.crash.load import now_ms
 from tests.crash.siege import Siege, wait_for
 from tests.fixtures.bridge import StartBridge
 
+pytestmark = pytest.mark.kills
+
 KILLS = 50
 
 

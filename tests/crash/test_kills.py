@@ -12,6 +12,8 @@ from tests.crash.siege import Siege
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 
+pytestmark = pytest.mark.kills
+
 ELSEWHERE = {
     "bench.hop": "not a part of the bridge",
     "engine.defer": "nobody of the load defers: test_deferral.py",

@@ -16,6 +16,8 @@ from tests.crash.load import LOCK_MS, now_ms
 from tests.crash.siege import Notes, Siege, clients, story, wait_for
 from tests.fixtures.bridge import StartBridge
 
+pytestmark = pytest.mark.kills
+
 SUBSCRIPTIONS = ("one", "other", "third")
 AHEAD_S = 3.0
 FEW, MANY = 3, 20

@@ -8,6 +8,8 @@ from tests.crash.siege import Siege
 from tests.crash.test_kills import random_kills
 from tests.fixtures.bridge import StartBridge
 
+pytestmark = pytest.mark.kills
+
 
 def test_one_of_two_bridges_is_killed(start_bridge: StartBridge) -> None:
     """The other one goes on; what the dead one did is judged with it."""

@@ -16,6 +16,8 @@ from tests.fixtures.relay import Relay
 from tests.fixtures.sidecar import Rig
 from tests.integration.declared import eventually
 
+pytestmark = pytest.mark.kills
+
 FORGET = "P = whereis(mnesia_recover), P =/= undefined andalso sys:suspend(P)."
 """Erlang: the changes that follow are answered, and a kill takes them back (before Khepri)."""
 

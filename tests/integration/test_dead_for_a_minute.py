@@ -26,6 +26,12 @@ from tests.integration.test_dead_queues import NAME, QUEUES, Others, attempt, do
 __all__ = ["door"]
 
 
+@pytest.fixture(scope="module")
+def broker(own_broker: Broker) -> Broker:
+    """No other test meets what these do to a RabbitMQ."""
+    return own_broker
+
+
 class Traffic:
     """Everything that asks the dead entity's queues, again and again, and what came of it."""
 

@@ -25,11 +25,19 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue, start_queue, stop_queue
 from tests.integration.door import Client, Door, open_door, outgoing, until
 
+pytestmark = pytest.mark.kills
+
 NAME = "orders"
 OTHERS = tuple(f"other-{number}" for number in range(20))
 """So many that some share a connection with each queue of the dead entity's."""
 
 QUEUES = (NAME, *OTHERS)
+
+
+@pytest.fixture(scope="module")
+def broker(own_broker: Broker) -> Broker:
+    """No other test meets what these do to a RabbitMQ."""
+    return own_broker
 
 
 @pytest_asyncio.fixture

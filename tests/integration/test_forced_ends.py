@@ -19,6 +19,8 @@ from tests.fixtures.sidecar import Rig
 from tests.integration.declared import eventually
 from tests.integration.test_sequencer_kills import History, drain
 
+pytestmark = pytest.mark.kills
+
 ROUNDS = 3
 BURST = 500
 SENT_MAX = 40_000

@@ -21,6 +21,8 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.sidecar import Rig, Seen
 from tests.integration.declared import eventually
 
+pytestmark = pytest.mark.kills
+
 MakeRig = Callable[..., Rig]
 
 SITES = ("sequencer.number", "sequencer.ownership", "scheduler.activate")
