@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridge.model.name import SHORT_ID_BYTES
 from bridge.wire import envelope, headers
 from bridge.wire.basic import Properties, python_value
 from bridge.wire.canonical import is_canonical
@@ -67,6 +68,20 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """A bridge's clients have used these entities.
+
+    Attributes:
+        bridge: its name.
+        used: short id of an entity, and how long ago that was (ms).
+    """
+
+    bridge: bytes
+    used: Sequence[tuple[bytes, int]]
+    reply_to: ReplyTo | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lapsed:
     """A message that expired before it got its number."""
 
@@ -94,7 +109,7 @@ class OwnershipToken:
     term: bytes
 
 
-Command = Send | Cancel | Lapsed | Refused | OwnershipToken
+Command = Send | Cancel | Used | Lapsed | Refused | OwnershipToken
 
 
 def read(properties: bytes, body: bytes, *, detects_duplicates: bool = False) -> Command:
@@ -151,7 +166,7 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool) -> Command:
     return Lapsed(item) if kind == b"lapsed" else Send(None, (item,))
 
 
-def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | None:
+def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | Used | None:
     try:
         read = envelope.decode(body)
     except MalformedEnvelope:
@@ -163,6 +178,8 @@ def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | Non
             _canonicalise(item)
     if read.operation is Operation.CANCEL:
         return Cancel(read.identity, read.numbers, reply_to)
+    if read.operation is Operation.USED:
+        return Used(read.identity[:SHORT_ID_BYTES], read.used, reply_to)
     return Send(read.identity, read.items, reply_to)
 
 

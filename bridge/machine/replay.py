@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TypeVar
 
+from bridge.machine.idleness import Uses
 from bridge.machine.known import (
     Known,
     add_activated_copies,
@@ -157,6 +158,8 @@ class Replay:
             self._cancelled(table, body)
         elif kind == journal.BUCKET.encode():
             self._bucket(body)
+        elif kind == journal.USES.encode():
+            self._memory.uses = Uses.decode(journal.decode_uses(body))
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
         elif kind == journal.COMMIT.encode():
@@ -236,6 +239,7 @@ class Replay:
         memory.average_bytes = snapshot.average_bytes
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
         memory.subscriptions = dict(snapshot.subscriptions)
+        memory.uses = Uses.decode(snapshot.uses)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
             young_in = None if is_safe else snapshot.fingerprint
@@ -283,6 +287,7 @@ class Replay:
             self._remember(identity, Known(number, None, is_trusted=False))
 
     def _cancelled(self, table: Table, body: bytes) -> None:
+        self._memory.uses.is_doubtful = True  # an entry of a cancel has no time
         for number in journal.decode_cancel(body):
             self._gone.add(number)
             self._memory.pending.remove(number)

@@ -28,8 +28,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
-from bridge.machine.arrival import Cancel, Command, Lapsed, OwnershipToken, Refused, ReplyTo, Send
+from bridge.machine.arrival import (
+    Cancel,
+    Command,
+    Lapsed,
+    OwnershipToken,
+    Refused,
+    ReplyTo,
+    Send,
+    Used,
+)
 from bridge.machine.fanout import Fanout
+from bridge.machine.idleness import Uses, is_temporary, key_of
 from bridge.machine.known import (
     Known,
     encode_activated,
@@ -95,6 +105,7 @@ class Memory:
         activated: number as scheduled -> the same message with its new number.
         cancelled: identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id; of a topic.
+        uses: when what is temporary was used last.
     """
 
     counters: list[int]
@@ -106,6 +117,7 @@ class Memory:
     activated: dict[int, Known] = field(default_factory=dict)
     cancelled: set[bytes] = field(default_factory=set)
     subscriptions: dict[bytes, int] = field(default_factory=dict)
+    uses: Uses = field(default_factory=Uses)
 
     @property
     def has_inherited(self) -> bool:
@@ -179,6 +191,9 @@ class Sequencer:
         )
         if self._fanout is not None and isinstance(entity, Topic):
             self._fanout.update(entity)
+        self._temporary_key = key_of(entity) if is_temporary(entity) else b""
+        if self._temporary_key:
+            self.memory.uses.note_sent(self._temporary_key, self.memory.enqueued_ms)
 
     def dues_ms(self, command: Command, now_ms: int) -> list[int]:
         """Return the times for which `apply` would need a bucket."""
@@ -214,11 +229,15 @@ class Sequencer:
             raise
 
     def _apply(self, command: Command, now_ms: int) -> Outcome:
+        if self._temporary_key and not isinstance(command, Used | OwnershipToken):
+            self.memory.uses.note_sent(self._temporary_key, now_ms)
         match command:
             case Send():
                 return self._send(command, now_ms)
             case Cancel():
                 return self._cancel(command)
+            case Used():
+                return self._used(command, now_ms)
             case Lapsed():
                 return Outcome(self._bury_lapsed(command.item, now_ms))
             case Refused(item=item, reason=reason, description=description):
@@ -258,6 +277,11 @@ class Sequencer:
         body = journal.encode_bucket(where.level, where.slot, state)
         return self._entry(journal.entry_properties(journal.BUCKET), body)
 
+    def note_uses(self) -> Publication:
+        """Return the entry that says when what is temporary was used last."""
+        body = journal.encode_uses(self.memory.uses.encode())
+        return self._entry(journal.entry_properties(journal.USES), body)
+
     def snapshot(self, term: bytes, fingerprint: str, span: int) -> list[Publication]:
         """Return the entries that hold all that is known now.
 
@@ -285,6 +309,7 @@ class Sequencer:
             subscriptions=memory.subscriptions,
             known_copies=encode_copies(memory.known),
             activated_copies=encode_activated_copies(memory.activated),
+            uses=memory.uses.encode(),
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
@@ -350,6 +375,14 @@ class Sequencer:
         if self.memory.pending.matches(known.number, identity_hash(identity)):
             return (self._waiting(item, identity, known.number, now_ms),)
         return ()
+
+    def _used(self, command: Used, now_ms: int) -> Outcome:
+        for key, age_ms in command.used:
+            self.memory.uses.tell(self.entity, command.bridge, key, age_ms, now_ms)
+        answer = None
+        if command.reply_to is not None:
+            answer = Answer(command.reply_to, reply.encode_done(()))
+        return Outcome((self.note_uses(),), answer)
 
     def _cancel(self, command: Cancel) -> Outcome:
         pending = self.memory.pending

@@ -29,22 +29,23 @@ class Tier(Enum):
 
 
 class EntityStatus(Enum):
-    """What an entity lets through."""
+    """What an entity lets through; what is `DELETING` nothing, and only the bridge says so."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
     SEND_DISABLED = "SendDisabled"
     RECEIVE_DISABLED = "ReceiveDisabled"
+    DELETING = "Deleting"
 
     @property
     def allows_sends(self) -> bool:
         """Whether messages may be put in: sent, scheduled, and their schedules cancelled."""
-        return self not in (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED)
+        return self in (EntityStatus.ACTIVE, EntityStatus.RECEIVE_DISABLED)
 
     @property
     def allows_receives(self) -> bool:
         """Whether messages may be received; what is locked can be settled in any case."""
-        return self not in (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
+        return self in (EntityStatus.ACTIVE, EntityStatus.SEND_DISABLED)
 
 
 class Right(Enum):
@@ -144,6 +145,8 @@ class Queue:
             has made one.
         created_at, updated_at: when it was made and last changed, such as
             `2026-11-02T09:14:03.120Z`; "" when nobody has said so.
+        status_before: the status that it has again should its deletion be given up; "" while it
+            is not being deleted.
     """
 
     name: str
@@ -163,6 +166,7 @@ class Queue:
     incarnation: str = ""
     created_at: str = ""
     updated_at: str = ""
+    status_before: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False
@@ -207,6 +211,7 @@ class Subscription:
     incarnation: str = ""
     created_at: str = ""
     updated_at: str = ""
+    status_before: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
 
@@ -246,6 +251,7 @@ class Topic:
     incarnation: str = ""
     created_at: str = ""
     updated_at: str = ""
+    status_before: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False

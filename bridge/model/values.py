@@ -21,6 +21,8 @@ _CLOCK = re.compile(
 
 Converter = Callable[[object], object]
 
+_SETTABLE = tuple(each for each in EntityStatus if each is not EntityStatus.DELETING)
+
 
 def duration_ms(value: object) -> int:
     """Return the milliseconds of a duration: ISO 8601, .NET's or Python's notation."""
@@ -77,10 +79,10 @@ def text(value: object) -> str:
 
 def status(value: object) -> EntityStatus:
     """Return an entity's status; Azure's transient ones are no definitions."""
-    for known in EntityStatus:
+    for known in _SETTABLE:
         if isinstance(value, str) and value.strip().lower() == known.value.lower():
             return known
-    raise ValueError("it is one of " + ", ".join(known.value for known in EntityStatus))
+    raise ValueError("it is one of " + ", ".join(known.value for known in _SETTABLE))
 
 
 def entity_name(value: object) -> str:

@@ -43,7 +43,7 @@ _SPECIAL_KEYS = {
     "max_size_mb": "maxSizeInMegabytes",
     "max_message_size_kb": "maxMessageSizeInKilobytes",
 }
-_WRITTEN_WHEN_GIVEN = frozenset({"incarnation", "created_at", "updated_at"})
+_WRITTEN_WHEN_GIVEN = frozenset({"incarnation", "created_at", "updated_at", "status_before"})
 _FORM_KEYS = frozenset({"schema", "kind"})
 
 Json = dict[str, Value]

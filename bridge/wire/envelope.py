@@ -9,6 +9,9 @@ for an answer (`reply_to`, `correlation_id`); everything else is in its body:
     item of send and schedule:   flags u8 | [ttl_ms i64] | [scheduled_ms i64] | [key: u16 + bytes]
                                  | properties: u32 + bytes | body: u32 + bytes
     item of cancel:              sequence number i64
+    item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
+
+An envelope that tells of uses has its bridge's name in the first 6 bytes of its identity.
 
 Message `i` of an envelope has the identity `identity + i` (four bytes, big-endian), by which a
 recovering sequencer tells two equal messages apart. All integers are big-endian.
@@ -21,7 +24,7 @@ write. So the sequencer can stamp them without decoding the header table.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -52,6 +55,7 @@ _HEAD = struct.Struct(">BB16sI")
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _I64 = struct.Struct(">q")
+_USED = struct.Struct(">6sq")
 
 _HAS_TTL = 1
 _HAS_SCHEDULED = 2
@@ -64,6 +68,7 @@ class Operation(IntEnum):
     SEND = 1
     SCHEDULE = 2
     CANCEL = 3
+    USED = 4
 
 
 class MalformedEnvelope(ValueError):
@@ -94,12 +99,13 @@ class Item:
 
 @dataclass(slots=True)
 class Envelope:
-    """A decoded envelope: `items` for send and schedule, `numbers` for cancel."""
+    """A decoded envelope: `items` for send and schedule, `numbers` for cancel, `used` for used."""
 
     operation: Operation
     identity: bytes
     items: Sequence[Item] = ()
     numbers: Sequence[int] = ()
+    used: Sequence[tuple[bytes, int]] = ()
 
 
 def envelope_properties(reply_to: str, correlation_id: str) -> bytes:
@@ -118,7 +124,7 @@ def item_identity(identity: bytes, index: int) -> bytes:
 def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> bytes:
     """Return the body of an envelope that sends or schedules `items`."""
     assert len(identity) == IDENTITY_BYTES, identity
-    assert operation is not Operation.CANCEL
+    assert operation in (Operation.SEND, Operation.SCHEDULE)
     parts = [_HEAD.pack(VERSION, operation, identity, len(items))]
     append = parts.append
     for item in items:
@@ -147,6 +153,17 @@ def encode_cancel(identity: bytes, numbers: Sequence[int]) -> bytes:
     return head + struct.pack(f">{len(numbers)}q", *numbers)
 
 
+def encode_used(identity: bytes, used: Sequence[tuple[bytes, int]]) -> bytes:
+    """Return the body of an envelope that tells of uses.
+
+    Args:
+        used: short id of an entity, and how long ago it was used last (ms).
+    """
+    assert len(identity) == IDENTITY_BYTES, identity
+    head = _HEAD.pack(VERSION, Operation.USED, identity, len(used))
+    return head + b"".join([_USED.pack(*each) for each in used])
+
+
 def decode(body: bytes) -> Envelope:
     """Return the envelope in `body`.
 
@@ -165,6 +182,11 @@ def decode(body: bytes) -> Envelope:
                 raise MalformedEnvelope(f"{len(body)} bytes for {count} sequence numbers")
             numbers = struct.unpack_from(f">{count}q", body, _HEAD.size)
             return Envelope(operation, identity, numbers=numbers)
+        if operation is Operation.USED:
+            if len(body) != _HEAD.size + _USED.size * count:
+                raise MalformedEnvelope(f"{len(body)} bytes for {count} uses")
+            used: Iterable[tuple[bytes, int]] = _USED.iter_unpack(body[_HEAD.size :])
+            return Envelope(operation, identity, used=tuple(used))
         return Envelope(operation, identity, items=_decode_items(body, count))
     except (struct.error, ValueError) as error:
         if isinstance(error, MalformedEnvelope):

@@ -10,9 +10,11 @@ A body is a list of sections (`wire.sections`), version 2:
     marker     WRITER
     landed     WRITER
     bucket     BUCKETS, with one
+    uses       USES
     snapshot   PART; the parts of one, put together, are sections again, without a version:
                WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED;
-               of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES
+               of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES;
+               of what is temporary also USES
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
     NUMBERS    sequence number i64, repeated
@@ -28,6 +30,7 @@ A body is a list of sections (`wire.sections`), version 2:
                short id of a subscription, 6 bytes | its last number i64, repeated
     KNOWN_COPIES, ACTIVATED_COPIES
                the copies of what is in KNOWN and ACTIVATED (`machine.known`)
+    USES       when temporary entities were used last (`machine.idleness`); optional
 
 A bridge that meets an entry, a version or a section that it does not know refuses the journal
 (`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
@@ -52,6 +55,7 @@ CANCEL = "cancel"
 MARKER = "marker"
 BUCKET = "bucket"
 SNAPSHOT = "snapshot"
+USES = "uses"
 COMMIT = "landed"
 """All that a term of the sequencer published has reached its queues; the body is its marker's."""
 
@@ -82,15 +86,20 @@ class Kind(IntEnum):
     SUBSCRIPTIONS = 12
     KNOWN_COPIES = 13
     ACTIVATED_COPIES = 14
+    USES = sections.OPTIONAL | 32
 
 
 _OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES)
 """Sections that a snapshot of a queue's has not: who knows no topics can read that one."""
 
+_OPTIONAL = tuple(kind for kind in Kind if kind & sections.OPTIONAL)
+
 _NEEDED = tuple(
-    kind for kind in Kind if kind not in (Kind.NUMBERS, Kind.PART) and kind not in _OF_TOPICS
+    kind
+    for kind in Kind
+    if kind not in (Kind.NUMBERS, Kind.PART) and kind not in _OF_TOPICS + _OPTIONAL
 )
-_IN_SNAPSHOT = _NEEDED + _OF_TOPICS
+_IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OPTIONAL
 
 _BUCKET = struct.Struct(">BqB")
 _PART = struct.Struct(">QII")
@@ -168,6 +177,16 @@ def decode_cancel(body: bytes) -> tuple[int, ...]:
     return _numbers(raw)
 
 
+def encode_uses(uses: bytes) -> bytes:
+    """Return the body of an entry that says when temporary entities were used last."""
+    return sections.encode([(Kind.USES, uses)])
+
+
+def decode_uses(body: bytes) -> bytes:
+    """Return what `encode_uses` was given."""
+    return _only(body, Kind.USES)
+
+
 class BucketState(IntEnum):
     """What an entry says about a bucket."""
 
@@ -221,6 +240,7 @@ class Snapshot:
         cancelled: encoded, identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id.
         known_copies, activated_copies: encoded, the copies of what is known and activated.
+        uses: encoded, when temporary entities were used last (`machine.idleness`).
     """
 
     term: bytes
@@ -237,6 +257,7 @@ class Snapshot:
     subscriptions: dict[bytes, int] = field(default_factory=dict)
     known_copies: bytes = b""
     activated_copies: bytes = b""
+    uses: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
@@ -256,6 +277,7 @@ class Snapshot:
                 (Kind.ACTIVATED, self.activated),
                 (Kind.CANCELLED, self.cancelled),
                 *self._of_topic(),
+                *self._optional(),
             )
         )
         starts = range(0, len(whole), PART_BYTES_MAX)
@@ -275,6 +297,9 @@ class Snapshot:
         last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
         found = (b"".join(last), self.known_copies, self.activated_copies)
         return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
+
+    def _optional(self) -> list[tuple[int, bytes]]:
+        return [(kind, raw) for kind, raw in ((Kind.USES, self.uses),) if raw]
 
     @classmethod
     def decode(cls, whole: bytes) -> Snapshot:
@@ -306,6 +331,7 @@ class Snapshot:
             subscriptions=_subscriptions(found.get(Kind.SUBSCRIPTIONS, b"")),
             known_copies=found.get(Kind.KNOWN_COPIES, b""),
             activated_copies=found.get(Kind.ACTIVATED_COPIES, b""),
+            uses=found.get(Kind.USES, b""),
         )
 
     @classmethod

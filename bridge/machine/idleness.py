@@ -1,0 +1,280 @@
+"""Which temporary entities (AutoDeleteOnIdle) have been idle for their time: what counts as use.
+
+**Theory.** The leader of a queue or topic decides for it and its subscriptions. It sees what is
+sent itself. Of everything else every bridge tells it (`machine.use_reports`): at once at the first
+use, then a minute later at the earliest, with the age of the last one. So what a bridge has not
+told lies within a minute of its last word; if that bridge is gone, it counts as use until the end
+of that minute. Consumers of RabbitMQ's are looked for: from one look that finds some to the first
+that finds none there is use. Whatever happened while nobody looked for `DOUBT_MS` (a start, no
+contact) is use.
+
+Before anything is deleted every bridge is asked. Nothing here waits or knows the time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from enum import Enum
+
+from bridge.machine.use_reports import REPORT_MS
+from bridge.model.duration import is_forever
+from bridge.model.entity import Entity, EntityStatus, Queue, ReceiveEntity, SendEntity, Topic
+from bridge.model.name import SHORT_ID_BYTES, short_id
+from bridge.topology.definitions import incarnation_of
+from bridge.wire.sections import MalformedEntry
+
+LOOK_MS = 30_000
+"""So often consumers, and bridges that are gone, are looked for."""
+
+DOUBT_MS = 90_000
+"""Whatever happened while nobody looked for so long counts as use."""
+
+
+class Use(Enum):
+    """Something that may keep an entity from being idle."""
+
+    SEND = "send"
+    SCHEDULED = "a scheduled message waits"
+    RECEIVE = "receive, settle, renew"
+    PEEK = "peek"
+    UPDATE = "update"
+    RULE = "new rule"
+    FORWARD = "forwards"
+
+
+OF_QUEUE = frozenset({Use.SEND, Use.SCHEDULED, Use.RECEIVE, Use.PEEK, Use.UPDATE, Use.FORWARD})
+OF_TOPIC = frozenset({Use.SEND, Use.SCHEDULED, Use.UPDATE})
+OF_SUBSCRIPTION = frozenset({Use.RECEIVE, Use.PEEK, Use.UPDATE, Use.RULE, Use.FORWARD})
+"""What counts (Azure, message expiration: temporary entities). What is done with a subscription
+counts for its topic, too; messages that wait count for nothing."""
+
+
+def counts(entity: Entity, use: Use) -> bool:
+    """Whether something that is done with an entity keeps it from being idle."""
+    if isinstance(entity, Queue):
+        return use in OF_QUEUE
+    return use in (OF_TOPIC if isinstance(entity, Topic) else OF_SUBSCRIPTION)
+
+
+def key_of(entity: Entity) -> bytes:
+    """Return what an entity is called here: a later one of its name is another."""
+    return short_id(incarnation_of(entity))
+
+
+def is_temporary(entity: Entity) -> bool:
+    """Whether an entity is deleted when it is idle."""
+    return not is_forever(entity.auto_delete_on_idle_ms)
+
+
+def temporaries(front: SendEntity) -> list[Entity]:
+    """Return those of a queue, or of a topic and its subscriptions, that are temporary."""
+    return [each for each in _all(front) if is_temporary(each)]
+
+
+def watched(front: SendEntity) -> list[ReceiveEntity]:
+    """Return what is received from, where that keeps something from being deleted."""
+    if isinstance(front, Queue):
+        return [front] if is_temporary(front) else []
+    if is_temporary(front):
+        return list(front.subscriptions)
+    return [each for each in front.subscriptions if is_temporary(each)]
+
+
+def changed(before: SendEntity, after: SendEntity) -> list[Entity]:
+    """Return what was updated between two definitions; the deletion of idle ones is no use.
+
+    A subscription that is new or was deleted is an operation on its topic.
+    """
+    old, new = ({key_of(each): each for each in _all(front)} for front in (before, after))
+    found = [each for key, each in new.items() if _is_updated(old.get(key), each)]
+    is_taken = any(
+        key not in new and each.status is not EntityStatus.DELETING for key, each in old.items()
+    )
+    return [after, *found] if is_taken and after not in found else found
+
+
+def _is_updated(before: Entity | None, after: Entity) -> bool:
+    if before is None:
+        return True
+    if after.status is EntityStatus.DELETING:
+        return False
+    return _bare(before) != _bare(after)
+
+
+def _bare(entity: Entity) -> Entity:
+    return replace(entity, subscriptions=()) if isinstance(entity, Topic) else entity
+
+
+def _all(front: SendEntity) -> list[Entity]:
+    return [front, *front.subscriptions] if isinstance(front, Topic) else [front]
+
+
+_ROW = struct.Struct(f">{SHORT_ID_BYTES}s{SHORT_ID_BYTES}sq")
+_NOBODY = bytes(SHORT_ID_BYTES)
+
+
+class Uses:
+    """When the entities of one queue, or of one topic, were used last, as far as is known.
+
+    Attributes:
+        looked_ms: when the last look was (UTC ms).
+        is_doubtful: something was used, nobody knows when.
+    """
+
+    def __init__(self) -> None:
+        self.looked_ms = 0
+        self.is_doubtful = False
+        self._used: dict[bytes, int] = {}
+        self._told: dict[tuple[bytes, bytes], int] = {}
+
+    def last_ms(self, key: bytes) -> int | None:
+        """Return the last use of an entity that is certain."""
+        return self._used.get(key)
+
+    def note(self, front: SendEntity, entity: Entity, use: Use, at_ms: int) -> None:
+        """Take note of a use."""
+        if counts(entity, use):
+            self._raise(key_of(entity), at_ms)
+            if entity is not front:
+                self._raise(key_of(front), at_ms)
+
+    def note_sent(self, front_key: bytes, at_ms: int) -> None:
+        """Take note of something that was sent to the queue or topic."""
+        self._raise(front_key, at_ms)
+
+    def tell(self, front: SendEntity, bridge: bytes, key: bytes, age_ms: int, now_ms: int) -> None:
+        """Take what a bridge says without being asked: its clients used an entity so long ago."""
+        for each in _with_front(front, key):
+            self._raise(each, now_ms - max(age_ms, 0))
+            self._told[each, bridge] = now_ms
+
+    def answer(self, front: SendEntity, key: bytes, age_ms: int, now_ms: int) -> None:
+        """Take what a bridge says when it is asked."""
+        for each in _with_front(front, key):
+            self._raise(each, now_ms - max(age_ms, 0))
+
+    def look(
+        self,
+        front: SendEntity,
+        *,
+        bridges: Collection[bytes],
+        consumed: Collection[bytes],
+        has_scheduled: bool,
+        now_ms: int,
+    ) -> None:
+        """Take what one look finds.
+
+        Args:
+            bridges: all that are there.
+            consumed: those of the `watched` entities that have consumers, by key.
+            has_scheduled: messages wait for their time.
+        """
+        everything = [key_of(each) for each in _all(front)]
+        is_gap = now_ms - self.looked_ms > DOUBT_MS
+        for key in everything:
+            if self.is_doubtful or is_gap or key not in self._used:
+                self._raise(key, now_ms)
+        self.is_doubtful = False
+        for entity in watched(front):
+            if key_of(entity) in consumed:
+                self.note(front, entity, Use.RECEIVE, now_ms)
+                self._told[key_of(entity), _NOBODY] = now_ms
+            elif self._told.pop((key_of(entity), _NOBODY), None) is not None:
+                self.note(front, entity, Use.RECEIVE, now_ms)
+        self._note_standing(front, has_scheduled, now_ms)
+        self._mind_told(bridges, now_ms)
+        self._forget_others(everything)
+        self.looked_ms = now_ms
+
+    def idle(self, front: SendEntity, now_ms: int) -> list[Entity]:
+        """Return what may be deleted now, once every bridge has been asked.
+
+        A topic alone: its subscriptions go with it.
+        """
+        found = []
+        for each in temporaries(front):
+            used_ms = self._used.get(key_of(each))
+            if used_ms is not None and now_ms - used_ms >= each.auto_delete_on_idle_ms:
+                if each is front:
+                    return [each]
+                found.append(each)
+        return found
+
+    def next_ms(self, front: SendEntity) -> int:
+        """Return when something may be idle at the earliest, or must be looked at."""
+        ends = [
+            self._used.get(key_of(each), 0) + each.auto_delete_on_idle_ms
+            for each in temporaries(front)
+        ]
+        return min([self.looked_ms + LOOK_MS, *ends])
+
+    def encode(self) -> bytes:
+        """Return the rows that a successor goes on from; none where nothing is temporary."""
+        if not self.looked_ms and not self._used:
+            return b""
+        rows = [(_NOBODY, _NOBODY, self.looked_ms)]
+        rows += [(key, _NOBODY, at_ms) for key, at_ms in self._used.items()]
+        rows += [
+            (key, bridge if bridge != _NOBODY else _NATIVE, at_ms)
+            for (key, bridge), at_ms in self._told.items()
+        ]
+        return b"".join([_ROW.pack(*row) for row in rows])
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Uses:
+        """Read what `encode` wrote; nothing is what nobody knows anything of."""
+        uses = cls()
+        if len(raw) % _ROW.size:
+            raise MalformedEntry(f"{len(raw)} bytes of last uses")
+        rows: Iterable[tuple[bytes, bytes, int]] = _ROW.iter_unpack(raw)
+        for key, bridge, at_ms in rows:
+            if key == _NOBODY:
+                uses.looked_ms = at_ms
+            elif bridge == _NOBODY:
+                uses._used[key] = at_ms
+            else:
+                uses._told[key, _NOBODY if bridge == _NATIVE else bridge] = at_ms
+        return uses
+
+    def _raise(self, key: bytes, at_ms: int) -> None:
+        if at_ms > self._used.get(key, 0):
+            self._used[key] = at_ms
+
+    def _note_standing(self, front: SendEntity, has_scheduled: bool, now_ms: int) -> None:
+        """Take note of what is in use as long as it lasts."""
+        if has_scheduled:
+            self._raise(key_of(front), now_ms)
+        for each in _all(front):
+            if not isinstance(each, Topic) and each.forward_to:
+                self.note(front, each, Use.FORWARD, now_ms)
+
+    def _mind_told(self, bridges: Collection[bytes], now_ms: int) -> None:
+        """End what a bridge's last word leaves open: by time, or when the bridge is gone."""
+        for (key, bridge), at_ms in list(self._told.items()):
+            if bridge == _NOBODY:
+                continue
+            if bridge not in bridges:
+                self._raise(key, min(now_ms, at_ms + REPORT_MS))
+                del self._told[key, bridge]
+            elif now_ms - at_ms > 2 * REPORT_MS:
+                del self._told[key, bridge]
+
+    def _forget_others(self, keys: Collection[bytes]) -> None:
+        """Forget entities that are gone."""
+        there = frozenset(keys)
+        self._used = {key: at_ms for key, at_ms in self._used.items() if key in there}
+        self._told = {each: at_ms for each, at_ms in self._told.items() if each[0] in there}
+
+
+_NATIVE = b"\xff" * SHORT_ID_BYTES
+
+
+def _with_front(front: SendEntity, key: bytes) -> list[bytes]:
+    """Return the keys for which a use of an entity counts; none when it is not of this front."""
+    own = key_of(front)
+    if key == own:
+        return [key]
+    is_there = isinstance(front, Topic) and any(key_of(each) == key for each in front.subscriptions)
+    return [key, own] if is_there else []
