@@ -37,6 +37,10 @@ HAND_OVERS: dict[str, str] = {
 """Site -> what is handed over there."""
 
 POINTS: dict[str, str] = {
+    "disposal.marked": "an idle entity has the status Deleting",
+    "disposal.closed": "the front exchange of an idle entity was deleted",
+    "disposal.begun": "the deletion of an idle entity has no way back",
+    "disposal.removed": "the objects of an idle entity were deleted, not its definition",
     "engine.abandon.rejected": "a message was abandoned: rejected, to be delivered again",
     "engine.complete.acked": "a message was completed: acked",
     "engine.deferred.answered": "an ask for deferred messages was answered and acked",
@@ -50,6 +54,7 @@ POINTS: dict[str, str] = {
     "engine.send.published": "an envelope was published, not confirmed",
     "engine.tell.published": "other bridges were told some news, or one was answered",
     "sequencer.answered": "whoever scheduled or cancelled was told",
+    "usage.told": "a leader was told that an entity is used",
 }
 """Point -> what has just been done there; for acks and rejects that belong to no hand-over."""
 

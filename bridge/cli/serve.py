@@ -41,6 +41,7 @@ from bridge.gateway.site import authorize
 from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
+from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.findings import BY_THE_BRIDGE
@@ -258,6 +259,10 @@ async def _serve(
         _log_findings(namespace.findings, is_private=settings.endpoint is None)
         working = asyncio.create_task(sidecar.run(), name="sidecar")
         parts.push_async_callback(_stop_sidecar, stopping, sidecar, working)
+        watching = asyncio.create_task(
+            IdleWatch(sidecar, namespace.disposal).run(), name="idle watch"
+        )
+        parts.push_async_callback(stopping.end, watching)
         await first(sidecar.connected.wait(), working)
         await gateway.listen_on(listeners.amqp, tls=certified.tls)
         parts.push_async_callback(stopping.within, gateway.stop)

@@ -80,16 +80,16 @@ class Administration:
             InvalidRule, QuotaExceeded: as `create_rule`, of a subscription's rules.
             ServerBusy: another change of the entity takes too long.
         """
-        async with self._alone(entity.front):
-            if await self._read(entity.path) is not None:
+        async with self.alone(entity.front):
+            if await self.read(entity.path) is not None:
                 raise EntityAlreadyExists(texts.already_exists(entity.path))
             if isinstance(entity, model.Subscription) and not isinstance(
-                await self._read(entity.topic), model.Topic
+                await self.read(entity.topic), model.Topic
             ):
                 raise EntityNotFound(texts.not_found(entity.topic))
             self._check_rules(entity, ())
             made = replace(entity, incarnation=new_incarnation())
-            await self._write(made)
+            await self.write(made)
             return made
 
     async def update(self, entity: Changed) -> Changed:
@@ -101,13 +101,13 @@ class Administration:
             EntityConflict: it differs in what is fixed at creation.
             ServerBusy: another change of the entity takes too long.
         """
-        async with self._alone(entity.front):
+        async with self.alone(entity.front):
             there = await self._there(entity.path)
             check_fixed(entity.path, there, entity)
             made = replace(entity, incarnation=there.incarnation)
             if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
                 made = replace(made, rules=there.rules)
-            await self._write(made)
+            await self.write(made)
             return made
 
     async def delete(self, path: str) -> None:
@@ -118,15 +118,13 @@ class Administration:
             ServerBusy: another change of the entity takes too long.
         """
         front = names.front_path(path)
-        async with self._alone(front):
+        async with self.alone(front):
             await self._there(path)
             gone = [path, *self._subscriptions_of(path)]
             for each in reversed(gone):
-                name = definitions.parameter_name(self._management.vhost, each)
-                await self._management.delete_global_parameter(name)
-                await self._told(each)
+                await self.undefine(each)
             for each in reversed(gone):
-                await self._remove(each)
+                await self.remove_resources(each)
 
     def get(self, path: str) -> model.Entity:
         """Return an entity as it is known here.
@@ -153,7 +151,7 @@ class Administration:
             QuotaExceeded: the topic has as many filters as it may.
             ServerBusy: another change of the topic takes too long.
         """
-        async with self._alone(names.front_path(subscription)):
+        async with self.alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             if _rule(there, rule.name) is not None:
                 raise EntityAlreadyExists(texts.already_exists(f"{there.path}/Rules/{rule.name}"))
@@ -165,7 +163,7 @@ class Administration:
         Raises:
             EntityNotFound: the subscription has no such rule.
         """
-        async with self._alone(names.front_path(subscription)):
+        async with self.alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             old = self._required(there, rule.name)
             await self._write_rules(
@@ -179,7 +177,7 @@ class Administration:
             EntityNotFound: there is no such subscription, or it has no such rule.
             ServerBusy: another change of the topic takes too long.
         """
-        async with self._alone(names.front_path(subscription)):
+        async with self.alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             old = self._required(there, name)
             await self._write_rules(there, tuple(each for each in there.rules if each is not old))
@@ -206,7 +204,7 @@ class Administration:
     async def _write_rules(self, there: model.Subscription, rules: tuple[model.Rule, ...]) -> None:
         changed = replace(there, rules=rules)
         self._check_rules(changed, there.rules)
-        await self._define(changed)
+        await self.define(changed)
 
     def _check_rules(self, entity: model.Entity, there: Sequence[model.Rule]) -> None:
         """Refuse new rules of a subscription that are none, or more than its topic may have."""
@@ -241,18 +239,18 @@ class Administration:
         found = self._directory.find(path)
         return [each.path for each in found.subscriptions] if isinstance(found, model.Topic) else []
 
-    async def _read(self, path: str) -> model.Entity | None:
+    async def read(self, path: str) -> model.Entity | None:
         """Return an entity as RabbitMQ has it now."""
         self._directory.take(await self._directory.fetch_entity(path))
         return self._directory.find(path)
 
     async def _there(self, path: str) -> model.Entity:
-        found = await self._read(path)
+        found = await self.read(path)
         if found is None:
             raise EntityNotFound(texts.not_found(path))
         return found
 
-    async def _write(self, entity: model.Entity) -> None:
+    async def write(self, entity: model.Entity) -> None:
         """Have the resources of an entity, then its definition."""
         wanted = definitions.with_entity(self._directory.namespace, entity)
         channel = await self._intake.channel()
@@ -260,9 +258,15 @@ class Administration:
             await provide((entity,), wanted, self._capabilities, self._management, channel)
         finally:
             await _close(channel)
-        await self._define(entity)
+        await self.define(entity)
 
-    async def _define(self, entity: model.Entity) -> None:
+    async def undefine(self, path: str) -> None:
+        """Delete a definition."""
+        name = definitions.parameter_name(self._management.vhost, path)
+        await self._management.delete_global_parameter(name)
+        await self._told(path)
+
+    async def define(self, entity: model.Entity) -> None:
         """Write the definition of an entity that has its resources; rules need none."""
         name = definitions.parameter_name(self._management.vhost, entity.path)
         await self._management.put_global_parameter(name, definitions.to_json(entity))
@@ -270,23 +274,24 @@ class Administration:
 
     async def _told(self, path: str) -> None:
         """Know of a change here, and have the others know."""
-        await self._read(path)
+        await self.read(path)
         self._on_changed(path)
 
-    async def _remove(self, path: str) -> None:
-        """Delete all that an entity is in RabbitMQ."""
+    async def remove_resources(self, path: str) -> None:
+        """Delete all that an entity is in RabbitMQ; the inbox last: who has it leads."""
         base = names.resource_base(path)
         channel = await self._intake.channel()
         try:
             for exchange in names.exchanges_of(path):
                 await channel.delete_exchange(exchange)
-            for queue in (base, *await self._management.queues_below(base + "/$")):
+            below = await self._management.queues_below(base + "/$")
+            for queue in (base, *sorted(below, key=names.is_inbox)):
                 await channel.delete_queue(queue)
         finally:
             await _close(channel)
 
     @contextlib.asynccontextmanager
-    async def _alone(self, front: str) -> AsyncIterator[None]:
+    async def alone(self, front: str) -> AsyncIterator[None]:
         """Hold the change lock of an entity, here and among all bridges."""
         lock = self._locks.setdefault(front.lower(), asyncio.Lock())
         try:

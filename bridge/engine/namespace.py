@@ -26,11 +26,13 @@ from bridge.engine.api import (
     Received,
     ReceiveMode,
 )
+from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting
 from bridge.engine.deferral import Deferral, read_shown
 from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
+from bridge.engine.disposal import Disposal
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
@@ -54,7 +56,9 @@ from bridge.engine.settling import Settling, refusal
 from bridge.engine.state import State, policy_reasons
 from bridge.engine.topic_size import full_topics
 from bridge.engine.turn import Turn
+from bridge.engine.usage import Usage
 from bridge.model import entity as model
+from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityConflict, EntityDisabled, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology import names
@@ -74,11 +78,13 @@ class RabbitNamespace:
     Args:
         name: what RabbitMQ shows of its connections.
         scheduled: returns how many messages of an entity wait for their time, where that is known.
+        clock: by which temporary entities are idle (UTC ms).
 
     Attributes:
         directory: the definitions; follow it to hear of changes.
         counters: what has been done so far.
         counting: counts messages.
+        disposal: deletes what is idle.
         poison: what could not be handled.
         state: whether it can serve, and why not.
         findings: what this RabbitMQ cannot do as Service Bus does it.
@@ -91,6 +97,7 @@ class RabbitNamespace:
         *,
         name: str = "busbridge",
         scheduled: Callable[[str], int | None] = lambda entity: None,
+        clock: Callable[[], int] = now_ms,
     ):
         self._endpoint = endpoint
         self._management = management
@@ -116,7 +123,12 @@ class RabbitNamespace:
             on_lost=self._on_channel_lost,
         )
         self._peers = Peers(
-            self._sender, self._settle_own, self._renew_own, self._deferral.show, self._held_own
+            self._sender,
+            self._settle_own,
+            self._renew_own,
+            self._deferral.show,
+            self._held_own,
+            self._used_own,
         )
         self._news = News(
             self._locks.instance, self._sender, self._on_changed, self._on_told, self.poison
@@ -128,6 +140,13 @@ class RabbitNamespace:
             locks=self._locks,
             counters=self.counters,
             on_lost=self._on_channel_lost,
+            on_used=lambda path: self._usage.note(path),
+        )
+        self._usage = Usage(
+            self._sender, lambda: self._locks.instance, lambda: self._receiving.open_paths, clock
+        )
+        self.disposal = Disposal(
+            lambda: self.administration, management, self._intake, self._sender, self._peers
         )
         self.counting = Counting(
             intake=self._intake,
@@ -199,7 +218,8 @@ class RabbitNamespace:
             self._on_administered,
         )
         await self.directory.read()
-        for keep in (self._sender.run, self._intake.run, self._follow, self._heed):
+        keeps = self._sender.run, self._intake.run, self._follow, self._heed, self._usage.run
+        for keep in keeps:
             self._tasks.append(asyncio.create_task(keep()))
         await self._ready()
 
@@ -332,6 +352,7 @@ class RabbitNamespace:
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers."""
         entity = self._receivable(path)
+        self._usage.note(path)
         if not numbers:
             return []
         locks = await self._deferral.lock(entity, path.sub_queue, list(dict.fromkeys(numbers)))
@@ -351,6 +372,7 @@ class RabbitNamespace:
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""
+        self._usage.note(path)
         if self._locks.is_own(lock_token):
             await self._settle_own(path, lock_token, disposition)
         else:
@@ -363,6 +385,7 @@ class RabbitNamespace:
         """Complete a message whose lock this process holds."""
         is_own = self._locks.is_own(lock_token)
         if is_own:
+            self._usage.note(path)
             self._settling.complete(path, lock_token, done)
         return is_own
 
@@ -373,6 +396,7 @@ class RabbitNamespace:
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now."""
+        self._usage.note(path)
         if all(self._locks.is_own(token) for token in lock_tokens):
             return await self._renew_own(path, lock_tokens)
         return [
@@ -384,6 +408,12 @@ class RabbitNamespace:
 
     def _held_own(self, paths: Sequence[str]) -> list[int]:
         return self.counting.held(paths)
+
+    def _used_own(self, paths: Sequence[str]) -> list[int]:
+        found = [self.directory.find(path) for path in paths]
+        refuses = [each is None or each.status is EntityStatus.DELETING for each in found]
+        ages_ms = self._usage.ages_ms(paths)
+        return [number for pair in zip(ages_ms, map(int, refuses), strict=True) for number in pair]
 
     async def _settle_own(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         if isinstance(disposition, Defer):
@@ -418,6 +448,7 @@ class RabbitNamespace:
             self._sending.tier = namespace.tier
         self._deferral.follow(namespace)
         self._receiving.follow(namespace)
+        self._usage.follow(namespace)
 
     async def _on_up(self, connection: Connection) -> None:
         """A new consuming connection: this bridge's own queue, and news of definitions."""

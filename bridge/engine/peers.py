@@ -52,16 +52,18 @@ class Peers:
         renew: renews locks of this process.
         show: returns what is locked (`wire.deferred`).
         held: counts what this process holds of entities (`Counting.held`).
+        used: says when this process used entities (`Usage.ages_ms`), and whether it refuses them.
     """
 
     def __init__(
-        self, sender: Sender, settle: Settle, renew: Renew, show: Show, held: Held
+        self, sender: Sender, settle: Settle, renew: Renew, show: Show, held: Held, used: Held
     ) -> None:
         self._sender = sender
         self._settle = settle
         self._renew = renew
         self._show = show
         self._held = held
+        self._used = used
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -123,6 +125,27 @@ class Peers:
             return []
         return list(reply.numbers)
 
+    async def used(self, bridge: str, paths: Sequence[str]) -> list[int] | None:
+        """Ask a bridge when it used entities last; `None` when it is gone.
+
+        Args:
+            bridge: its queue.
+
+        Returns:
+            Two numbers an entity: how long ago (ms; -1: never), and 1 if the bridge refuses it.
+        """
+        question = {"do": text("used"), "path": text("\n".join(paths))}
+        try:
+            answer = await self._sender.ask(
+                "", bridge, {}, encode_table(question), persistent=False
+            )
+        except Unroutable:
+            return None
+        reply = decode_reply(answer)
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+        return list(reply.numbers)
+
     async def _ask(self, token: UUID, question: Table) -> Done:
         owner = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
         body = encode_table(question)
@@ -160,8 +183,9 @@ class Peers:
 
     async def _carry_out(self, question: Table) -> bytes:
         what = _string(question, "do")
-        if what == "count":
-            return encode_done(self._held(_string(question, "path").split("\n")))
+        if what in ("count", "used"):
+            counted = self._held if what == "count" else self._used
+            return encode_done(counted(_string(question, "path").split("\n")))
         path = parse_path(_string(question, "path"))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         if what == "renew":

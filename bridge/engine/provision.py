@@ -19,6 +19,7 @@ from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management import Management
 from bridge.broker.seal import seal, wait_s
 from bridge.model import entity as model
+from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityConflict
 from bridge.model.properties import CREATE_ONLY
 from bridge.topology import definitions
@@ -96,7 +97,9 @@ async def provision(
     live = await _live(management)
     if said := refusal(live, management.vhost, wants_plain=False):
         raise EntityConflict(said)
-    compiled = compile_namespace(namespace, capabilities, priority=_priority(live.policies))
+    compiled = compile_namespace(
+        _standing(namespace), capabilities, priority=_priority(live.policies)
+    )
     parameters = definitions.parameters(namespace, management.vhost) if with_definitions else ()
     wanted = replace(compiled, parameters=parameters)
     changes = diff(wanted, live, keep=True)
@@ -187,11 +190,23 @@ async def _put(change: Change, policy: Policy, management: Management) -> None:
 
 
 def changed(before: model.Namespace, after: model.Namespace) -> list[model.Entity]:
-    """Return the entities that are new or others; of topics their subscriptions by themselves."""
+    """Return the entities that are new or others; of topics their subscriptions by themselves.
+
+    What is being deleted needs nothing any more.
+    """
     known = {each.path.lower(): _bare(each) for each in definitions.entities(before)}
     return [
-        each for each in definitions.entities(after) if known.get(each.path.lower()) != _bare(each)
+        each
+        for each in definitions.entities(_standing(after))
+        if known.get(each.path.lower()) != _bare(each)
     ]
+
+
+def _standing(namespace: model.Namespace) -> model.Namespace:
+    """Return a namespace without what is being deleted."""
+    entities = definitions.entities(namespace)
+    stay = [each for each in entities if each.status is not EntityStatus.DELETING]
+    return definitions.assemble(namespace, stay)
 
 
 def _bare(entity: model.Entity) -> model.Entity:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from bridge.engine.api import Received, ReceiveMode
 from bridge.engine.queue_reader import QueueReader
+from bridge.model.name import EntityPath
 
 
 class QueueReceiver:
@@ -32,6 +33,11 @@ class QueueReceiver:
         self._reader = reader
         self._on_closed = on_closed
         self._is_closed = False
+
+    @property
+    def path(self) -> EntityPath:
+        """What is received from."""
+        return self._reader.path
 
     def __repr__(self) -> str:
         return f"QueueReceiver({self.number}, {self._reader!r})"

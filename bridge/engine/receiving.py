@@ -43,6 +43,7 @@ class Receiving:
 
     Args:
         on_lost: called when a channel, and all that was locked on it, is lost.
+        on_used: called with what a receiver is opened or closed on.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Receiving:
         locks: LockTable,
         counters: Counters,
         on_lost: Callable[[Channel], None],
+        on_used: Callable[[EntityPath], None],
     ) -> None:
         self._intake = intake
         self._turn = turn
@@ -61,6 +63,7 @@ class Receiving:
         self._locks = locks
         self._counters = counters
         self._on_lost = on_lost
+        self._on_used = on_used
         self._way: Way = Gets, REUSED
         self._settled = SettledMemory()
         self._readers: dict[tuple[str, SubQueue], QueueReader] = {}
@@ -74,6 +77,11 @@ class Receiving:
     def buffered(self) -> int:
         """How many messages wait here for the next receiver."""
         return sum(reader.buffered for reader in self._readers.values())
+
+    @property
+    def open_paths(self) -> set[str]:
+        """The entities that have receivers here, in lower case."""
+        return {each.path.key for each in self._receivers.values()}
 
     def held(self, path: EntityPath) -> int:
         """Return how many messages of a queue are here: locked, kept, or about to leave."""
@@ -99,6 +107,7 @@ class Receiving:
             self._last_receiver, self._reader(path, queue), mode, deliver, self._forget
         )
         self._receivers[receiver.number] = receiver
+        self._on_used(path)
         return receiver
 
     def follow(self, namespace: model.Namespace) -> None:
@@ -170,7 +179,9 @@ class Receiving:
             reader.refuse(holding, error)
 
     def _forget(self, number: int) -> None:
-        self._receivers.pop(number, None)
+        receiver = self._receivers.pop(number, None)
+        if receiver is not None:
+            self._on_used(receiver.path)
 
 
 def way_of(capabilities: Capabilities, *, is_clustered: bool) -> Way:

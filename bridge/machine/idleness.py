@@ -193,14 +193,15 @@ class Uses:
 
         A topic alone: its subscriptions go with it.
         """
-        found = []
-        for each in temporaries(front):
-            used_ms = self._used.get(key_of(each))
-            if used_ms is not None and now_ms - used_ms >= each.auto_delete_on_idle_ms:
-                if each is front:
-                    return [each]
-                found.append(each)
-        return found
+        if self.is_idle(front, now_ms):
+            return [front]
+        return [each for each in temporaries(front) if self.is_idle(each, now_ms)]
+
+    def is_idle(self, entity: Entity, now_ms: int) -> bool:
+        """Whether an entity is temporary, and was not used for its time."""
+        used_ms = self._used.get(key_of(entity))
+        is_over = used_ms is not None and now_ms - used_ms >= entity.auto_delete_on_idle_ms
+        return is_over and is_temporary(entity)
 
     def next_ms(self, front: SendEntity) -> int:
         """Return when something may be idle at the earliest, or must be looked at."""

@@ -39,6 +39,7 @@ from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_marker, marker
 from bridge.machine.wheel import Place
+from bridge.model.entity import SendEntity
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.in_flight import InFlight
@@ -182,6 +183,11 @@ class Leader:
             self._ended.set_exception(error)
             # Whoever runs this term may be gone already.
             self._ended.exception()
+
+    @property
+    def entity(self) -> SendEntity:
+        """The definition, as it is now."""
+        return self._state.entity
 
     @property
     def may_have_more(self) -> bool:

@@ -21,6 +21,7 @@ from bridge.broker.pool import LOOK_S, Lease, Pool
 from bridge.broker.retry import GrowingWait, retry
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
+from bridge.machine.idleness import Use, changed
 from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, SendEntity, Tier, send_entities
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
@@ -183,6 +184,16 @@ class Sidecar:
             async with asyncio.timeout(COUNT_S):
                 await asyncio.gather(*(leader.count_ready() for leader in behind))
 
+    @property
+    def leading(self) -> list[Leader]:
+        """The sequencers of this process that lead."""
+        return [leader for leader in self._leaders.values() if leader.is_ready]
+
+    @property
+    def entities(self) -> list[SendEntity]:
+        """What this process looks after."""
+        return [state.entity for state in self._states.values()]
+
     def add_entity(self, entity: SendEntity) -> None:
         """Begin to look after an entity whose resources are declared; or take over a change."""
         key = entity.path.lower()
@@ -191,9 +202,12 @@ class Sidecar:
             self._states[key] = LeaderState(entity, self._tier, poison=self.poison)
             self._employ(key)
         else:
-            state.entity = entity
+            before, state.entity = state.entity, entity
             if state.sequencer is not None:
                 state.sequencer.update(entity, self._tier)
+                uses = state.sequencer.memory.uses
+                for each in changed(before, entity):
+                    uses.note(entity, each, Use.UPDATE, self._clock())
 
     def follow(self, definitions: Namespace) -> None:
         """Look after the entities that there are, and no more after those that are gone."""

@@ -91,6 +91,11 @@ def inbox(entity: str) -> str:
     return resource_base(entity) + INBOX_SUFFIX
 
 
+def is_inbox(queue: str) -> bool:
+    """Whether a queue is an inbox."""
+    return queue.endswith(INBOX_SUFFIX)
+
+
 def active_exchange(entity: str) -> str:
     """Exchange: where the sequencer publishes numbered messages."""
     return resource_base(entity) + "/$active"

@@ -154,6 +154,21 @@ def test_consumers_are_looked_for_where_that_keeps_something() -> None:
     assert watched(Queue(name="kept")) == []
 
 
+def test_what_a_killed_bridge_had_not_told_counts_as_use() -> None:
+    """It tells once a minute: its clients may have used the entity until that was over."""
+    uses, reports = Uses(), UseReports()
+    key, bridge = key_of(QUEUE), b"bridge"
+    looked(uses, QUEUE, START_MS)
+    reports.note(key, START_MS)
+    for each, age_ms in reports.take(START_MS):
+        uses.tell(QUEUE, bridge, each, age_ms, START_MS)
+    reports.note(key, START_MS + 29_000)
+    assert not reports.is_due(START_MS + 29_000)
+    watch(uses, QUEUE, START_MS + LOOK_MS, START_MS + IDLE_MS + MINUTE_MS)  # without the bridge
+    assert uses.idle(QUEUE, START_MS + LOOK_MS + IDLE_MS - 1) == []
+    assert uses.idle(QUEUE, START_MS + LOOK_MS + IDLE_MS) == [QUEUE]
+
+
 class Bridges(RuleBasedStateMachine):
     """Several bridges, one of them the leader; kills of either, in steps of whole seconds."""
 

@@ -1,0 +1,172 @@
+"""Deletes temporary entities when they are idle: whoever leads a queue or topic watches it.
+
+look      every half minute: consumers, and bridges that are gone; an entry in the journal
+idle?     every bridge is asked, and RabbitMQ's consumers
+delete    `engine.disposal`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+
+from bridge.broker.errors import BrokerError
+from bridge.engine.clock import now_ms
+from bridge.engine.disposal import Disposal
+from bridge.machine.idleness import key_of, temporaries, watched
+from bridge.model.entity import Entity, EntityStatus, SendEntity, Subscription, Topic
+from bridge.model.errors import ServiceBusError
+from bridge.sidecar.leader import Leader
+from bridge.sidecar.sidecar import Sidecar
+
+TICK_S = 1.0
+
+ABANDONED_S = 30.0
+"""What is `Deleting` for so long and led by nobody here may be led by nobody at all."""
+
+log = logging.getLogger(__name__)
+
+
+class IdleWatch:
+    """Watches the temporary entities that a sidecar leads.
+
+    Args:
+        clock: the time (UTC ms).
+        tick_s: between two looks at the clock.
+    """
+
+    def __init__(
+        self,
+        sidecar: Sidecar,
+        disposal: Disposal,
+        clock: Callable[[], int] = now_ms,
+        tick_s: float = TICK_S,
+    ) -> None:
+        self._sidecar = sidecar
+        self._disposal = disposal
+        self._clock = clock
+        self._tick_s = tick_s
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._deleting_s: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._tick_s)
+                for leader in self._sidecar.leading:
+                    if _is_watched(leader.entity):
+                        self._begin(leader.name, self._mind(leader))
+                self._mind_abandoned()
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _begin(self, name: str, work: Coroutine[None, None, None]) -> None:
+        """Do a work, one at a time for an entity."""
+        task = self._tasks.get(name)
+        if task is not None and not task.done():
+            work.close()
+            return
+        self._tasks[name] = asyncio.create_task(_noted(name, work), name=f"idle watch {name}")
+
+    async def _mind(self, leader: Leader) -> None:
+        deleting = _deleting(leader.entity)
+        for entity in deleting:
+            await self._delete(leader, entity)
+        uses = leader.sequencer.memory.uses
+        if deleting or self._clock() < uses.next_ms(leader.entity):
+            return
+        await self._look(leader)
+        for entity in uses.idle(leader.entity, self._clock()):
+            if await self._is_idle(leader, entity, is_refused=False):
+                await self._delete(leader, entity)
+
+    async def _look(self, leader: Leader) -> None:
+        """Look for consumers and bridges; raises what keeps it from being told."""
+        front = leader.entity
+        entities = watched(front)
+        consumed = await self._disposal.consumed(entities)
+        bridges = await self._disposal.bridges()
+        if not leader.is_ready:
+            return
+        sequencer = leader.sequencer
+        sequencer.memory.uses.look(
+            front,
+            bridges=bridges,
+            consumed=[key_of(each) for each, has in zip(entities, consumed, strict=True) if has],
+            has_scheduled=len(sequencer.memory.pending) > 0,
+            now_ms=self._clock(),
+        )
+        leader.submit((sequencer.note_uses(),), site="sequencer.journal")
+
+    async def _is_idle(self, leader: Leader, entity: Entity, *, is_refused: bool) -> bool:
+        """Ask everybody; who does not answer may be using it.
+
+        Args:
+            is_refused: all bridges must have heard that it is being deleted.
+        """
+        front = leader.entity
+        entities: Sequence[Entity] = entity.subscriptions if isinstance(entity, Topic) else [entity]
+        asked = [entity, *(each for each in entities if each is not entity)]
+        uses, now_ms = leader.sequencer.memory.uses, self._clock()
+        for answer in await self._disposal.ages_ms([each.path for each in asked]):
+            told = [(0, False)] * len(asked) if answer is None else answer
+            for each, (age_ms, refuses) in zip(asked, told, strict=False):
+                if age_ms >= 0 or (is_refused and not refuses):
+                    uses.answer(front, key_of(each), max(age_ms, 0), now_ms)
+        await self._look(leader)
+        return self._is_idle_here(leader, entity)
+
+    def _is_idle_here(self, leader: Leader, entity: Entity) -> bool:
+        """Whether an entity is idle by what is known here."""
+        uses = leader.sequencer.memory.uses
+        return leader.is_ready and uses.is_idle(entity, self._clock())
+
+    async def _delete(self, leader: Leader, entity: Entity) -> None:
+        log.info("idle.delete entity=%s", entity.path)
+
+        async def is_idle() -> bool:
+            return await self._is_idle(leader, entity, is_refused=True)
+
+        async def is_drained() -> bool:
+            await self._disposal.drain(leader.name)
+            return self._is_idle_here(leader, entity)
+
+        await self._disposal.delete(entity.path, is_idle, is_drained)
+
+    def _mind_abandoned(self) -> None:
+        """Finish what has lost its inbox already, and so has no leader."""
+        led = {leader.name for leader in self._sidecar.leading}
+        now_s = asyncio.get_running_loop().time()
+        deleting = {
+            front.path for front in self._sidecar.entities if front.status is EntityStatus.DELETING
+        }
+        self._deleting_s = {path: self._deleting_s.get(path, now_s) for path in deleting - led}
+        for path, since_s in self._deleting_s.items():
+            if now_s - since_s > ABANDONED_S:
+                self._begin(path, self._disposal.finish(path))
+
+
+def _is_watched(front: SendEntity) -> bool:
+    return bool(temporaries(front) or _deleting(front))
+
+
+def _deleting(front: SendEntity) -> list[Entity]:
+    """Return what somebody has begun to delete."""
+    if front.status is EntityStatus.DELETING:
+        return [front]
+    subscriptions: Sequence[Subscription] = front.subscriptions if isinstance(front, Topic) else ()
+    return [each for each in subscriptions if each.status is EntityStatus.DELETING]
+
+
+async def _noted(name: str, work: Coroutine[None, None, None]) -> None:
+    """Do a work; what it could not do the next one does."""
+    try:
+        await work
+    except (ServiceBusError, BrokerError, TimeoutError) as error:
+        log.warning("idle.failed entity=%s error=%s", name, error)
+    except Exception:
+        log.exception("idle.failed entity=%s", name)
