@@ -11,7 +11,6 @@ from policies.rows_messages import MESSAGES
 
 ABSENT: frozenset[str] = frozenset(
     {
-        "AutoDeleteOnIdle",
         "DuplicateDetectionHistoryTimeWindow",
         "ForwardDeadLetteredMessagesTo",
         "ForwardTo",

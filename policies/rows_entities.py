@@ -52,7 +52,10 @@ ENTITIES: tuple[Row, ...] = (
         rabbitmq="plain: policy expires",
         with_bridge=(
             when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
-            bridge("RabbitMQ's expires is not used: sends and peeks do not renew it."),
+            bridge(
+                "RabbitMQ's expires is not used: sends and peeks do not renew it. Native consumers "
+                "are looked for every half minute."
+            ),
         ),
         plain=(
             when("never", has("auto_delete_on_idle_ms", is_forever), exact()),

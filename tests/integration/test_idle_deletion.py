@@ -214,7 +214,13 @@ async def test_who_sends_while_it_is_being_deleted_has_it_back(
 
 
 @pytest.mark.parametrize(
-    "point", ["disposal.marked", "disposal.closed", "disposal.begun", "disposal.removed"]
+    "point",
+    [
+        "disposal.marked",
+        pytest.param("disposal.closed", marks=pytest.mark.soak),
+        pytest.param("disposal.begun", marks=pytest.mark.soak),
+        "disposal.removed",
+    ],
 )
 async def test_a_successor_finishes_what_a_killed_bridge_began(
     broker: Broker, vhost: str, clock: FileClock, point: str, monkeypatch: pytest.MonkeyPatch
