@@ -21,7 +21,8 @@ _CLOCK = re.compile(
 
 Converter = Callable[[object], object]
 
-_SETTABLE = tuple(each for each in EntityStatus if each is not EntityStatus.DELETING)
+SETTABLE_STATUSES = tuple(each for each in EntityStatus if each is not EntityStatus.DELETING)
+"""What a definition may say; the others are said by the service."""
 
 
 def duration_ms(value: object) -> int:
@@ -79,10 +80,10 @@ def text(value: object) -> str:
 
 def status(value: object) -> EntityStatus:
     """Return an entity's status; Azure's transient ones are no definitions."""
-    for known in _SETTABLE:
+    for known in SETTABLE_STATUSES:
         if isinstance(value, str) and value.strip().lower() == known.value.lower():
             return known
-    raise ValueError("it is one of " + ", ".join(known.value for known in _SETTABLE))
+    raise ValueError("it is one of " + ", ".join(known.value for known in SETTABLE_STATUSES))
 
 
 def entity_name(value: object) -> str:

@@ -11,6 +11,8 @@ from tests.acceptance.sdk import client_of, send
 from tests.fixtures.administration import Administer
 from tests.fixtures.bridge import StartBridge
 
+ENTITIES: dict[str, dict[str, object]] = {}
+
 IDLE_S = 300.0
 LATE_S = 60.0
 

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bridge.model import entity as model
+from bridge.model.values import SETTABLE_STATUSES
 from tests.unit.topology.entities import durations_ms, names, paths
 
 TEXTS = st.text(
@@ -123,7 +124,7 @@ def namespaces(
             st.builds(
                 model.Queue,
                 name=st.just(name),
-                status=st.sampled_from(model.EntityStatus),
+                status=st.sampled_from(SETTABLE_STATUSES),
                 **_common(has_metadata=has_metadata),
                 **_received(taken),
                 **_sent(has_keys),
@@ -153,7 +154,7 @@ def _topic(
     has_prefilter: bool,
 ) -> model.Topic:
     own = draw(st.lists(names(), max_size=2, unique_by=str.lower))
-    status = [each for each in model.EntityStatus if each is not model.EntityStatus.SEND_DISABLED]
+    status = [each for each in SETTABLE_STATUSES if each is not model.EntityStatus.SEND_DISABLED]
     subscriptions = tuple(
         draw(
             st.builds(
