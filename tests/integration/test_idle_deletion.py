@@ -213,12 +213,13 @@ async def test_who_sends_while_it_is_being_deleted_has_it_back(
     await rig.gone("jobs")
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize(
     "point",
     [
         "disposal.marked",
-        pytest.param("disposal.closed", marks=pytest.mark.soak),
-        pytest.param("disposal.begun", marks=pytest.mark.soak),
+        "disposal.closed",
+        "disposal.begun",
         "disposal.removed",
     ],
 )
