@@ -1,0 +1,1 @@
+"""The sessions of an entity as a pure machine."""

@@ -1,0 +1,83 @@
+"""Where one message of a session is, and what is known of it."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from bridge.machine.deduplicator import Identity
+
+Message = TypeVar("Message")
+
+READY = 0
+"""It waits for its session's receiver."""
+COMING = 1
+"""RabbitMQ has it, and brings it again; nothing behind it in its session is delivered before."""
+OUT = 2
+"""It was delivered under its session's lock, and is not settled."""
+LEAVING = 3
+"""It is being settled, or moved to another queue."""
+
+
+class Place(Generic[Message]):
+    """One message that this process holds, unacked.
+
+    Attributes:
+        number: its sequence number.
+        identity: what all copies of it share.
+        generation: failed deliveries so far, by Service Bus's rules.
+        expires_ms: when it expires (UTC ms), or `None` for never.
+        session_id: its session.
+        where: how RabbitMQ knows it; opaque.
+        message: it, or `None` while its body is not here.
+        size_bytes: what the message takes.
+        state: `READY`, `COMING`, `OUT` or `LEAVING`.
+        seconds: where second copies are, which share its fate.
+        lock: the token under which it was delivered last; opaque.
+    """
+
+    __slots__ = (
+        "expires_ms",
+        "generation",
+        "identity",
+        "lock",
+        "message",
+        "number",
+        "seconds",
+        "session_id",
+        "size_bytes",
+        "state",
+        "where",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        identity: Identity,
+        generation: int,
+        expires_ms: int | None,
+        session_id: str,
+        where: Any,
+        message: Message | None,
+        size_bytes: int,
+    ) -> None:
+        self.number = number
+        self.identity = identity
+        self.generation = generation
+        self.expires_ms = expires_ms
+        self.session_id = session_id
+        self.where = where
+        self.message: Message | None = message
+        self.size_bytes = size_bytes
+        self.state = READY
+        self.seconds: list[Any] | None = None
+        self.lock: Any = None
+
+    def __repr__(self) -> str:
+        return f"Place({self.number} of {self.session_id!r}, state {self.state})"
+
+    def __lt__(self, other: Place[Message]) -> bool:
+        return self.number < other.number
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether it may not be delivered any more."""
+        return self.expires_ms is not None and self.expires_ms <= now_ms

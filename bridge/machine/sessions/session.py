@@ -1,0 +1,93 @@
+"""One session: its messages in order, and the receiver that holds it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from bridge.machine.sessions.place import COMING, OUT, Place
+
+Message = TypeVar("Message")
+
+
+class Holder:
+    """A receiver that holds a session.
+
+    Attributes:
+        receiver: who it is.
+        credit: how many more messages it wants.
+    """
+
+    __slots__ = ("credit", "receiver")
+
+    def __init__(self, receiver: Hashable) -> None:
+        self.receiver = receiver
+        self.credit = 0
+
+
+class Session(Generic[Message]):
+    """A session that has messages or a receiver.
+
+    Attributes:
+        id: its name.
+        holder: who holds it, or `None`.
+        count: how many messages it has, in whatever state.
+        out: what its receiver has, by object.
+    """
+
+    __slots__ = ("_coming", "_ready", "count", "holder", "id", "out")
+
+    def __init__(self, session_id: str) -> None:
+        self.id = session_id
+        self.holder: Holder | None = None
+        self.count = 0
+        self.out: dict[int, Place[Message]] = {}
+        self._ready: list[Place[Message]] = []
+        self._coming: list[Place[Message]] = []
+
+    def __repr__(self) -> str:
+        return f"Session({self.id!r}, {self.count} messages)"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to know of it."""
+        return self.count == 0 and self.holder is None
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a message waits."""
+        return bool(self._ready)
+
+    def ready(self, place: Place[Message]) -> None:
+        """A message waits."""
+        heapq.heappush(self._ready, place)
+
+    def coming(self, place: Place[Message]) -> None:
+        """A message is to come, before all behind it."""
+        heapq.heappush(self._coming, place)
+
+    def head(self) -> Place[Message] | None:
+        """Return the next message, or `None` while there is none or an earlier one is to come."""
+        if not self._ready:
+            return None
+        coming = self._coming
+        while coming and coming[0].state != COMING:
+            heapq.heappop(coming)
+        first = self._ready[0]
+        return first if not coming or first.number <= coming[0].number else None
+
+    def pop(self) -> Place[Message]:
+        """Take the next message off."""
+        return heapq.heappop(self._ready)
+
+    def delivered(self, place: Place[Message]) -> None:
+        """A message is with the receiver."""
+        place.state = OUT
+        self.out[id(place)] = place
+
+    def take_out(self) -> list[Place[Message]]:
+        """Return all that the receiver has, in order; it has them no more."""
+        out = sorted(self.out.values())
+        self.out = {}
+        return out

@@ -1,0 +1,74 @@
+"""States of sessions: the newest of each counts, in whatever order RabbitMQ brings them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.machine.sessions.states import States
+
+CHANGES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from((b"", b"1", b"2", None))))
+
+
+@given(changes=CHANGES, order=st.randoms(use_true_random=False), lag=st.integers(0, 3))
+def test_the_newest_counts_and_nothing_else_stays(
+    changes: list[tuple[str, bytes | None]], order: object, lag: int
+) -> None:
+    """Set, cleared, killed after any change, and read again in any order."""
+    states = States()
+    model: dict[str, bytes] = {}
+    unacked: dict[int, tuple[str, int, bytes]] = {}
+    queue: list[tuple[str, int, bytes]] = []
+    tags = iter(range(1_000))
+
+    def ack(tag: int | None) -> None:
+        if tag is not None:
+            del unacked[tag]
+
+    def bring() -> None:
+        tag = next(tags)
+        unacked[tag] = queue.pop(0)
+        session_id, updated_ms, value = unacked[tag]
+        ack(states.arrived(session_id, updated_ms, value, tag))
+
+    for session_id, value in changes:
+        if value is None:
+            ack(states.clear(session_id))
+            model.pop(session_id, None)
+        else:
+            updated_ms = states.next_ms(session_id, 1_000)
+            queue.append((session_id, updated_ms, value))
+            ack(states.stored(session_id, updated_ms, value))
+            model[session_id] = value
+        while len(queue) > lag:
+            bring()
+        assert {each: states.get(each) for each in states.ids} == model
+    while queue:
+        bring()
+    assert {each: states.get(each) for each in states.ids} == model
+    assert len(unacked) == len(model)
+    states.lose()
+    queue = list(unacked.values())
+    unacked.clear()
+    order.shuffle(queue)  # type: ignore[attr-defined]
+    while queue:
+        bring()
+    assert {each: states.get(each) for each in states.ids} == model
+
+
+def test_a_kill_between_confirm_and_ack_leaves_both_and_the_newer_counts() -> None:
+    """Whichever comes first."""
+    for order in ((1, 2), (2, 1)):
+        states = States()
+        dropped = [states.arrived("a", each, b"%d" % each, each) for each in order]
+        assert states.get("a") == b"2"
+        assert [each for each in dropped if each is not None] == [1]
+
+
+def test_a_state_has_the_time_of_its_change() -> None:
+    """Which rises with each change, though the clock does not."""
+    states = States()
+    states.arrived("a", 2_000, b"x", 1)
+    assert states.updated_ms("a") == 2_000
+    assert states.next_ms("a", 1_000) == 2_001
+    assert states.updated_ms("b") is None
