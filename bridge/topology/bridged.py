@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from bridge.model import entity as model
 from bridge.model.name import short_id
 from bridge.topology import names, parts
-from bridge.topology.capabilities import Capabilities
+from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.findings import namespace_findings, queue_findings, topic_findings
 from bridge.topology.flavour import queue_settings
-from bridge.topology.resources import Binding, Topology, Value
+from bridge.topology.resources import Binding, Queue, Topology, Value
 
 
 class Bridged:
@@ -28,12 +28,10 @@ class Bridged:
 
     def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
         """Return what a policy says about each active queue."""
-        found = {
-            names.active_queue(queue.name): queue_settings(queue) for queue in namespace.queues
-        }
+        found = {names.active_queue(queue.name): _settings(queue) for queue in namespace.queues}
         for topic in namespace.topics:
             for each in topic.subscriptions:
-                settings = queue_settings(each, topic)
+                settings = _settings(each, topic)
                 # A publish that one full queue refuses is in the others all the same: the doors
                 # refuse what a full topic is sent.
                 settings.pop("max-length-bytes", None)
@@ -64,6 +62,7 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
         queues=(
             parts.active_queue(queue.name),
             parts.deferred_queue(queue.name),
+            *_sessions(queue),
             parts.journal(queue.name),
         ),
         bindings=(
@@ -105,7 +104,7 @@ def _subscription_pieces(
     path = subscription.path
     yield _dead_letters(path, subscription)
     yield Topology(
-        queues=(parts.active_queue(path), parts.deferred_queue(path)),
+        queues=(parts.active_queue(path), parts.deferred_queue(path), *_sessions(subscription)),
         bindings=(
             Binding(
                 source=names.active_exchange(subscription.topic),
@@ -115,6 +114,24 @@ def _subscription_pieces(
         ),
         findings=queue_findings(subscription, path, capabilities),
     )
+
+
+def _settings(
+    entity: model.Queue | model.Subscription, topic: model.Topic | None = None
+) -> dict[str, Value]:
+    """Return what a policy says about an entity's active queue.
+
+    Who holds a session entity's messages counts deliveries itself: RabbitMQ counts one more for
+    every message each time that the holder changes.
+    """
+    settings = queue_settings(entity, topic)
+    if entity.requires_session:
+        settings["delivery-limit"] = DELIVERY_LIMIT_MAX
+    return settings
+
+
+def _sessions(entity: model.Queue | model.Subscription) -> tuple[Queue, ...]:
+    return (parts.sessions_queue(entity.path),) if entity.requires_session else ()
 
 
 def _dead_letters(path: str, entity: model.Queue | model.Subscription) -> Topology:

@@ -77,6 +77,7 @@ def listable_key(key: str) -> str:
 DLX_SUFFIX = "/$dlx"
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 DEFERRED_SUFFIX = "/$deferred"
+SESSIONS_SUFFIX = "/$sessions"
 JOURNAL_SUFFIX = "/$journal"
 BUCKETS_SUFFIX = "/$scheduled/"
 
@@ -133,6 +134,11 @@ def dead_letter_queue(entity: str) -> str:
 def deferred_queue(entity: str) -> str:
     """Queue: what was set aside, of the entity and of its dead-letter sub-queue."""
     return resource_base(entity) + DEFERRED_SUFFIX
+
+
+def sessions_queue(entity: str) -> str:
+    """Queue: states of an entity's sessions; its consumer holds the entity's messages."""
+    return resource_base(entity) + SESSIONS_SUFFIX
 
 
 def bucket(entity: str, level: int, slot: int) -> str:

@@ -44,6 +44,9 @@ JOURNAL_SEGMENT_BYTES = 33_554_432
 DEFERRED_MAX = 60_000
 """Deferred messages of an entity: a prefetch is 65,535 at most, and asks need some of it."""
 
+SESSION_STATES_MAX = 60_000
+"""States of an entity's sessions, for the same reason."""
+
 DEATH_HEADER = "x-first-death-reason"
 """Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
 
@@ -169,6 +172,22 @@ def deferred_queue(entity: str) -> Queue:
         {
             "x-single-active-consumer": True,
             "x-max-length": DEFERRED_MAX,
+            "x-overflow": "reject-publish",
+        },
+    )
+
+
+def sessions_queue(entity: str) -> Queue:
+    """Return the queue of the states of an entity's sessions: one message each.
+
+    One bridge at a time consumes it, and holds it all; that bridge alone consumes the entity's own
+    queue, too.
+    """
+    return quorum_queue(
+        names.sessions_queue(entity),
+        {
+            "x-single-active-consumer": True,
+            "x-max-length": SESSION_STATES_MAX,
             "x-overflow": "reject-publish",
         },
     )

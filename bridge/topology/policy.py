@@ -23,6 +23,7 @@ from bridge.topology.names import (
     INBOX_SUFFIX,
     JOURNAL_SUFFIX,
     LAPSED,
+    SESSIONS_SUFFIX,
     SINK,
 )
 from bridge.topology.parts import JOURNAL_BYTES_MAX
@@ -148,7 +149,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
     buckets, and with the bridge the queues on which bridges ask each other about locks. A question
     that a catch-all drops while a bridge is busy is a settlement that fails.
     """
-    inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX)))
+    inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX, SESSIONS_SUFFIX)))
     buckets = escape(BUCKETS_SUFFIX) + ".+"
     unlimited: dict[str, Value] = {"delivery-limit": DELIVERY_LIMIT_MAX}
     default: dict[str, Value] = {"overflow": "drop-head"}  # of no effect without a length

@@ -11,7 +11,12 @@ from bridge.model import entity as model
 from bridge.model.duration import MAX_MS
 from bridge.model.errors import EntityConflict
 from bridge.topology import bridged, compiler, definitions, names
-from bridge.topology.capabilities import TTL_MAX_MS, Capabilities, UnsupportedVersion
+from bridge.topology.capabilities import (
+    DELIVERY_LIMIT_MAX,
+    TTL_MAX_MS,
+    Capabilities,
+    UnsupportedVersion,
+)
 from bridge.topology.compiler import joined
 from bridge.topology.policy import Ceiling, matches
 from bridge.topology.resources import Topology
@@ -61,7 +66,9 @@ def test_the_rules_that_every_topology_keeps(namespace: model.Namespace) -> None
         if isinstance(entity, model.Topic):
             continue
         settings = effective(topology, names.active_queue(definitions.path_of(entity)))
-        assert settings["delivery-limit"] == entity.max_delivery_count - 1
+        counts_itself = entity.requires_session  # and RabbitMQ counts every holder's end
+        limit = DELIVERY_LIMIT_MAX if counts_itself else entity.max_delivery_count - 1
+        assert settings["delivery-limit"] == limit
     assert compiler.compile(namespace, RABBITMQ) == topology
 
 
