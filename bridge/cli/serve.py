@@ -340,8 +340,7 @@ def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> Non
 
 def _warnings(namespace: RabbitNamespace, sidecar: Sidecar) -> list[str]:
     """Return what is wrong with single entities."""
-    silent = [*namespace.state.silent, *sidecar.silent]
-    return [each.sentence for each in silent]
+    return namespace.warnings + [each.sentence for each in sidecar.silent]
 
 
 async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:

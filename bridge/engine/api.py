@@ -124,6 +124,23 @@ class Receiver(Protocol):
         """
 
 
+class SessionReceiver(Receiver, Protocol):
+    """A receiver that holds one session's lock: nobody else has the session's messages.
+
+    Its messages come in the order of their numbers; after one that was abandoned, that one again.
+    `close` ends the session's lock at once: what was delivered and is not settled is available to
+    the session's next receiver, its count unchanged.
+    """
+
+    @property
+    def session_id(self) -> str:
+        """The session: the one that was asked for, or the one that was given."""
+
+    @property
+    def locked_until_ms(self) -> int:
+        """The end of the session's lock (UTC ms), as it was last renewed through this process."""
+
+
 class RuleVerbs(Protocol):
     """What changes the rules of subscriptions; a subscription is named by its path."""
 
@@ -199,13 +216,92 @@ class Namespace(Protocol):
         """
 
     async def receive_deferred(
-        self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
+        self,
+        path: EntityPath,
+        numbers: Sequence[int],
+        mode: ReceiveMode,
+        session_id: str | None = None,
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers, in this order.
 
+        Args:
+            session_id: their session, of an entity that requires sessions: its lock must be held.
+
         Raises:
             MessageNotFound: one of them is not there, or is locked; then none is received.
+            SessionLockLost: nobody holds the session.
             EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
+        """
+
+    async def accept_session(
+        self,
+        path: EntityPath,
+        session_id: str | None,
+        *,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+        on_lost: Callable[[ServiceBusError], None],
+        timeout_s: float,
+    ) -> SessionReceiver:
+        """Lock a session and return its receiver, without credit.
+
+        Cancelling this gives up the wait, and gives back a session that has just been given.
+
+        Args:
+            session_id: which session, also one without messages; `None`: the next one that has
+                messages and no receiver, in order of arrival of those who wait.
+            deliver: called once a message, in the loop.
+            on_lost: called once, in the loop, when the lock ends without `close`: its time is
+                over, the process that keeps the entity's sessions is gone, or the entity is.
+            timeout_s: how long to wait for a next session.
+
+        Raises:
+            SessionCannotBeLocked: another receiver holds the session.
+            OperationTimeout: no session was there in time.
+            NotAllowed: the entity does not require sessions.
+            EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
+        """
+
+    async def renew_session_lock(self, path: EntityPath, session_id: str) -> int:
+        """Give a session's lock its full duration from now; returns its new end (UTC ms).
+
+        Raises:
+            SessionLockLost: nobody holds the session.
+            ServerBusy, OperationTimeout: see `model.errors`.
+        """
+
+    async def session_state(self, path: EntityPath, session_id: str) -> bytes | None:
+        """Return what was stored with a session, or `None`.
+
+        Raises:
+            SessionLockLost: nobody holds the session.
+            ServerBusy, OperationTimeout: see `model.errors`.
+        """
+
+    async def set_session_state(
+        self, path: EntityPath, session_id: str, state: bytes | None
+    ) -> None:
+        """Store a state with a session (256 KB at most), or clear it with `None`.
+
+        Returns when a crash can no longer undo it.
+
+        Raises:
+            SessionLockLost: nobody holds the session.
+            QuotaExceeded: the state is too large.
+            ServerBusy, OperationTimeout: see `model.errors`.
+        """
+
+    async def list_sessions(
+        self, path: EntityPath, *, updated_after_ms: int | None, skip: int, top: int
+    ) -> list[str]:
+        """Return `top` session ids at most after the first `skip`, in a stable order.
+
+        Args:
+            updated_after_ms: sessions whose state was set after that (UTC ms); `None`: those that
+                have messages or a state.
+
+        Raises:
+            ServerBusy, OperationTimeout: see `model.errors`.
         """
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:

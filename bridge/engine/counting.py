@@ -23,6 +23,7 @@ from bridge.engine.deferral import Deferral
 from bridge.engine.intake import Intake
 from bridge.engine.peers import Peers
 from bridge.engine.receiving import Receiving
+from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.errors import ServiceBusError
@@ -52,6 +53,7 @@ class Counting:
         management: Management,
         receiving: Receiving,
         deferral: Deferral,
+        sessions: Accepting,
         peers: Peers,
         own_queue: Callable[[], str],
         scheduled: Callable[[str], int | None],
@@ -60,6 +62,7 @@ class Counting:
         self._management = management
         self._receiving = receiving
         self._deferral = deferral
+        self._sessions = sessions
         self._peers = peers
         self._own_queue = own_queue
         self._scheduled = scheduled
@@ -86,7 +89,7 @@ class Counting:
             count
             for path in paths
             for count in (
-                self._receiving.held(EntityPath(path)),
+                self._receiving.held(EntityPath(path)) + self._sessions.held(path),
                 self._receiving.held(EntityPath(path, SubQueue.DEAD_LETTER)),
                 self._deferral.held(path),
             )

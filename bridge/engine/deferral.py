@@ -18,21 +18,19 @@ from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
 from bridge.engine.peers import error_of
 from bridge.engine.sender import REPLY_TIMEOUT_S, Sender
+from bridge.engine.showing import show
 from bridge.machine.shelf import Room
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, OperationTimeout, QuotaExceeded, ServerBusy
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table, text
+from bridge.wire.basic import Table, text
 from bridge.wire.deferred import (
     ASK,
     Lock,
-    decode_content,
     decode_locks,
     encode_ask,
-    encode_content,
 )
-from bridge.wire.record import Record
 from bridge.wire.reply import Refused, decode_reply
 
 BODIES_BYTES_MAX = 64 << 20
@@ -127,15 +125,7 @@ class Deferral:
         Raises:
             MessageLockLost: it has ended.
         """
-        received = self.received(token)
-        numbers = {
-            "number": received.sequence_number,
-            "enqueued": received.enqueued_ms,
-            "failures": received.delivery_count,
-            "ttl": received.time_to_live_ms,
-        }
-        record = received.record
-        return encode_content(numbers, record.properties.encode(), record.body)
+        return show(self.received(token))
 
     def received(self, token: UUID, until_ms: int | None = None) -> Received:
         """Return what a lock of this process holds.
@@ -174,21 +164,6 @@ class Deferral:
                 on_lost=self._on_lost,
             )
         return deferred
-
-
-def read_shown(raw: bytes, token: UUID, until_ms: int) -> Received:
-    """Return what another bridge has shown."""
-    numbers, properties, body = decode_content(raw)
-    return Received(
-        record=Record(Properties.decode(properties), body),
-        sequence_number=numbers["number"],
-        enqueued_ms=numbers["enqueued"],
-        delivery_count=numbers["failures"],
-        lock_token=token,
-        locked_until_ms=until_ms,
-        time_to_live_ms=numbers.get("ttl"),
-        is_deferred=True,
-    )
 
 
 def _is_full(error: BaseException) -> bool:

@@ -6,7 +6,8 @@ expire        its time is over: to the dead-letter queue, or nowhere, as the ent
 exhaust       failed too often: to the dead-letter queue
 refuse        cannot be handled, or came where nothing should: to the dead-letter queue, numbered
 again         abandoned with changed properties: back into its queue, at the end
-lapse         deferred, and its lock has ended: back into the queue of deferred messages
+lapse         deferred, or of a session, and its lock has ended: back into its queue
+end           its entity does not allow it: to the dead-letter queue
 defer         set aside, because a client says so: into the queue of deferred messages
 drop          a second copy: nowhere
 """
@@ -174,6 +175,11 @@ class Departure:
         dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, {})
         self._surely(origin, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
 
+    def end(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
+        """End a message that its entity does not allow."""
+        dead = _dead(origin, holding, reason, description, {})
+        self._surely(origin, holding, dead, "engine.dead_letter")
+
     async def dead_letter(
         self,
         origin: Origin,
@@ -211,7 +217,7 @@ class Departure:
         await self._move(origin, holding, publish, "engine.again", Left.REPLACED)
 
     def lapse(self, origin: Origin, holding: Holding) -> None:
-        """Put a deferred message back whose lock has ended, one more on its count."""
+        """Put a deferred or session's message back whose lock has ended, one more on its count."""
         failures = holding.failures + 1
         if failures >= origin.queue.max_delivery_count and not origin.is_dead_letter:
             self.exhaust(origin, holding)

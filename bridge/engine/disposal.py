@@ -87,10 +87,14 @@ class Disposal:
         return list(await asyncio.gather(*(self._ages_ms(each, paths) for each in bridges)))
 
     async def consumed(self, entities: Sequence[model.ReceiveEntity]) -> list[bool]:
-        """Return which entities have consumers, themselves or their dead-letter sub-queues."""
+        """Return which entities have consumers, themselves or their dead-letter sub-queues.
+
+        The bridge that holds a session entity's messages consumes it though nobody uses it; who
+        receives from its sessions says so.
+        """
         channel = await self._intake.channel()
         try:
-            return [await self._is_consumed(channel, each.path) for each in entities]
+            return [await self._is_consumed(channel, each) for each in entities]
         finally:
             await _close(channel)
 
@@ -202,8 +206,11 @@ class Disposal:
         return [(age_ms, bool(refuses)) for age_ms, refuses in pairs]
 
     @staticmethod
-    async def _is_consumed(channel: Channel, path: str) -> bool:
-        for queue in (names.active_queue(path), names.dead_letter_queue(path)):
+    async def _is_consumed(channel: Channel, entity: model.ReceiveEntity) -> bool:
+        queues = [names.dead_letter_queue(entity.path)]
+        if not entity.requires_session:
+            queues.append(names.active_queue(entity.path))
+        for queue in queues:
             if (await channel.declare_queue(queue, passive=True)).consumers:
                 return True
         return False

@@ -60,6 +60,10 @@ class LockTable:
         """Whether this process has given the token."""
         return token.bytes[:INSTANCE_BYTES] in self._instances
 
+    def is_named(self, bridge: bytes) -> bool:
+        """Whether this process has, or had, a name."""
+        return bridge in self._instances
+
     def acquire(self, owner: Owner, holding: Holding, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message from now; return its token and the end of its lock (UTC ms)."""
         token = self.instance + self._chance(_SECRET_BYTES)

@@ -19,17 +19,21 @@ from bridge.engine import texts
 from bridge.engine.administration import Administration
 from bridge.engine.api import (
     Complete,
+    DeadLetter,
     Defer,
     Disposition,
     OnSettled,
     Outgoing,
     Received,
     ReceiveMode,
+    Release,
+    SessionReceiver,
+    Undeliverable,
 )
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting
-from bridge.engine.deferral import Deferral, read_shown
+from bridge.engine.deferral import Deferral
 from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
 from bridge.engine.disposal import Disposal
@@ -52,15 +56,24 @@ from bridge.engine.receiver import QueueReceiver
 from bridge.engine.receiving import Receiving
 from bridge.engine.sender import Sender
 from bridge.engine.sending import FULL_S, Sending
+from bridge.engine.sessions.accepting import Accepting, is_of_session
 from bridge.engine.settling import Settling, refusal
+from bridge.engine.showing import read_shown
 from bridge.engine.state import State, policy_reasons
 from bridge.engine.topic_size import full_topics
 from bridge.engine.turn import Turn
 from bridge.engine.usage import Usage
+from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
-from bridge.model.errors import EntityConflict, EntityDisabled, ServiceBusError
-from bridge.model.name import EntityPath
+from bridge.model.errors import (
+    EntityConflict,
+    EntityDisabled,
+    MessageNotFound,
+    NotAllowed,
+    ServiceBusError,
+)
+from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import with_entity, with_incarnations
@@ -122,6 +135,14 @@ class RabbitNamespace:
             locks=self._locks,
             on_lost=self._on_channel_lost,
         )
+        self._sessions = Accepting(
+            intake=self._intake,
+            sender=self._sender,
+            departure=self._departure,
+            locks=self._locks,
+            counters=self.counters,
+            on_undeliverable=self._on_undeliverable,
+        )
         self._peers = Peers(
             self._sender,
             self._settle_own,
@@ -129,7 +150,9 @@ class RabbitNamespace:
             self._deferral.show,
             self._held_own,
             self._used_own,
+            self._sessions.carry_out,
         )
+        self._sessions.peers = self._peers
         self._news = News(
             self._locks.instance, self._sender, self._on_changed, self._on_told, self.poison
         )
@@ -142,9 +165,7 @@ class RabbitNamespace:
             on_lost=self._on_channel_lost,
             on_used=lambda path: self._usage.note(path),
         )
-        self._usage = Usage(
-            self._sender, lambda: self._locks.instance, lambda: self._receiving.open_paths, clock
-        )
+        self._usage = Usage(self._sender, lambda: self._locks.instance, self._open_paths, clock)
         self.disposal = Disposal(
             lambda: self.administration, management, self._intake, self._sender, self._peers
         )
@@ -153,6 +174,7 @@ class RabbitNamespace:
             management=management,
             receiving=self._receiving,
             deferral=self._deferral,
+            sessions=self._sessions,
             peers=self._peers,
             own_queue=lambda: names.bridge_queue(self._locks.instance),
             scheduled=scheduled,
@@ -181,6 +203,11 @@ class RabbitNamespace:
         """What changes entities; there once started."""
         assert self._administration is not None, "not started"
         return self._administration
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with single entities, a sentence each."""
+        return [each.sentence for each in self.state.silent] + self._sessions.natives
 
     @property
     def locks(self) -> int:
@@ -304,6 +331,7 @@ class RabbitNamespace:
         self._locks.close()
         await self._receiving.close()
         await self._deferral.close()
+        await self._sessions.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -347,11 +375,58 @@ class RabbitNamespace:
         """Return a receiver without credit."""
         return self._receiving.open(path, self._receivable(path), mode, deliver)
 
+    async def accept_session(
+        self,
+        path: EntityPath,
+        session_id: str | None,
+        *,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+        on_lost: Callable[[ServiceBusError], None],
+        timeout_s: float,
+    ) -> SessionReceiver:
+        """Lock a session and return its receiver, without credit."""
+        return await self._sessions.accept(
+            self._sessional(path),
+            session_id,
+            mode=mode,
+            deliver=deliver,
+            on_lost=on_lost,
+            timeout_s=timeout_s,
+        )
+
+    async def renew_session_lock(self, path: EntityPath, session_id: str) -> int:
+        """Give a session's lock its full duration from now; return its new end (UTC ms)."""
+        return await self._sessions.renew(self._sessional(path), session_id)
+
+    async def session_state(self, path: EntityPath, session_id: str) -> bytes | None:
+        """Return what was stored with a session."""
+        return await self._sessions.state(self._sessional(path), session_id)
+
+    async def set_session_state(
+        self, path: EntityPath, session_id: str, state: bytes | None
+    ) -> None:
+        """Store a state with a session, or clear it."""
+        await self._sessions.store(self._sessional(path), session_id, state)
+
+    async def list_sessions(
+        self, path: EntityPath, *, updated_after_ms: int | None, skip: int, top: int
+    ) -> list[str]:
+        """Return the ids of sessions."""
+        found = await self._sessions.sessions(self._sessional(path), updated_after_ms)
+        return found[skip : skip + top]
+
     async def receive_deferred(
-        self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
+        self,
+        path: EntityPath,
+        numbers: Sequence[int],
+        mode: ReceiveMode,
+        session_id: str | None = None,
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers."""
         entity = self._receivable(path)
+        if session_id is not None:
+            await self._sessions.check(self._sessional(path), session_id)
         self._usage.note(path)
         if not numbers:
             return []
@@ -359,9 +434,13 @@ class RabbitNamespace:
         received = [
             self._deferral.received(token, until_ms)
             if self._locks.is_own(token)
-            else read_shown(await self._peers.show(path, token), token, until_ms)
+            else read_shown(await self._peers.show(path, token), token, until_ms, is_deferred=True)
             for token, until_ms in locks
         ]
+        if session_id is not None and not all(is_of_session(each, session_id) for each in received):
+            for token, _ in locks:
+                await self.settle(path, token, Release())
+            raise MessageNotFound(texts.DEFERRED_NOT_FOUND)
         self.counters.delivered += len(received)
         if mode is ReceiveMode.PEEK_LOCK:
             return received
@@ -409,6 +488,9 @@ class RabbitNamespace:
     def _held_own(self, paths: Sequence[str]) -> list[int]:
         return self.counting.held(paths)
 
+    def _open_paths(self) -> set[str]:
+        return self._receiving.open_paths | self._sessions.open_paths
+
     def _used_own(self, paths: Sequence[str]) -> list[int]:
         found = [self.directory.find(path) for path in paths]
         refuses = [each is None or each.status is EntityStatus.DELETING for each in found]
@@ -435,6 +517,23 @@ class RabbitNamespace:
             raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
         return entity
 
+    def _sessional(self, path: EntityPath) -> model.ReceiveEntity:
+        """Return the definition of an entity whose sessions can be received."""
+        entity = self._receivable(path)
+        if not entity.requires_session or path.sub_queue is not SubQueue.NONE:
+            raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
+        self._usage.note(path)
+        return entity
+
+    def _on_undeliverable(self, path: EntityPath, received: Received, error: Undeliverable) -> None:
+        """A session's message that no client can have would come again and again."""
+        if received.lock_token is None:
+            self.poison.note("session", str(path), error)
+            return
+        refused = DeadLetter(reason=MALFORMED_MESSAGE, description=str(error))
+        task = asyncio.create_task(self.settle(path, received.lock_token, refused))
+        self._tasks.append(task)
+
     def _on_lock_expired(self, owner: Owner, holding: Holding) -> None:
         self.counters.locks_expired += 1
         if owner.holds(holding):
@@ -447,6 +546,7 @@ class RabbitNamespace:
         if self._sending is not None:
             self._sending.tier = namespace.tier
         self._deferral.follow(namespace)
+        self._sessions.follow(namespace)
         self._receiving.follow(namespace)
         self._usage.follow(namespace)
 

@@ -42,6 +42,10 @@ Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
 Renew = Callable[[EntityPath, Sequence[UUID]], Awaitable[list[int]]]
 Show = Callable[[EntityPath, UUID], bytes]
 Held = Callable[[Sequence[str]], list[int]]
+OfSessions = Callable[[str, Table], Awaitable[bytes]]
+
+SESSIONS = "session-"
+"""What `do` begins with in what bridges say to each other about sessions."""
 
 
 class Peers:
@@ -53,16 +57,25 @@ class Peers:
         show: returns what is locked (`wire.deferred`).
         held: counts what this process holds of entities (`Counting.held`).
         used: says when this process used entities (`Usage.ages_ms`), and whether it refuses them.
+        of_sessions: carries out what is said about sessions; returns the reply.
     """
 
     def __init__(
-        self, sender: Sender, settle: Settle, renew: Renew, show: Show, held: Held, used: Held
+        self,
+        sender: Sender,
+        settle: Settle,
+        renew: Renew,
+        show: Show,
+        held: Held,
+        used: Held,
+        of_sessions: OfSessions,
     ) -> None:
         self._sender = sender
         self._settle = settle
         self._renew = renew
         self._show = show
         self._held = held
+        self._of_sessions = of_sessions
         self._used = used
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -146,17 +159,37 @@ class Peers:
             raise error_of(reply)
         return list(reply.numbers)
 
-    async def _ask(self, token: UUID, question: Table) -> Done:
-        owner = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
-        body = encode_table(question)
-        try:
-            answer = await self._sender.ask("", owner, {}, body, persistent=False)
-        except Unroutable as error:
-            raise MessageLockLost(texts.LOCK_LOST) from error
+    def post(
+        self, bridge: bytes, question: Table, done: Callable[[BrokerError | None], None]
+    ) -> None:
+        """Tell a bridge something; `done` is told whether it is there, or why not.
+
+        What is told and asked comes in the order of the calls.
+
+        Raises:
+            ServerBusy, BrokerError: nothing was said.
+        """
+        self._sender.post(names.bridge_queue(bridge), encode_table(question), done)
+
+    async def ask(self, bridge: bytes, question: Table) -> Done:
+        """Ask a bridge, by its name.
+
+        Raises:
+            Unroutable: it is gone.
+            ServiceBusError: what it answers, or why it does not.
+        """
+        owner = names.bridge_queue(bridge)
+        answer = await self._sender.ask("", owner, {}, encode_table(question), persistent=False)
         reply = decode_reply(answer)
         if isinstance(reply, Refused):
             raise error_of(reply)
         return reply
+
+    async def _ask(self, token: UUID, question: Table) -> Done:
+        try:
+            return await self.ask(token.bytes[:INSTANCE_BYTES], question)
+        except Unroutable as error:
+            raise MessageLockLost(texts.LOCK_LOST) from error
 
     def _on_question(self, delivery: Delivery) -> None:
         task = asyncio.get_running_loop().create_task(self._answer(delivery))
@@ -176,8 +209,10 @@ class Peers:
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             log.error("peer.malformed error=%r", error)
             reply = encode_refused(InternalError.condition, "The question cannot be read.")
+        if not properties.reply_to:
+            return
         try:
-            self._sender.answer(properties.reply_to or "", properties.correlation_id or "", reply)
+            self._sender.answer(properties.reply_to, properties.correlation_id or "", reply)
         except BrokerError as error:
             log.warning("peer.unanswered error=%s", error)
 
@@ -186,6 +221,8 @@ class Peers:
         if what in ("count", "used"):
             counted = self._held if what == "count" else self._used
             return encode_done(counted(_string(question, "path").split("\n")))
+        if what.startswith(SESSIONS):
+            return await self._of_sessions(what, question)
         path = parse_path(_string(question, "path"))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         if what == "renew":

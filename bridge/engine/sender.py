@@ -53,6 +53,8 @@ is sent to it."""
 
 _ANSWERS = "answers"
 
+_TRANSIENT = Properties(delivery_mode=1).encode()
+
 log = logging.getLogger(__name__)
 
 
@@ -206,6 +208,17 @@ class Sender:
             raise OperationTimeout(text) from error
         finally:
             del self._questions[number]
+
+    def post(self, queue: str, body: bytes, done: Done) -> None:
+        """Publish to a queue of another process; `done` is told when it is there, or why not.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+            BrokerError: nothing was published.
+        """
+        publisher = self._publisher(queue)
+        publisher.publish("", queue, _TRANSIENT, body, done)
+        self._pass("engine.tell.published", publisher)
 
     def tell(self, exchange: str, properties: bytes, body: bytes) -> None:
         """Publish something that may be lost.

@@ -15,6 +15,19 @@ PLAIN_ON_SESSION_ENTITY = (
     "It is not possible for an entity that requires sessions to create a non-sessionful message "
     "receiver."
 )
+NO_SESSION_IN_TIME = "The operation did not complete within the allocated time."
+SESSION_LOCK_LOST = (
+    "The session lock has expired on the MessageSession. Accept a new MessageSession."
+)
+SESSION_ON_PLAIN_ENTITY = (
+    "A sessionful message receiver cannot be created on an entity that does not require sessions. "
+    "Ensure RequiresSession is set to true when creating a Queue or Subscription to enable "
+    "sessionful behavior."
+)
+MISPLACED_STATE = (
+    "Somebody published the message into the queue of session states. Publish to the entity's "
+    "exchange."
+)
 SERVER_BUSY = (
     "The server was unable to process the request; please retry the operation. If the problem "
     "persists, please contact your Service Bus administrator and provide the tracking id."
@@ -87,6 +100,31 @@ def asked_too_large(count: int, size_bytes: int, limit_bytes: int) -> str:
     return (
         f"The {count} messages that were asked for have {size_bytes} bytes together; an answer has "
         f"{limit_bytes} at most. Ask for fewer at a time."
+    )
+
+
+def session_cannot_be_locked(session_id: str) -> str:
+    """Say that a session is another receiver's."""
+    return (
+        f"The requested session '{session_id}' cannot be accepted. It may be locked by another "
+        "receiver."
+    )
+
+
+def state_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
+    """Say that a session's state does not fit."""
+    return (
+        f"The state of a session in '{entity}' would have {size_bytes} bytes; {limit_bytes} at "
+        "most can be stored."
+    )
+
+
+def native_on_sessions(entity: str, count: int) -> str:
+    """Say that somebody else takes a session entity's messages."""
+    return (
+        f"'{entity}' requires sessions, and {count} consumers of its RabbitMQ queue are not this "
+        "bridge's: they take messages out of their sessions, without order or lock. Stop them, or "
+        "have them receive sessions through the bridge."
     )
 
 

@@ -23,6 +23,7 @@ from bridge.engine.api import (
     ReceiveMode,
     Release,
     RuleVerbs,
+    SessionReceiver,
 )
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -31,6 +32,7 @@ from bridge.model.errors import (
     MessageNotFound,
     NotAllowed,
     NotImplementedHere,
+    ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire import headers
@@ -41,6 +43,7 @@ from bridge.wire.record import Record
 TURN_MESSAGES = 500
 """So many messages of a batch are stored in one turn of the loop."""
 
+NO_SESSIONS = "Sessions are not implemented."
 LOCK_LOST = (
     "The lock supplied is invalid. Either the lock expired, or the message has already been "
     "removed from the queue."
@@ -324,10 +327,47 @@ class MemoryNamespace:
         return MemoryReceiver(self._queue(path), mode, deliver)
 
     async def receive_deferred(
-        self, path: EntityPath, numbers: Sequence[int], mode: ReceiveMode
+        self,
+        path: EntityPath,
+        numbers: Sequence[int],
+        mode: ReceiveMode,
+        session_id: str | None = None,
     ) -> list[Received]:
         """Nothing is deferred here."""
         raise NotImplementedHere("Deferral is not implemented.")
+
+    async def accept_session(
+        self,
+        path: EntityPath,
+        session_id: str | None,
+        *,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+        on_lost: Callable[[ServiceBusError], None],
+        timeout_s: float,
+    ) -> SessionReceiver:
+        """Return no session: there are none here."""
+        raise NotImplementedHere(NO_SESSIONS)
+
+    async def renew_session_lock(self, path: EntityPath, session_id: str) -> int:
+        """Renew nothing: there are no sessions here."""
+        raise NotImplementedHere(NO_SESSIONS)
+
+    async def session_state(self, path: EntityPath, session_id: str) -> bytes | None:
+        """Return no state: there are no sessions here."""
+        raise NotImplementedHere(NO_SESSIONS)
+
+    async def set_session_state(
+        self, path: EntityPath, session_id: str, state: bytes | None
+    ) -> None:
+        """Store no state: there are no sessions here."""
+        raise NotImplementedHere(NO_SESSIONS)
+
+    async def list_sessions(
+        self, path: EntityPath, *, updated_after_ms: int | None, skip: int, top: int
+    ) -> list[str]:
+        """Return nothing: there are no sessions here."""
+        raise NotImplementedHere(NO_SESSIONS)
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""

@@ -30,8 +30,8 @@ ONLY_AFTER = {
 
 NOTHING_TO_ACK = {"sequencer.journal.acked": "what is only written down acks no message"}
 
-NOT_LOADED = "engine.deferred."
-"""Nobody of the load defers: test_deferral.py."""
+NOT_LOADED = ("engine.deferred.", "engine.session.")
+"""Nobody of the load defers, or accepts sessions: test_deferral.py, test_sessions.py."""
 
 SINCE_4_3 = {"engine.release.returned"}
 """Before RabbitMQ 4.3 a released message is kept, because a return would count."""

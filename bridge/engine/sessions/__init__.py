@@ -1,0 +1,1 @@
+"""Sessions: who holds an entity's messages, and the receivers that lock its sessions."""

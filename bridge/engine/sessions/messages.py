@@ -1,0 +1,382 @@
+"""The messages of one session entity: the machine of sessions, carried out on RabbitMQ.
+
+A count that Service Bus's rules raise is in the message, which is published again (publish,
+confirm, ack): RabbitMQ's own counts say how often holders changed, and are not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, assert_never
+from uuid import UUID
+
+from bridge.broker import failpoint
+from bridge.broker.channel import Channel
+from bridge.broker.delivery import Delivery
+from bridge.engine import texts
+from bridge.engine.clock import now_ms
+from bridge.engine.counters import Counters
+from bridge.engine.departure import Departure
+from bridge.engine.holding import Holding, read, unreadable
+from bridge.engine.locktable import LockTable
+from bridge.engine.sessions import events
+from bridge.engine.sessions.windows import Windows
+from bridge.engine.subscriptions import reader_of
+from bridge.machine.arrival import MALFORMED_MESSAGE
+from bridge.machine.deduplicator import Left
+from bridge.machine.sessions import effects as fx
+from bridge.machine.sessions.place import OUT, Place
+from bridge.machine.sessions.sessions import Sessions
+from bridge.machine.settled import SettledMemory
+from bridge.machine.shelf import Room
+from bridge.model import entity as model
+from bridge.model.errors import SessionLockLost
+from bridge.model.name import EntityPath
+from bridge.topology import names
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Table, python_value
+
+PLACE_BYTES = 1_500
+"""What a message takes here beside its body, for all that is known."""
+
+NO_SESSION_REASON = "Session ID is null."
+NO_SESSION_DESCRIPTION = (
+    "Session enabled entity doesn't allow a message whose session identifier is null."
+)
+
+Key = tuple[bytes, int]
+"""A receiver: the bridge that has it, by name, and its number there."""
+
+Tell = Callable[[Key, events.Event], None]
+
+_NO_HEADERS: Table = {}
+_ABSENT: FieldValue = ("V", None)
+
+
+class SessionMessages:
+    """All messages of one entity, by session; see `owner.Owner` for what settling needs.
+
+    Args:
+        tell: called with what a receiver is to hear.
+
+    Attributes:
+        path: the entity's.
+        queue: the entity's definition.
+        resource: the RabbitMQ queue's name.
+        machine: which message is whose.
+        arrivals: how many have come from RabbitMQ.
+        windows: where they are held; `None` while they are not.
+    """
+
+    is_dead_letter = False
+    is_deferred = False
+
+    def __init__(
+        self,
+        queue: model.ReceiveEntity,
+        *,
+        room: Room,
+        settled: SettledMemory,
+        departure: Departure,
+        locks: LockTable,
+        counters: Counters,
+        tell: Tell,
+    ) -> None:
+        self.queue = queue
+        self.path = EntityPath(queue.path)
+        self.resource = names.active_queue(queue.path)
+        self.arrivals = 0
+        self.windows: Windows | None = None
+        self.machine: Sessions[Holding] = Sessions(
+            room,
+            settled.numbers(),
+            lock_duration_ms=queue.lock_duration_ms,
+            max_delivery_count=queue.max_delivery_count,
+        )
+        self._departure = departure
+        self._locks = locks
+        self._counters = counters
+        self._tell = tell
+        self._active_exchange = names.active_exchange(queue.front)
+        self._reader = reader_of(queue)
+        self._modes: dict[Key, bool] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    def __repr__(self) -> str:
+        return f"SessionMessages({self.path}, {self.machine!r})"
+
+    def update(self, queue: model.ReceiveEntity) -> None:
+        """Take over a changed definition."""
+        self.queue, self._reader = queue, reader_of(queue)
+        self.machine.lock_duration_ms = queue.lock_duration_ms
+        self.machine.max_delivery_count = queue.max_delivery_count
+
+    def lose(self) -> None:
+        """RabbitMQ has taken everything back, or does: all locks end."""
+        windows, self.windows = self.windows, None
+        if windows is not None:
+            windows.close()
+        self.stop()
+        self._locks.lose(lambda locked: locked[0] is self)
+        self._modes.clear()
+        for effect in self.machine.clear():
+            if isinstance(effect, fx.Lost):
+                self._tell(_key(effect.receiver), events.Lost(has_moved=True))
+
+    def stop(self) -> None:
+        """Wake no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def sweep(self) -> Any:
+        """End what has expired, a session a step."""
+        for effects in self.machine.sweep(now_ms=now_ms()):
+            self._do(effects)
+            yield
+
+    # What receivers want.
+
+    def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
+        """A receiver wants a session, or (`None`) the next one."""
+        self._modes[key] = deletes
+        self._do(self.machine.accept(key, session_id, now_ms=now_ms()))
+
+    def add_credit(self, key: Key, count: int) -> None:
+        """A receiver wants `count` more messages."""
+        self._do(self.machine.add_credit(key, count, now_ms=now_ms()))
+
+    def drain(self, key: Key) -> None:
+        """A receiver wants no more for now."""
+        self.machine.drain(key)
+
+    def close(self, key: Key) -> None:
+        """A receiver gives up its session, or its wait."""
+        self._modes.pop(key, None)
+        self._do(self.machine.close(key, now_ms=now_ms()))
+
+    def forget_bridge(self, instance: bytes) -> None:
+        """A bridge is gone: so are its receivers."""
+        for key in [key for key in self._modes if key[0] == instance]:
+            self.close(key)
+
+    def renew(self, session_id: str) -> int:
+        """Return a session's new end (UTC ms).
+
+        Raises:
+            SessionLockLost: nobody holds it.
+        """
+        renewed = self.machine.renew(session_id, now_ms=now_ms())
+        if renewed is None:
+            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+        for place in renewed[1]:
+            if place.lock is not None:
+                self._locks.renew(place.lock)
+        self._watch()
+        return renewed[0]
+
+    def check(self, session_id: str) -> None:
+        """Raise SessionLockLost unless somebody holds a session."""
+        if not self.machine.is_held(session_id, now_ms=now_ms()):
+            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+
+    # What settling needs (`owner.Owner`).
+
+    def holds(self, holding: Holding) -> bool:
+        """Whether RabbitMQ still counts on this process to settle a message."""
+        return self.windows is not None and self.windows.holds(holding.channel)
+
+    def ack(self, holding: Holding, point: str) -> None:
+        """Settle a message for good."""
+        self.departing(holding)
+        holding.channel.ack(holding.tag)
+        _pass(point, holding.channel)
+
+    def departing(self, holding: Holding) -> None:
+        """A message is about to be settled, or handed over."""
+        place = self._place(holding)
+        if place is not None:
+            self.machine.leaving(place)
+
+    def stayed(self, holding: Holding) -> None:
+        """A message that was about to be handed over was not."""
+        place = self.machine.find(holding.identity)
+        if place is None:
+            return
+        where = holding.channel, holding.tag
+        effects = self.machine.stayed(place, where, now_ms=now_ms())
+        if effects is not None:
+            token = place.lock
+            self._loop.call_soon(self._end_lock, token)  # it is put back meanwhile
+            self._do(effects)
+
+    def putting_back(self, holding: Holding, generation: int) -> None:
+        """A message is about to be published into its queue again."""
+        place = self._place(holding)
+        if place is not None:
+            self.machine.returning(place, now_ms=now_ms())
+
+    def give_back(self, holding: Holding, point: str) -> None:
+        """A message was abandoned, or its lock has ended: one more on its count."""
+        place = self._place(holding)
+        # The session's lock may have ended in the same instant, and that was counted.
+        if place is not None and place.state == OUT:
+            self._do([self.machine.fail(place, now_ms=now_ms())])
+
+    def release(self, holding: Holding) -> None:
+        """Make a message available again without counting."""
+        place = self._place(holding)
+        if place is not None and place.state == OUT:
+            self._do(self.machine.released(place, now_ms=now_ms()))
+
+    def left(self, holding: Holding, how: Left) -> None:
+        """A message has left the queue, or is to come again."""
+        place = self._place(holding)
+        if place is not None and how is not Left.REPLACED:
+            is_settled = how is Left.SETTLED
+            self._do(self.machine.left(place, is_settled=is_settled, now_ms=now_ms()))
+
+    # Messages that come.
+
+    def arrived(self, delivery: Delivery) -> None:
+        """RabbitMQ has brought a message."""
+        self.arrivals += 1
+        if self.windows is not None and not self.arrivals % 100:
+            self.windows.fit(len(self.machine) + 100)
+        try:
+            holding = read(delivery, 0, can_expire=True, reader=self._reader)
+        except Exception as error:
+            text = f"The message cannot be handled: {type(error).__name__}: {error}"
+            self.refuse(delivery, text)
+            return
+        holding.failures = holding.generation
+        if not holding.has_come_through(self._active_exchange):
+            self._departure.send_back(self, holding)
+            return
+        table = holding.record.properties.headers or _NO_HEADERS
+        session_id = python_value(table.get(headers.SESSION_ID, _ABSENT))
+        if not isinstance(session_id, str):
+            self._departure.end(self, holding, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
+            return
+        place = Place(
+            holding.number,
+            holding.identity,
+            holding.generation,
+            holding.expires_ms,
+            session_id,
+            (holding.channel, holding.tag),
+            holding,
+            len(holding.record.body) + PLACE_BYTES,
+        )
+        self._do(self.machine.arrived(place, now_ms=now_ms()))
+
+    def refuse(self, delivery: Delivery, error: str) -> None:
+        """Have a message made a dead letter that came where it does not belong."""
+        self._departure.poison.note("session", self.resource, error)
+        self._departure.refuse(self, unreadable(delivery, 0), MALFORMED_MESSAGE, error)
+
+    # Effects.
+
+    def _do(self, effects: list[fx.Effect]) -> None:
+        for effect in effects:
+            self._carry_out(effect)
+        self._watch()
+
+    def _carry_out(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.Deliver(receiver, place):
+                self._deliver(_key(receiver), place)
+            case fx.Given(receiver, session_id, until_ms):
+                self._tell(_key(receiver), events.Given(session_id, until_ms))
+            case fx.Refused(receiver):
+                self._modes.pop(_key(receiver), None)
+                self._tell(_key(receiver), events.Refused())
+            case fx.Lost(receiver):
+                self._modes.pop(_key(receiver), None)
+                self._counters.locks_expired += 1
+                self._tell(_key(receiver), events.Lost(has_moved=False))
+            case fx.Unlock(place):
+                self._end_lock(place.lock)
+            case fx.Count(place):
+                self._end_lock(place.lock)
+                self._departure.lapse(self, _message(place))
+            case fx.Expire(place):
+                self._end_lock(place.lock)
+                self._departure.expire(self, _message(place))
+            case fx.Exhaust(place):
+                self._end_lock(place.lock)
+                self._departure.exhaust(self, _message(place))
+            case fx.Fetch(place):
+                channel, tag = place.where
+                channel.nack(tag, False, True)
+                _pass("engine.session.returned", channel)
+            case fx.Drop(where):
+                channel, tag = where
+                self._departure.note_second_copy()
+                if self.windows is not None and self.windows.holds(channel):
+                    channel.ack(tag)
+                    _pass("engine.drop.acked", channel)
+            case _:
+                assert_never(effect)
+
+    def _deliver(self, key: Key, place: Place[Holding]) -> None:
+        holding = place.message
+        assert holding is not None
+        self._counters.delivered += 1
+        if self._modes.get(key, False):
+            self.ack(holding, "engine.receive_and_delete.acked")
+            self.left(holding, Left.SETTLED)
+            self._counters.received_and_deleted += 1
+            self._tell(key, events.Message(holding.received()))
+            return
+        token, until_ms = self._locks.acquire(self, holding, self.queue.lock_duration_ms)
+        place.lock = token
+        received = holding.received(lock_token=token, locked_until_ms=until_ms)
+        self._tell(key, events.Message(received))
+
+    def _end_lock(self, token: UUID | None) -> None:
+        if token is not None:
+            self._locks.release(token)
+
+    def _place(self, holding: Holding) -> Place[Holding] | None:
+        place = self.machine.find(holding.identity)
+        if place is None or place.where != (holding.channel, holding.tag):
+            return None
+        return place
+
+    # Time.
+
+    def _watch(self) -> None:
+        """Wake when a lock ends."""
+        due_ms = self.machine.due_ms()
+        if due_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_s = max(due_ms - now_ms(), 0) / 1000
+        self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._do(self.machine.tick(now_ms()))
+
+
+def _key(receiver: Any) -> Key:
+    return receiver  # type: ignore[no-any-return]
+
+
+def _message(place: Place[Holding]) -> Holding:
+    assert place.message is not None, "only what has its body leaves"
+    return place.message
+
+
+def _pass(point: str, channel: Channel) -> None:
+    if failpoint.IS_ARMED:
+        channel.flush()
+        failpoint.reach(point)

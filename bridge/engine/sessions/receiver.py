@@ -1,0 +1,143 @@
+"""One client's receiver of one session, wherever the session's messages are held."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from bridge.engine import texts
+from bridge.engine.api import Received, ReceiveMode, Undeliverable
+from bridge.engine.sessions.events import Event, Given, Lost, Message
+from bridge.engine.sessions.messages import Key
+from bridge.engine.sessions.whereabouts import Whereabouts, done
+from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
+from bridge.model.name import EntityPath
+
+ARRIVE_S = 5.0
+"""What another bridge has sent is here within this time, or never."""
+
+
+class SessionReceiver:
+    """See `api.SessionReceiver`.
+
+    Args:
+        key: names it to the holder of its entity's sessions.
+        path: the entity's.
+        on_closed: called when it holds nothing any more.
+        on_undeliverable: called with a message that no client can have.
+
+    Attributes:
+        mode: whether messages are locked or gone.
+        at: where its session is held, once it has been asked there.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        path: EntityPath,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+        on_lost: Callable[[ServiceBusError], None],
+        *,
+        on_closed: Callable[[SessionReceiver], None],
+        on_undeliverable: Callable[[EntityPath, Received, Undeliverable], None],
+    ) -> None:
+        self.key = key
+        self.path = path
+        self.mode = mode
+        self.at: Whereabouts | None = None
+        self._deliver = deliver
+        self._on_lost = on_lost
+        self._on_closed = on_closed
+        self._on_undeliverable = on_undeliverable
+        self._session_id = ""
+        self._until_ms = 0
+        self._told = 0
+        self._arrived = asyncio.Event()
+        self._outcome: asyncio.Future[Event] | None = None
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"SessionReceiver({self.path}, {self._session_id!r}, {self.at!r})"
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self._session_id
+
+    @property
+    def locked_until_ms(self) -> int:
+        """The end of its lock (UTC ms), for all that this process knows."""
+        return self._until_ms
+
+    def ask(self, at: Whereabouts, session_id: str | None) -> asyncio.Future[Event]:
+        """Ask for a session; what is returned is done when there is an answer."""
+        self.at = at
+        self._told = 0
+        outcome = self._outcome = asyncio.get_running_loop().create_future()
+        at.accept(self.key, session_id, deletes=self.mode is ReceiveMode.RECEIVE_AND_DELETE)
+        return outcome
+
+    def renewed(self, until_ms: int) -> None:
+        """Its lock has a new end."""
+        self._until_ms = until_ms
+
+    def on_event(self, event: Event) -> None:
+        """The holder says something."""
+        if self._is_over:
+            return
+        if isinstance(event, Message):
+            self._on_message(event.received)
+            return
+        if isinstance(event, Given):
+            self._session_id, self._until_ms = event.session_id, event.until_ms
+        if self._outcome is not None:
+            outcome, self._outcome = self._outcome, None
+            if not outcome.done():
+                outcome.set_result(event)
+        elif isinstance(event, Lost):
+            self._end()
+            self._on_lost(SessionLockLost(texts.SESSION_LOCK_LOST))
+
+    def add_credit(self, count: int) -> None:
+        """Ask for `count` more messages."""
+        if count > 0 and not self._is_over and self.at is not None:
+            self.at.add_credit(self.key, count)
+
+    async def drain(self) -> None:
+        """Take back all credit; what is on its way comes before this returns."""
+        if self._is_over or self.at is None:
+            return
+        with contextlib.suppress(ServiceBusError, TimeoutError):
+            told = await self.at.drain(self.key)
+            async with asyncio.timeout(ARRIVE_S):
+                while self._told < told and not self._is_over:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+
+    def close(self) -> Awaitable[None]:
+        """End the session's lock; nothing is delivered from the call on."""
+        at = self.at
+        if self._is_over or at is None:
+            self._end()
+            return done()
+        self._end()
+        return at.close(self.key)
+
+    def _end(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._arrived.set()
+            if self._outcome is not None and not self._outcome.done():
+                self._outcome.set_exception(ServerBusy(texts.SERVER_BUSY))
+                self._outcome.exception()
+            self._on_closed(self)
+
+    def _on_message(self, received: Received) -> None:
+        self._told += 1
+        self._arrived.set()
+        try:
+            self._deliver(received)
+        except Undeliverable as error:
+            self._on_undeliverable(self.path, received, error)
