@@ -12,6 +12,7 @@ from bridge.broker.channel import Channel
 from bridge.broker.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, ReceiveMode, Release
 from bridge.engine.clock import now_ms
+from bridge.engine.sessions import windows
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
@@ -315,3 +316,25 @@ async def test_bodies_that_are_not_in_memory_come_again(door: Door) -> None:
         assert bodies(received) == [str(start + number) for number in range(10)]
         for each in received:
             await client.settle(each, Complete())
+
+
+async def test_more_is_held_than_a_channels_window(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, with more channels; and what is settled makes room on those that are there."""
+    monkeypatch.setattr(windows, "WINDOW", 10)
+    held = await accept(door, "s1")
+    held.receiver.add_credit(100)
+    for number in range(100):
+        await send(door, f"s{number % 4}", str(number))
+    await until(lambda: "100 messages" in repr(door.namespace._sessions))
+    assert bodies(await held.wait(25)) == [str(number) for number in range(1, 100, 4)]
+    for _ in range(3):
+        client = await accept(door)
+        received = await client.receive(25)
+        first = int(client.receiver.session_id[1:])
+        assert bodies(received) == [str(number) for number in range(first, 100, 4)]
+        for each in received:
+            await client.settle(each, Complete())
+    await send(door, "s1", *map(str, range(100, 140)))
+    assert bodies(await held.wait(40)) == [str(number) for number in range(100, 140)]

@@ -226,7 +226,8 @@ class Accepting:
                 self._watch()
             match await receiver.ask(at, session_id):
                 case Given():
-                    return
+                    if receiver.accepted():
+                        return
                 case Refused():
                     raise SessionCannotBeLocked(texts.session_cannot_be_locked(session_id or ""))
             self._elsewhere.pop(queue.path.lower(), None)

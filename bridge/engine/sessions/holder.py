@@ -143,9 +143,9 @@ class Holder:
         self._start(self._look_after(windows), "session sweep")
         log.info("session.holder messages=%r", self.messages)
 
-    def _begin_with(self, windows: Windows) -> None:
+    async def _begin_with(self, windows: Windows) -> None:
         self.messages.windows, self.messages.arrivals = windows, 0
-        windows.fit(0)
+        await windows.begin()
 
     def _on_lost(self, error: BrokerError) -> None:
         """RabbitMQ has taken everything back, or does."""
@@ -188,7 +188,7 @@ class Holder:
                 channel = await self._intake.channel()
                 state = await channel.declare_queue(self.messages.resource, passive=True)
                 await channel.close()
-                self.natives = max(state.consumers - len(windows), 0)
+                self.natives = max(state.consumers - windows.consumers, 0)
             except BrokerError as error:
                 log.info("session.unseen queue=%s error=%s", self.messages.resource, error)
 

@@ -244,8 +244,6 @@ class SessionMessages:
     def arrived(self, delivery: Delivery) -> None:
         """RabbitMQ has brought a message."""
         self.arrivals += 1
-        if self.windows is not None and not self.arrivals % 100:
-            self.windows.fit(len(self.machine) + 100)
         try:
             holding = read(delivery, 0, can_expire=True, reader=self._reader)
         except Exception as error:

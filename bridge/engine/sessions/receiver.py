@@ -56,6 +56,8 @@ class SessionReceiver:
         self._told = 0
         self._arrived = asyncio.Event()
         self._outcome: asyncio.Future[Event] | None = None
+        self._is_given = False
+        self._is_accepted = False
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -74,10 +76,15 @@ class SessionReceiver:
     def ask(self, at: Whereabouts, session_id: str | None) -> asyncio.Future[Event]:
         """Ask for a session; what is returned is done when there is an answer."""
         self.at = at
-        self._told = 0
+        self._told, self._is_given = 0, False
         outcome = self._outcome = asyncio.get_running_loop().create_future()
         at.accept(self.key, session_id, deletes=self.mode is ReceiveMode.RECEIVE_AND_DELETE)
         return outcome
+
+    def accepted(self) -> bool:
+        """Whether its session is still its own; from now on its client hears when it is not."""
+        self._is_accepted = self._is_given
+        return self._is_accepted
 
     def renewed(self, until_ms: int) -> None:
         """Its lock has a new end."""
@@ -92,10 +99,13 @@ class SessionReceiver:
             return
         if isinstance(event, Given):
             self._session_id, self._until_ms = event.session_id, event.until_ms
+            self._is_given = True
         if self._outcome is not None:
             outcome, self._outcome = self._outcome, None
             if not outcome.done():
                 outcome.set_result(event)
+        elif isinstance(event, Lost) and not self._is_accepted:
+            self._is_given = False
         elif isinstance(event, Lost):
             self._end()
             self._on_lost(SessionLockLost(texts.SESSION_LOCK_LOST))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bridge.engine.intake import Intake
 from bridge.engine.sessions.windows import Windows
@@ -23,7 +23,7 @@ async def take_over(
     *,
     intake: Intake,
     has_been_lost: bool,
-    begin: Callable[[], None],
+    begin: Callable[[], Awaitable[None]],
     arrived: Callable[[], int],
 ) -> int:
     """Consume a queue; returns when all that is in it has come, with the count of natives.
@@ -33,7 +33,7 @@ async def take_over(
 
     Args:
         has_been_lost: this process has lost a channel before.
-        begin: opens the first window.
+        begin: begins to consume.
         arrived: returns how many messages have come since.
 
     Raises:
@@ -46,8 +46,11 @@ async def take_over(
     while state.consumers and loop.time() - since_s < GONE_S:
         await asyncio.sleep(LOOK_S)
         state = await channel.declare_queue(resource, passive=True)
+    if loop.time() - since_s > LOOK_S:  # a predecessor's other channels end in the same moment
+        await asyncio.sleep(LOOK_S)
+        state = await channel.declare_queue(resource, passive=True)
     natives, waiting = state.consumers, state.messages
-    begin()
+    await begin()
     since_s = loop.time()
     while arrived() < waiting and not (windows.is_full and state.messages):
         await asyncio.sleep(LOOK_S)

@@ -2,11 +2,15 @@
 
 A channel looks for an acked message among all that it has unacked: with 50,000 of them it applies
 550 acks a second where they come out of order, and with 2,000 some thousands (3.10 and 4.3).
+
+One channel at a time has a consumer: what comes on two of them comes in no order. When its window
+is full, the consumer is cancelled, and when RabbitMQ has said so the next channel has one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from functools import partial
 
@@ -21,10 +25,10 @@ WINDOWS_MAX = 500
 
 
 class Windows:
-    """Consumers of one queue, each on a channel of its own; there are more when they are full.
+    """A consumer of one queue that may hold more than one channel's window.
 
     Args:
-        on_delivery: called for each message.
+        on_delivery: called for each message, in the order in which the queue gives them.
         on_lost: called once when one of the channels has ended, or its consumer.
     """
 
@@ -40,68 +44,96 @@ class Windows:
         self._route = route
         self._on_delivery = on_delivery
         self._on_lost = on_lost
-        self._channels: set[Channel] = set()
+        self._channels: list[Channel] = []
+        self._current: Channel | None = None
+        self._tag = ""
+        self._tags = itertools.count(1)
+        self._moving: asyncio.Task[None] | None = None
         self._is_over = False
 
     def __repr__(self) -> str:
         return f"Windows({self._resource!r}, {len(self._channels)} channels)"
 
-    def __len__(self) -> int:
-        """Return how many consumers there are."""
-        return len(self._channels)
-
     @property
     def is_full(self) -> bool:
-        """Whether there can be no more."""
-        return len(self._channels) >= WINDOWS_MAX
+        """Whether no more messages can be held."""
+        return len(self._channels) >= WINDOWS_MAX and self._is_current_full
 
-    def fit(self, held: int) -> None:
-        """Have room for more than what is held.
+    @property
+    def consumers(self) -> int:
+        """How many consumers RabbitMQ may count: cancelled ones that hold messages are counted."""
+        current = self._current
+        return sum(each is current or bool(each.outstanding) for each in self._channels)
+
+    async def begin(self) -> None:
+        """Consume.
 
         Raises:
-            BrokerError: there is no connection.
+            BrokerError: RabbitMQ does not let it.
         """
-        while held + WINDOW // 2 > len(self._channels) * WINDOW and not self.is_full:
-            try:
-                self._open()
-            except BrokerError:
-                if not self._channels:
-                    raise
-                return  # the connection has all the channels that it may have
+        await self._consume()
 
     def holds(self, channel: Channel) -> bool:
         """Whether this is a channel of these that is open."""
-        return channel in self._channels and channel.close_reason is None
+        return not self._is_over and channel.close_reason is None
 
     def close(self) -> None:
         """Let go of all messages."""
-        self._is_over = True
-        for channel in self._channels:
-            channel.on_closed = None
+        for channel in self._end():
             if channel.close_reason is None:
                 channel.abandon()
-        self._channels.clear()
 
     async def closed(self) -> None:
         """Let go of all messages when RabbitMQ has applied what was acked."""
-        self._is_over = True
-        for channel in self._channels:
-            channel.on_closed = None
-        await asyncio.gather(*(each.close() for each in self._channels), return_exceptions=True)
-        self._channels.clear()
+        await asyncio.gather(*(each.close() for each in self._end()), return_exceptions=True)
 
-    def _open(self) -> None:
-        channel = self._route.channel_soon()
-        channel.on_closed = self._lost
-        self._channels.add(channel)
-        begun = channel.consume_soon(
+    def _end(self) -> list[Channel]:
+        self._is_over = True
+        if self._moving is not None:
+            self._moving.cancel()
+        channels, self._channels = self._channels, []
+        for channel in channels:
+            channel.on_closed = None
+        return channels
+
+    @property
+    def _is_current_full(self) -> bool:
+        return self._current is not None and self._current.outstanding >= WINDOW
+
+    def _arrived(self, delivery: Delivery) -> None:
+        self._on_delivery(delivery)
+        if self._moving is None and self._is_current_full and not self._is_over:
+            self._moving = asyncio.get_running_loop().create_task(self._move())
+
+    async def _move(self) -> None:
+        """Have another channel consume, as long as the one that does is full."""
+        try:
+            while self._is_current_full and not self.is_full:
+                assert self._current is not None
+                await self._current.cancel(self._tag)
+                await self._consume()
+        except BrokerError as error:
+            self._lost(error)
+        finally:
+            self._moving = None
+
+    async def _consume(self) -> None:
+        """Have the emptiest channel consume, or a new one while all are half full."""
+        channel = min(self._channels, key=lambda each: each.outstanding, default=None)
+        if channel is None or (
+            channel.outstanding > WINDOW // 2 and len(self._channels) < WINDOWS_MAX
+        ):
+            channel = await self._route.channel()
+            channel.on_closed = self._lost
+            self._channels.append(channel)
+            await channel.qos(WINDOW)
+        self._current, self._tag = channel, f"session-{next(self._tags)}"
+        await channel.consume(
             self._resource,
-            self._on_delivery,
-            tag=f"session-window-{len(self._channels)}",
-            prefetch=WINDOW,
+            self._arrived,
+            tag=self._tag,
             on_cancel=partial(self._cancelled, channel),
         )
-        begun.add_done_callback(_look_at)
 
     def _cancelled(self, channel: Channel, tag: str) -> None:
         self._lost(ConnectionLost(text="the consumer was cancelled"))
@@ -110,8 +142,3 @@ class Windows:
         if not self._is_over:
             self.close()
             self._on_lost(error)
-
-
-def _look_at(begun: asyncio.Future[object]) -> None:
-    if not begun.cancelled():
-        begun.exception()  # the channel ends with it, and says so
