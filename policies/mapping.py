@@ -11,10 +11,8 @@ from policies.rows_messages import MESSAGES
 
 ABSENT: frozenset[str] = frozenset(
     {
-        "DuplicateDetectionHistoryTimeWindow",
         "ForwardDeadLetteredMessagesTo",
         "ForwardTo",
-        "RequiresDuplicateDetection",
         "RequiresSession",
         "Rules",
     }

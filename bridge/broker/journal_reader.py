@@ -20,6 +20,7 @@ SILENCE_S = 10.0
 never confirmed and never delivered, with no error."""
 
 _PREFETCH = 2_000
+_PREFETCH_LARGE = 100
 _ACK_EVERY = 256
 
 
@@ -105,6 +106,34 @@ class JournalReader:
         if start <= end:
             prefetch = min(end - start + 1, _PREFETCH)
             await self._consume(("l", max(start, 0)), prefetch, pass_on, None)
+
+    async def read_since(
+        self,
+        since_s: int,
+        take: Callable[[Entry], None],
+        publish: Callable[[], Awaitable[None]],
+        is_own: Callable[[Entry], bool],
+    ) -> None:
+        """Hand over what was published since a time (UTC s), up to an entry of one's own.
+
+        What is a little older may come, too: a stream is read in chunks.
+
+        Args:
+            take: called with each entry, oldest first.
+            publish: publishes one's own, and returns when it is confirmed.
+            is_own: whether an entry is it.
+
+        Raises:
+            BrokerError: the channel ended, or the stream says nothing.
+        """
+
+        def pass_on(entry: Entry) -> bool:
+            if is_own(entry):
+                return True
+            take(entry)
+            return False
+
+        await self._consume(("T", max(since_s, 0)), _PREFETCH_LARGE, pass_on, publish)
 
     async def _consume(
         self,

@@ -10,6 +10,7 @@ from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.model import entity as model
 from bridge.wire import envelope, headers
 from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.digest import of_message
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.stamp import is_reserved
 
@@ -57,6 +58,8 @@ def _item(entity: model.SendEntity, outgoing: Outgoing) -> Item:
         ttl_ms if isinstance(ttl_ms, int) else None,
         outgoing.scheduled_ms,
         _partition_key(entity, outgoing, table),
+        None,
+        of_message(given) if entity.requires_duplicate_detection else None,
     )
 
 

@@ -14,6 +14,7 @@ from bridge.model.name import SHORT_ID_BYTES
 from bridge.wire import envelope, headers
 from bridge.wire.basic import Properties, python_value
 from bridge.wire.canonical import is_canonical
+from bridge.wire.digest import of_text
 from bridge.wire.envelope import Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
 
@@ -231,6 +232,7 @@ def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:
         native.scheduled_ms,
         key,
         target if isinstance(target, bytes) else None,
+        None if native.message_id is None or not detects_duplicates else of_text(native.message_id),
     )
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TypeVar
 
+from bridge.machine.history import row
 from bridge.machine.idleness import Uses
 from bridge.machine.known import (
     Known,
@@ -43,9 +44,10 @@ from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
 from bridge.wire import copies, headers, journal
 from bridge.wire.basic import Properties, Table
+from bridge.wire.envelope import DIGEST_BYTES
 from bridge.wire.journal import BucketState
 from bridge.wire.sections import NewerJournal
-from bridge.wire.stamp import NO_IDENTITY, read_waiting
+from bridge.wire.stamp import ACCEPTED_BYTES, NO_IDENTITY, read_waiting
 
 
 def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
@@ -240,6 +242,7 @@ class Replay:
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
         memory.subscriptions = dict(snapshot.subscriptions)
         memory.uses = Uses.decode(snapshot.uses)
+        memory.history.learn_open(snapshot.accepted)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
             young_in = None if is_safe else snapshot.fingerprint
@@ -261,6 +264,8 @@ class Replay:
         known = Known(number, enqueued_ms, is_trusted=False, copies=self._copies(table))
         identity = table.get(headers.IDENTITY, ("V", None))[1]
         waited_as = table.get(headers.SCHEDULED_NUMBER, ("V", None))[1]
+        if not isinstance(waited_as, int):
+            self._accepted(table, number)
         if isinstance(waited_as, int):
             self._gone.add(waited_as)
             self._memory.pending.remove(waited_as)
@@ -281,10 +286,18 @@ class Replay:
     def _scheduled(self, basic: Properties) -> None:
         number, due_ms, _, identity = read_waiting(basic)
         self._count(number)
+        self._accepted(basic.headers or {}, number)
         if number not in self._gone:
             self._memory.pending.add(number, due_ms, identity_hash(identity))
         if identity != NO_IDENTITY:
             self._remember(identity, Known(number, None, is_trusted=False))
+
+    def _accepted(self, table: Table, number: int) -> None:
+        """Learn by which digest a message is known, where duplicates are detected."""
+        raw = table.get(headers.ACCEPTED, ("V", None))[1]
+        if isinstance(raw, bytes) and len(raw) == ACCEPTED_BYTES:
+            at_ms = int.from_bytes(raw[DIGEST_BYTES:], "big", signed=True)
+            self._memory.history.learn_open(row(raw[:DIGEST_BYTES], number, at_ms))
 
     def _cancelled(self, table: Table, body: bytes) -> None:
         self._memory.uses.is_doubtful = True  # an entry of a cancel has no time

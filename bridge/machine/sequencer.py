@@ -39,6 +39,7 @@ from bridge.machine.arrival import (
     Used,
 )
 from bridge.machine.fanout import Fanout
+from bridge.machine.history import History
 from bridge.machine.idleness import Uses, is_temporary, key_of
 from bridge.machine.known import (
     Known,
@@ -66,13 +67,17 @@ from bridge.model.errors import MessageNotFound
 from bridge.topology import names
 from bridge.wire import headers, journal, reply, stamp
 from bridge.wire.basic import encode_fields, text
-from bridge.wire.envelope import Item, item_identity
+from bridge.wire.digest import with_key
+from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES, Item, item_identity
 from bridge.wire.journal import BucketState
 from bridge.wire.message_view import MessageView
 
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
 TOO_LARGE_REASON = "MessageSizeExceeded"
+
+_NATIVE = b"\xff" * (ITEM_IDENTITY_BYTES - DIGEST_BYTES)
+"""Ends the identity of a native message that is known by its digest; no envelope has as many."""
 
 _SNAPSHOT_PROPERTIES = journal.entry_properties(journal.SNAPSHOT)
 
@@ -106,6 +111,7 @@ class Memory:
         cancelled: identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id; of a topic.
         uses: when what is temporary was used last.
+        history: what was accepted, where duplicates are detected.
     """
 
     counters: list[int]
@@ -118,6 +124,7 @@ class Memory:
     cancelled: set[bytes] = field(default_factory=set)
     subscriptions: dict[bytes, int] = field(default_factory=dict)
     uses: Uses = field(default_factory=Uses)
+    history: History = field(default_factory=History)
 
     @property
     def has_inherited(self) -> bool:
@@ -170,7 +177,9 @@ class Sequencer:
         self.memory = memory
         self.entries = 0
         self.bytes = 0
+        self.duplicates = 0
         self._turn = 0
+        self._accepted = 0
         self._active = names.active_exchange(entity.path)
         self._journal = names.journal(entity.path)
         self._dead = names.dead_letter_queue(entity.path)
@@ -194,6 +203,10 @@ class Sequencer:
         self._temporary_key = key_of(entity) if is_temporary(entity) else b""
         if self._temporary_key:
             self.memory.uses.note_sent(self._temporary_key, self.memory.enqueued_ms)
+        self._detects = entity.requires_duplicate_detection
+        self._window_ms = entity.duplicate_detection_history_time_window_ms
+        if self._detects:
+            self.memory.history.set_window(self._window_ms)
 
     def dues_ms(self, command: Command, now_ms: int) -> list[int]:
         """Return the times for which `apply` would need a bucket."""
@@ -214,9 +227,11 @@ class Sequencer:
         memory = self.memory
         before = memory.counters[:], memory.enqueued_ms, self.entries, self.bytes
         subscriptions = memory.subscriptions.copy()
+        self._accepted = 0
         try:
             return self._apply(command, now_ms)
         except Exception:
+            memory.history.take_back(self._accepted)
             memory.subscriptions.clear()
             memory.subscriptions.update(subscriptions)
             given, (memory.counters[:], memory.enqueued_ms, self.entries, self.bytes) = (
@@ -282,6 +297,13 @@ class Sequencer:
         body = journal.encode_uses(self.memory.uses.encode())
         return self._entry(journal.entry_properties(journal.USES), body)
 
+    def segment(self, rows: bytes) -> Publication:
+        """Return a segment of the entity's history; it is no entry of the journal."""
+        properties = journal.entry_properties(journal.ACCEPTED)
+        return Publication(
+            "", names.history(self.entity.path), properties, journal.encode_accepted(rows)
+        )
+
     def snapshot(self, term: bytes, fingerprint: str, span: int) -> list[Publication]:
         """Return the entries that hold all that is known now.
 
@@ -310,6 +332,7 @@ class Sequencer:
             known_copies=encode_copies(memory.known),
             activated_copies=encode_activated_copies(memory.activated),
             uses=memory.uses.encode(),
+            accepted=memory.history.open,
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
@@ -340,16 +363,29 @@ class Sequencer:
         identity = stamp.NO_IDENTITY
         for index, item in enumerate(command.items):
             known = None
+            digest = self._digest(item) if self._detects else None
             if command.identity is not None:
                 identity = item_identity(command.identity, index)
                 known = self.memory.known.get(identity)
+            elif digest is not None:
+                identity = digest + _NATIVE
+                known = self._known_native(identity, now_ms)
             if known is not None:
                 numbers.append(known.number)
                 if not known.is_trusted:
                     publications += self._again(item, identity, known, now_ms)
                 continue
+            if digest is not None:
+                first = self.memory.history.find(digest, now_ms)
+                if first is not None:
+                    numbers.append(first)
+                    self.duplicates += 1
+                    continue
             number = self._next(self._partition(item))
             numbers.append(number)
+            if digest is not None:
+                self.memory.history.accept(digest, number, now_ms)
+                self._accepted += 1
             if item.scheduled_ms is not None and item.scheduled_ms > now_ms:
                 hashed = identity_hash(identity)
                 self.memory.pending.add(number, item.scheduled_ms, hashed)
@@ -363,6 +399,27 @@ class Sequencer:
         if command.reply_to is None:
             return Outcome(publications)
         return Outcome(publications, Answer(command.reply_to, reply.encode_done(numbers)))
+
+    def _digest(self, item: Item) -> bytes | None:
+        """Return what a message is known by; one without an id has no duplicates."""
+        if item.digest is None or not self._is_partitioned:
+            return item.digest
+        return with_key(item.digest, item.key)
+
+    def _known_native(self, identity: bytes, now_ms: int) -> Known | None:
+        """Return what the journal knows of a native message that comes again.
+
+        Another one of its id may come, too, but not within the window.
+        """
+        known = self.memory.known.get(identity)
+        if known is None or known.enqueued_ms is None:
+            return known
+        return known if now_ms - known.enqueued_ms < self._window_ms else None
+
+    def _stamp_of(self, item: Item, at_ms: int) -> bytes:
+        """Return the field that tells a successor what was accepted."""
+        digest = self._digest(item) if self._detects else None
+        return b"" if digest is None else stamp.accepted(digest, at_ms)
 
     def _again(
         self, item: Item, identity: bytes, known: Known, now_ms: int
@@ -412,6 +469,8 @@ class Sequencer:
     def _sent(self, item: Item, identity: bytes, number: int, enqueued_ms: int) -> Publication:
         ttl_ms = self._ttl_ms(item.ttl_ms)
         fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
+        if self._detects:
+            fields += self._stamp_of(item, enqueued_ms)
         properties = stamp.put(item.properties, fields, ttl_ms)
         return self._publication(self._active, "", properties, item.body)
 
@@ -426,6 +485,8 @@ class Sequencer:
         """Return what is published for a message of a topic."""
         ttl_ms = self._ttl_ms(item.ttl_ms)
         fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
+        if self._detects:
+            fields += self._stamp_of(item, enqueued_ms)
         view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
         assert self._fanout is not None
         return self._counted(
@@ -458,6 +519,8 @@ class Sequencer:
         memory.wheel.stored(where)
         memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
         fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + self._copy
+        if self._detects:
+            fields += self._stamp_of(item, now_ms)
         bucket = names.bucket(self.entity.path, where.level, where.slot)
         return self._publication("", bucket, stamp.put(item.properties, fields), item.body)
 

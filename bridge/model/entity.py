@@ -311,7 +311,7 @@ def _check_topiclike(where: str, entity: Queue | Topic) -> None:
         where,
         "DuplicateDetectionHistoryTimeWindow",
         entity.duplicate_detection_history_time_window_ms,
-        5 * SECOND_MS,
+        20 * SECOND_MS,
         7 * DAY_MS,
     )
     _check_range(where, "MaxSizeInMegabytes", entity.max_size_mb, 1, 81_920 * 16)

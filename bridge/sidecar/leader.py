@@ -42,6 +42,7 @@ from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
+from bridge.sidecar.history import read_history
 from bridge.sidecar.in_flight import InFlight
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
@@ -111,6 +112,8 @@ class Leader:
         self._is_moving = False
         self._is_leading = False
         self._has_failed = False
+        self._segment: tuple[int, bytes] | None = None
+        self._is_writing_segment = False
 
     def __repr__(self) -> str:
         now = "leading" if self.is_ready else "ended" if self._ended.done() else "waiting"
@@ -278,7 +281,10 @@ class Leader:
         )
         for error in replay.unreadable:
             self.note_poison("journal", names.journal(self.name), error)
+        before = state.sequencer
         self.sequencer, left = take_over(state, replay)
+        if state.entity.requires_duplicate_detection and self.sequencer is not before:
+            await self._learn_history()
         self.in_flight.keep(left)
         state.begin(self.sequencer, self._term, self.in_flight.open)
         self._is_leading = True
@@ -291,6 +297,19 @@ class Leader:
         await self.in_flight.wait_confirmed()
         self._buckets.begin()
         self._loop.call_later(RETURNING_S, self._forget_inherited)
+
+    async def _learn_history(self) -> None:
+        """Learn what earlier terms accepted; whose process went on knows it."""
+        unreadable = await read_history(
+            self._state.entity,
+            self._connection,
+            self.in_flight,
+            self.sequencer.memory.history,
+            term=self._term,
+            now_ms=self._clock(),
+        )
+        for error in unreadable:
+            self.note_poison("history", names.history(self.name), error)
 
     def _publish_again(self, unconfirmed: Sequence[Unconfirmed]) -> None:
         """Publish what an earlier term here published and did not see confirmed."""
@@ -341,6 +360,7 @@ class Leader:
             self._carry_out_all()
             self._mind_returned()
             self._token.pass_on(self.in_flight)
+            self._mind_history()
             self._mind_snapshot()
             self._mind_prefetch()
         except Exception as error:
@@ -437,6 +457,27 @@ class Leader:
             return
         if self._snapshots.is_due:
             self._write_snapshot(self._snapshots)
+
+    def _mind_history(self) -> None:
+        """Write a segment of what was accepted; snapshots need not carry that any more.
+
+        Only when those messages are confirmed: of one that is lost with this term nobody may say
+        that it was accepted, or it would be dropped when it comes again.
+        """
+        history, entries = self.sequencer.memory.history, self.sequencer.entries
+        if self._segment is None and history.is_segment_due:
+            self._segment = entries, history.next_segment
+        if self._segment is None or self._is_writing_segment or not self.is_ready:
+            return
+        since, rows = self._segment
+        if self.in_flight.first_entry(entries) >= since:
+            self._is_writing_segment = True
+            written = partial(self._segment_written, len(rows))
+            self.submit((self.sequencer.segment(rows),), then=written, site="sequencer.journal")
+
+    def _segment_written(self, size: int) -> None:
+        self.sequencer.memory.history.close_segment(size)
+        self._segment, self._is_writing_segment = None, False
 
     def _mind_returned(self) -> None:
         """Note when all has come that was unacked when this term began.

@@ -34,6 +34,7 @@ _STAMPED = (
     headers.SCHEDULED_NUMBER,
     headers.COPIES,
     headers.WAITING,
+    headers.ACCEPTED,
 )
 
 

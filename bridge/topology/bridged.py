@@ -64,6 +64,7 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
             parts.deferred_queue(queue.name),
             *_sessions(queue),
             parts.journal(queue.name),
+            *_history(queue),
         ),
         bindings=(
             Binding(source=active, destination=names.active_queue(queue.name)),
@@ -83,7 +84,7 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
     active = names.active_exchange(topic.name)
     yield Topology(
         exchanges=(parts.fixed_exchange(active, "direct"),),
-        queues=(parts.journal(topic.name),),
+        queues=(parts.journal(topic.name), *_history(topic)),
         bindings=(
             Binding(
                 source=active,
@@ -132,6 +133,10 @@ def _settings(
 
 def _sessions(entity: model.Queue | model.Subscription) -> tuple[Queue, ...]:
     return (parts.sessions_queue(entity.path),) if entity.requires_session else ()
+
+
+def _history(entity: model.SendEntity) -> tuple[Queue, ...]:
+    return (parts.history(entity.path),) if entity.requires_duplicate_detection else ()
 
 
 def _dead_letters(path: str, entity: model.Queue | model.Subscription) -> Topology:

@@ -79,6 +79,7 @@ DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 DEFERRED_SUFFIX = "/$deferred"
 SESSIONS_SUFFIX = "/$sessions"
 JOURNAL_SUFFIX = "/$journal"
+HISTORY_SUFFIX = "/$history"
 BUCKETS_SUFFIX = "/$scheduled/"
 
 
@@ -119,6 +120,11 @@ def copy_key(short: bytes) -> str:
 def journal(entity: str) -> str:
     """Stream: every number that was given, in order."""
     return resource_base(entity) + JOURNAL_SUFFIX
+
+
+def history(entity: str) -> str:
+    """Stream: digests of what was accepted, where duplicates are detected."""
+    return resource_base(entity) + HISTORY_SUFFIX
 
 
 def dead_letter_exchange(entity: str) -> str:

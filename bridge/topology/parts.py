@@ -41,6 +41,15 @@ JOURNAL_SEGMENT_BYTES = 33_554_432
 """32 MiB: a stream forgets whole segments, so a journal is 3 percent above its limit at most;
 32 segments are 64 files."""
 
+HISTORY_BYTES_MAX = 1_073_741_824
+"""1 GiB: 33 million digests."""
+
+HISTORY_AGE = "8D"
+"""The longest window is 7 days; a shorter one reads from its begin on."""
+
+HISTORY_SEGMENT_BYTES = 4_194_304
+"""4 MiB, 130,000 digests: a stream forgets whole segments."""
+
 DEFERRED_MAX = 60_000
 """Deferred messages of an entity: a prefetch is 65,535 at most, and asks need some of it."""
 
@@ -123,6 +132,20 @@ def journal(entity: str) -> Queue:
             "x-queue-type": "stream",
             "x-max-length-bytes": JOURNAL_BYTES_MAX,
             "x-stream-max-segment-size-bytes": JOURNAL_SEGMENT_BYTES,
+            **SCHEMA,
+        },
+    )
+
+
+def history(entity: str) -> Queue:
+    """Return the stream of what was accepted, where duplicates are detected."""
+    return Queue(
+        name=names.history(entity),
+        arguments={
+            "x-queue-type": "stream",
+            "x-max-age": HISTORY_AGE,
+            "x-max-length-bytes": HISTORY_BYTES_MAX,
+            "x-stream-max-segment-size-bytes": HISTORY_SEGMENT_BYTES,
             **SCHEMA,
         },
     )

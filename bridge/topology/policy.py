@@ -20,13 +20,14 @@ from bridge.topology.names import (
     BUCKETS_SUFFIX,
     DEAD_LETTER_SUFFIX,
     DEFERRED_SUFFIX,
+    HISTORY_SUFFIX,
     INBOX_SUFFIX,
     JOURNAL_SUFFIX,
     LAPSED,
     SESSIONS_SUFFIX,
     SINK,
 )
-from bridge.topology.parts import JOURNAL_BYTES_MAX
+from bridge.topology.parts import HISTORY_BYTES_MAX, JOURNAL_BYTES_MAX
 from bridge.topology.resources import Policy, Queue, Value
 
 PREFIX = "busbridge."
@@ -157,6 +158,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
         "dead-letters": (rf"^.+{escape(DEAD_LETTER_SUFFIX)}$", unlimited),
         "bridges": (f"^{escape(BRIDGE_QUEUES)}", default),
         "inner": (rf"^(?:.+(?:{inner}|{buckets})|{escape(LAPSED)})$", unlimited),
+        "histories": (rf"^.+{escape(HISTORY_SUFFIX)}$", {"max-length-bytes": HISTORY_BYTES_MAX}),
         "journals": (rf"^.+{escape(JOURNAL_SUFFIX)}$", {"max-length-bytes": JOURNAL_BYTES_MAX}),
         "sink": (f"^{escape(SINK)}$", {"max-length": 0}),
     }

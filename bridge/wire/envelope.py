@@ -7,7 +7,7 @@ for an answer (`reply_to`, `correlation_id`); everything else is in its body:
     version u8 | operation u8 | identity 16 bytes | count u32 | items
 
     item of send and schedule:   flags u8 | [ttl_ms i64] | [scheduled_ms i64] | [key: u16 + bytes]
-                                 | properties: u32 + bytes | body: u32 + bytes
+                                 | [digest 16] | properties: u32 + bytes | body: u32 + bytes
     item of cancel:              sequence number i64
     item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
 
@@ -35,6 +35,7 @@ VERSION = 1
 
 IDENTITY_BYTES = 16
 ITEM_IDENTITY_BYTES = 20
+DIGEST_BYTES = 16
 
 KIND = "envelope"
 """Value of the header `x-busbridge-kind` on an envelope."""
@@ -60,6 +61,7 @@ _USED = struct.Struct(">6sq")
 _HAS_TTL = 1
 _HAS_SCHEDULED = 2
 _HAS_KEY = 4
+_HAS_DIGEST = 8
 
 
 class Operation(IntEnum):
@@ -87,6 +89,7 @@ class Item:
         key: what chooses its partition in a partitioned entity (session id, else partition key,
             else message id with duplicate detection), or `None`.
         target: short id of the one subscription that it is for; `None`: of all that match.
+        digest: what it is known by where duplicates are detected (`wire.digest`), or `None`.
     """
 
     properties: bytes
@@ -95,6 +98,7 @@ class Item:
     scheduled_ms: int | None = None
     key: bytes | None = None
     target: bytes | None = None
+    digest: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -139,6 +143,9 @@ def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> byte
         if item.key is not None:
             flags |= _HAS_KEY
             optional += _U16.pack(len(item.key)) + item.key
+        if item.digest is not None:
+            flags |= _HAS_DIGEST
+            optional += item.digest
         append(bytes((flags,)) + optional + _U32.pack(len(item.properties)))
         append(item.properties)
         append(_U32.pack(len(item.body)))
@@ -203,9 +210,9 @@ def _decode_items(body: bytes, count: int) -> list[Item]:
             raise MalformedEnvelope(f"{count} messages announced, {len(items)} found")
         flags = body[at]
         at += 1
-        ttl_ms = scheduled_ms = key = None
+        ttl_ms = scheduled_ms = key = digest = None
         if flags:
-            if flags & ~(_HAS_TTL | _HAS_SCHEDULED | _HAS_KEY):
+            if flags & ~(_HAS_TTL | _HAS_SCHEDULED | _HAS_KEY | _HAS_DIGEST):
                 raise MalformedEnvelope(f"unknown flags {flags:#x}")
             if flags & _HAS_TTL:
                 (ttl_ms,) = _I64.unpack_from(body, at)
@@ -217,13 +224,17 @@ def _decode_items(body: bytes, count: int) -> list[Item]:
                 (size,) = _U16.unpack_from(body, at)
                 key = body[at + 2 : at + 2 + size]
                 at += 2 + size
+            if flags & _HAS_DIGEST:
+                digest = body[at : at + DIGEST_BYTES]
+                at += DIGEST_BYTES
         (size,) = u32(body, at)
         at += 4
         properties = body[at : at + size]
         at += size
         (size,) = u32(body, at)
         at += 4
-        items.append(Item(properties, body[at : at + size], ttl_ms, scheduled_ms, key))
+        stored = body[at : at + size]
+        items.append(Item(properties, stored, ttl_ms, scheduled_ms, key, None, digest))
         at += size
     if at != end:
         raise MalformedEnvelope(f"{end} bytes, {at} expected")

@@ -32,6 +32,9 @@ DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
 IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
 
+ACCEPTED = "x-busbridge-accepted"
+"""Bytes ('x'), where duplicates are detected: 16 of the digest, and the time (UTC ms) i64."""
+
 COPIES = "x-busbridge-copies"
 """Bytes ('x'), on a topic's message: which subscriptions have it, with their own numbers."""
 

@@ -11,10 +11,12 @@ A body is a list of sections (`wire.sections`), version 2:
     landed     WRITER
     bucket     BUCKETS, with one
     uses       USES
+    accepted   ACCEPTED; in the stream of a history alone (`machine.history`)
+    reads      WRITER; likewise: up to here this term has read the history
     snapshot   PART; the parts of one, put together, are sections again, without a version:
                WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED;
                of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES;
-               of what is temporary also USES
+               of what is temporary also USES; where duplicates are detected also ACCEPTED
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
     NUMBERS    sequence number i64, repeated
@@ -31,6 +33,8 @@ A body is a list of sections (`wire.sections`), version 2:
     KNOWN_COPIES, ACTIVATED_COPIES
                the copies of what is in KNOWN and ACTIVATED (`machine.known`)
     USES       when temporary entities were used last (`machine.idleness`); optional
+    ACCEPTED   digests of what was accepted and may be in no segment yet (`machine.history`);
+               optional
 
 A bridge that meets an entry, a version or a section that it does not know refuses the journal
 (`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
@@ -56,6 +60,8 @@ MARKER = "marker"
 BUCKET = "bucket"
 SNAPSHOT = "snapshot"
 USES = "uses"
+ACCEPTED = "accepted"
+MARKER_OF_HISTORY = "reads"
 COMMIT = "landed"
 """All that a term of the sequencer published has reached its queues; the body is its marker's."""
 
@@ -87,6 +93,7 @@ class Kind(IntEnum):
     KNOWN_COPIES = 13
     ACTIVATED_COPIES = 14
     USES = sections.OPTIONAL | 32
+    ACCEPTED = sections.OPTIONAL | 33
 
 
 _OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES)
@@ -182,6 +189,16 @@ def encode_uses(uses: bytes) -> bytes:
     return sections.encode([(Kind.USES, uses)])
 
 
+def encode_accepted(rows: bytes) -> bytes:
+    """Return the body of a segment of accepted digests."""
+    return sections.encode([(Kind.ACCEPTED, rows)])
+
+
+def decode_accepted(body: bytes) -> bytes:
+    """Return what `encode_accepted` was given."""
+    return _only(body, Kind.ACCEPTED)
+
+
 def decode_uses(body: bytes) -> bytes:
     """Return what `encode_uses` was given."""
     return _only(body, Kind.USES)
@@ -241,6 +258,7 @@ class Snapshot:
         subscriptions: the last number of each subscription, by its short id.
         known_copies, activated_copies: encoded, the copies of what is known and activated.
         uses: encoded, when temporary entities were used last (`machine.idleness`).
+        accepted: encoded, what was accepted and may be in no segment (`machine.history`).
     """
 
     term: bytes
@@ -258,6 +276,7 @@ class Snapshot:
     known_copies: bytes = b""
     activated_copies: bytes = b""
     uses: bytes = b""
+    accepted: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
@@ -299,7 +318,8 @@ class Snapshot:
         return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
 
     def _optional(self) -> list[tuple[int, bytes]]:
-        return [(kind, raw) for kind, raw in ((Kind.USES, self.uses),) if raw]
+        found = (Kind.USES, self.uses), (Kind.ACCEPTED, self.accepted)
+        return [(kind, raw) for kind, raw in found if raw]
 
     @classmethod
     def decode(cls, whole: bytes) -> Snapshot:
@@ -332,6 +352,7 @@ class Snapshot:
             known_copies=found.get(Kind.KNOWN_COPIES, b""),
             activated_copies=found.get(Kind.ACTIVATED_COPIES, b""),
             uses=found.get(Kind.USES, b""),
+            accepted=found.get(Kind.ACCEPTED, b""),
         )
 
     @classmethod

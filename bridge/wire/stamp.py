@@ -5,6 +5,7 @@ Nothing is decoded: the stamp is put in front of the message's own headers.
     active    x-opt-sequence-number l | x-opt-enqueued-time l | x-busbridge-id x(20)
               | [x-opt-time-to-live l] | [x-busbridge-scheduled l]
     of a topic  ... | x-busbridge-copies x | BCC A(keys of the copies)
+    where duplicates are detected  ... | x-busbridge-accepted x(24): digest, time
     waiting   x-busbridge-waiting x(44): number, due time, own TTL, identity | BCC A(journal)
 
 None of these headers may be there already: see `wire.native`. RabbitMQ 4 sorts the headers of a
@@ -20,7 +21,7 @@ from collections.abc import Callable
 
 from bridge.wire import headers
 from bridge.wire.basic import Properties, encode_fields, with_fields
-from bridge.wire.envelope import ITEM_IDENTITY_BYTES
+from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES
 
 EXPIRATION_MAX_MS = 315_360_000_000
 """RabbitMQ refuses a longer `expiration` (ten years of 365 days; measured on 3.10, 4.0 and 4.3)."""
@@ -37,6 +38,7 @@ _ENQUEUED = _key(headers.ENQUEUED_TIME, "l")
 _IDENTITY = _key(headers.IDENTITY, "x") + struct.pack(">I", ITEM_IDENTITY_BYTES)
 _TTL = _key(headers.TIME_TO_LIVE, "l")
 _COPIES = _key(headers.COPIES, "x")
+_ACCEPTED = _key(headers.ACCEPTED, "x") + struct.pack(">I", DIGEST_BYTES + 8)
 _SIZE = struct.Struct(">I")
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
@@ -45,6 +47,8 @@ _WAITING_KEY = bytes((len(headers.WAITING),)) + headers.WAITING.encode()
 _WAITING = struct.Struct(">qqq20s")
 _WAITING_FIELD = _WAITING_KEY + b"x" + struct.pack(">I", _WAITING.size)
 _WAITING_BYTES = len(_WAITING_FIELD) + _WAITING.size
+
+ACCEPTED_BYTES = DIGEST_BYTES + 8
 
 FOREVER = -1
 """In the field of a TTL: none."""
@@ -87,6 +91,11 @@ def copy_to(*keys: str) -> bytes:
 def copies(raw: bytes) -> bytes:
     """Return the header field that lists the copies of a topic's message (`wire.copies`)."""
     return _COPIES + _SIZE.pack(len(raw)) + raw
+
+
+def accepted(digest: bytes, at_ms: int) -> bytes:
+    """Return the header field that says when the id of a message was accepted."""
+    return _ACCEPTED + digest + _LONG.pack(at_ms)
 
 
 def derived(identity: bytes, *parts: bytes) -> bytes:

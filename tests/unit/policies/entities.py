@@ -99,7 +99,7 @@ def _sent(has_keys: bool) -> dict[str, Any]:
     return {
         "max_size_mb": st.sampled_from([1024, 2048, 5120]),
         "requires_duplicate_detection": st.booleans(),
-        "duplicate_detection_history_time_window_ms": durations_ms(5_000, 604_800_000),
+        "duplicate_detection_history_time_window_ms": durations_ms(20_000, 604_800_000),
         "enable_partitioning": st.booleans(),
         "enable_express": st.booleans(),
         "max_message_size_kb": st.none() | st.integers(257, 102_400),

@@ -1,0 +1,61 @@
+"""What a message is known by where duplicates are detected: 16 bytes of its id and the id's type.
+
+Service Bus keeps the AMQP type of a message id, and "7" and 7 are two ids. 0-9-1 has text only: an
+id of another type stands in the AMQP properties section that travels with the message.
+
+    digest   BLAKE2b, 16 bytes, of: type u8 (s text, u uuid, n ulong, b binary) | value
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from bridge.wire import headers
+from bridge.wire.basic import Properties
+from bridge.wire.envelope import DIGEST_BYTES
+from bridge.wire.mapping.sections import PROPERTIES, split_sections
+
+_STRINGS = {0xA1: 1, 0xB1: 4}
+_BINARIES = {0xA0: 1, 0xB0: 4}
+_ULONGS = {0x80: 8, 0x53: 1, 0x44: 0}
+_UUID = 0x98
+
+
+def of_message(properties: Properties) -> bytes | None:
+    """Return the digest of a message, as a door stores it; `None`: it has no id."""
+    sections = (properties.headers or {}).get(headers.SECTIONS, ("V", None))[1]
+    typed = _typed(sections) if isinstance(sections, bytes) else None
+    if typed is not None:
+        return _digest(typed)
+    return None if properties.message_id is None else of_text(properties.message_id)
+
+
+def of_text(message_id: str) -> bytes:
+    """Return the digest of an id that is text."""
+    return _digest(b"s" + message_id.encode("utf-8", "surrogateescape"))
+
+
+def with_key(digest: bytes, key: bytes | None) -> bytes:
+    """Return the digest of a message of a partitioned entity: its id and its partition key."""
+    return digest if key is None else _digest(b"k" + digest + key)
+
+
+def _digest(value: bytes) -> bytes:
+    return blake2b(value, digest_size=DIGEST_BYTES).digest()
+
+
+def _typed(sections: bytes) -> bytes | None:
+    """Return type and value of the id in a properties section, if there is one."""
+    found = split_sections(sections)
+    items = found.items(PROPERTIES) if PROPERTIES in found.at else []
+    if not items:
+        return None
+    start, end = items[0]
+    code, value = found.raw[start], found.raw[start + 1 : end]
+    if code in _STRINGS:
+        return b"s" + value[_STRINGS[code] :]
+    if code in _BINARIES:
+        return b"b" + value[_BINARIES[code] :]
+    if code in _ULONGS:
+        return b"n" + int.from_bytes(value, "big").to_bytes(8, "big")
+    return b"u" + value if code == _UUID else None
