@@ -125,6 +125,28 @@ class Sender(Actor):
                 self.notes.add(Accepted(ids, now_ms()))
 
 
+class Repeater(Actor):
+    """Sends a batch until it is told that it was accepted, half of them once more."""
+
+    def __init__(self, name: str, text: str, queue: str, notes: Printer) -> None:
+        super().__init__(name, text, queue, notes)
+        self._unanswered: tuple[str, ...] = ()
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Send until something fails; what was not answered then is sent again."""
+        with client.get_queue_sender(self.queue) as sender:
+            while not self.ending.wait(self.chance.uniform(0, 0.02)):
+                if not self._unanswered:
+                    self._unanswered = self.identities(self.chance.choice([1, 1, 2, 5]))
+                    self.notes.add(Sent(self._unanswered, now_ms()))
+                ids = self._unanswered
+                sender.send_messages([ServiceBusMessage(each, message_id=each) for each in ids])
+                self.notes.add(Accepted(ids, now_ms()))
+                self._unanswered = ()
+                if self.chance.random() < 0.5:
+                    sender.send_messages([ServiceBusMessage(each, message_id=each) for each in ids])
+
+
 class Scheduler(Actor):
     """Schedules near and a little farther ahead, by call and by property; cancels some."""
 
@@ -354,7 +376,8 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
 
 
 def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
-    """Return the actors of a role: `send`, `receive`, `side`, `unwatched`, `topic`; or a path.
+    """Return the actors of a role: `send`, `receive`, `repeat`, `unique`, `side`, `unwatched`,
+    `topic`; or a path.
 
     The path is that of a subscription, which is received from.
     """
@@ -367,6 +390,10 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
             ]
         case "receive":
             return [Receiver(f"receiver{mark}{i}", text, "load", notes) for i in range(4)]
+        case "repeat":
+            return [Repeater(f"repeater{mark}{i}", text, "unique", notes) for i in range(4)]
+        case "unique":
+            return [Receiver(f"receiver{mark}{i}", text, "unique", notes) for i in range(2)]
         case "side":
             return [
                 Sender(f"side-sender{mark}", text, "side", notes, pause_s=0.2),
