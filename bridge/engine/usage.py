@@ -54,7 +54,7 @@ class Usage:
         self._open_paths = open_paths
         self._clock = clock
         self._watched: dict[str, tuple[bytes, str]] = {}
-        self._deleting: set[str] = set()
+        self._were_open: set[str] = set()
         self._reports: dict[str, UseReports] = {}
         self._wake = asyncio.Event()
 
@@ -110,8 +110,11 @@ class Usage:
             self._wake.set()
 
     def _note_open(self) -> None:
-        for path in self._open_paths():
+        """Take note of receivers: of those too that were closed since the last time."""
+        open_paths = set(self._open_paths())
+        for path in open_paths | self._were_open:
             self._note(path)
+        self._were_open = open_paths
 
     async def _tell_due(self) -> None:
         now_ms = self._clock()
