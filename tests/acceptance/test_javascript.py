@@ -15,6 +15,7 @@ SCENARIOS = (
     "schedule_past",
     "long_time_to_live",
     "rules",
+    "duplicates",
 )
 
 ENTITIES = {
@@ -22,7 +23,8 @@ ENTITIES = {
         "LockDuration": "PT5S",
         "MaxDeliveryCount": 10,
         "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
-    }
+    },
+    "javascript-unique": {"RequiresDuplicateDetection": True},
 }
 
 TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]

@@ -4,7 +4,7 @@
 //   node scenarios.mjs CONNECTION_STRING QUEUE [SCENARIO...]
 //
 // The queue must be empty, with a lock duration of 5 s and at least 10 deliveries. There is a topic
-// QUEUE-topic with a subscription `rules`.
+// QUEUE-topic with a subscription `rules`, and a queue QUEUE-unique that detects duplicates.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusClient } from "@azure/service-bus";
@@ -253,6 +253,29 @@ const scenarios = {
     const receiver = client.createReceiver(queue);
     const [message] = await receive(receiver);
     await receiver.completeMessage(message);
+  },
+
+  async duplicates(client) {
+    const sender = client.createSender(`${queue}-unique`);
+    await sender.sendMessages({ body: "a", messageId: "7" });
+    await sender.sendMessages({ body: "b", messageId: "7" });
+    await sender.sendMessages([
+      { body: "c", messageId: "7" },
+      { body: "d", messageId: 7 },
+      { body: "e", messageId: 7 },
+    ]);
+    const due = new Date(Date.now() + 3600000);
+    const [first] = await sender.scheduleMessages({ body: "f", messageId: "later" }, due);
+    const [second] = await sender.scheduleMessages({ body: "g", messageId: "later" }, due);
+    assert.ok(first.eq(second));
+    const receiver = client.createReceiver(`${queue}-unique`);
+    const bodies = [];
+    for (const message of await receive(receiver, 2)) {
+      bodies.push(message.body);
+      await receiver.completeMessage(message);
+    }
+    assert.deepEqual(bodies, ["a", "d"]);
+    await expectSilence(receiver);
   },
 
   async schedule_cancel(client) {
