@@ -305,9 +305,8 @@ class Service:
             target = getattr(entity, field, "")
             if not target:
                 continue
-            if target.lower() == entity.path.lower():
-                raise ArgumentError(f"{name} of {entity.path!r} is the entity itself.")
-            if not isinstance(self._find(target), model.Queue | model.Topic):
+            is_itself = target.lower() == entity.path.lower()  # which Azure takes
+            if not is_itself and not isinstance(self._find(target), model.Queue | model.Topic):
                 raise ArgumentError(f"{name} is {target!r}; there is no such queue or topic.")
             asked.access.check_target(name, target)
 

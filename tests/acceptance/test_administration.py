@@ -384,6 +384,14 @@ def test_an_update_of_what_has_changed_since_is_refused(bridge: Bridge, name: st
     assert statuses == [200, 409, 200]
 
 
+def test_an_entity_may_forward_to_itself(admin: ServiceBusAdministrationClient, name: str) -> None:
+    """Azure takes that, too."""
+    queue = admin.create_queue(name)
+    queue.forward_to = name
+    admin.update_queue(queue)
+    assert admin.get_queue(name).forward_to.endswith(f"/{name}")
+
+
 def test_who_forwards_needs_the_right_to_send_there(
     admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
 ) -> None:

@@ -30,7 +30,11 @@ from bridge.wire.mapping.fields import (
     skip_value,
 )
 from bridge.wire.mapping.inward import properties_from_map, record_from_message
-from bridge.wire.mapping.outward import merge_properties, message_from_record
+from bridge.wire.mapping.outward import (
+    MESSAGE_STATE_DEFERRED,
+    merge_properties,
+    message_from_record,
+)
 from bridge.wire.record import Record
 
 NULL = b"\x40"
@@ -280,6 +284,20 @@ def test_the_scheduled_time_is_read_and_comes_back() -> None:
 
     assert inward.scheduled_ms == 1_234_567
     assert key + encode_timestamp(1_234_567) in out(inward.record).raw
+
+
+def test_a_received_message_says_no_more_than_azure_does() -> None:
+    """Azure's own tests count: no state while it is active, delivery annotations even if empty."""
+    record = Record(Properties(headers={}), b"body")
+    active = decode_payload(
+        memoryview(message_from_record(record, sequence_number=1, enqueued_ms=1))
+    )
+    assert set(active.message_annotations) == {b"x-opt-sequence-number", b"x-opt-enqueued-time"}
+    assert active.delivery_annotations == {}
+    raw = message_from_record(
+        record, sequence_number=1, enqueued_ms=1, state=MESSAGE_STATE_DEFERRED
+    )
+    assert decode_payload(memoryview(raw)).message_annotations[b"x-opt-message-state"] == 1
 
 
 def test_the_sdk_reads_what_is_written() -> None:

@@ -57,7 +57,7 @@ _OURS = SERVICE_ANNOTATIONS | {
 """Annotations that are written from headers, or by the service alone."""
 
 MESSAGE_STATE_ACTIVE, MESSAGE_STATE_DEFERRED, MESSAGE_STATE_SCHEDULED = 0, 1, 2
-"""Values of the annotation x-opt-message-state."""
+"""Values of the annotation x-opt-message-state; Azure does not say that a message is active."""
 
 ABSOLUTE_EXPIRY_MAX_MS = 253_402_243_199_000
 """9999-12-31T07:59:59Z, the latest absolute-expiry-time that the SDKs write."""
@@ -126,6 +126,8 @@ _TOKEN_ALONE = _described(
 )[:-16]
 """Delivery annotations that hold a lock's token and nothing else, up to the token."""
 
+_NOTHING = _described(part.DELIVERY_ANNOTATIONS, encode_map([]))
+
 
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
     priority = table.get(headers.PRIORITY, _ABSENT)[1]
@@ -140,15 +142,15 @@ def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> b
 
 
 def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) -> bytes:
-    """The lock's token, and what the sender has put there."""
+    """The lock's token, and what the sender has put there; Azure sends the section empty, too."""
     if exact is None or part.DELIVERY_ANNOTATIONS not in exact.at:
-        return b"" if lock_token is None else _TOKEN_ALONE + lock_token.bytes
+        return _NOTHING if lock_token is None else _TOKEN_ALONE + lock_token.bytes
     pairs = [] if lock_token is None else [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
     for key, span in _pairs(exact, part.DELIVERY_ANNOTATIONS):
         name = textual(exact.raw, *key)
         if name is not None and name not in SERVICE_ANNOTATIONS:
             pairs.append((exact.raw[key[0] : key[1]], exact.raw[span[0] : span[1]]))
-    return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs)) if pairs else b""
+    return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs))
 
 
 def _annotations(
@@ -162,8 +164,9 @@ def _annotations(
     pairs = [
         (_SEQUENCE_NUMBER, _pack_long(sequence_number)),
         (_ENQUEUED_TIME, _pack_long(enqueued_ms)),
-        (_MESSAGE_STATE, encode_int(state)),
     ]
+    if state != MESSAGE_STATE_ACTIVE:
+        pairs.append((_MESSAGE_STATE, encode_int(state)))
     if locked_until_ms is not None:
         pairs.append((_LOCKED_UNTIL, _pack_long(locked_until_ms)))
     topics = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)
