@@ -108,11 +108,12 @@ Filter = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A named filter with an optional SQL action (empty: none)."""
+    """A named filter with an optional SQL action (empty: none) and the action's parameters."""
 
     name: str
     filter: Filter
     action: str = ""
+    action_parameters: tuple[tuple[str, object], ...] = ()
 
     def __post_init__(self) -> None:
         if self.name != "$Default":

@@ -114,7 +114,12 @@ def _element_written(element: object) -> Value:
         "name": element.name,
         "filter": _filter_written(element.filter),
         "action": element.action,
-    }
+    } | _given("actionParameters", _pairs_written(element.action_parameters))
+
+
+def _given(key: str, value: Value) -> dict[str, Value]:
+    """Return a field unless it is empty: rules of before have none."""
+    return {key: value} if value else {}
 
 
 def _filter_written(given: model.Filter) -> Value:
@@ -176,6 +181,7 @@ def _rule(form: Value, key: str) -> model.Rule:
         name=_is(rule.get("name"), str, f"{key}.name"),
         filter=_filter(_is(rule.get("filter"), dict, f"{key}.filter"), f"{key}.filter"),
         action=_is(rule.get("action", ""), str, f"{key}.action"),
+        action_parameters=_pairs(rule.get("actionParameters", []), f"{key}.actionParameters"),
     )
 
 

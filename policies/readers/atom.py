@@ -224,8 +224,9 @@ def _rule(draft: EntityDraft, description: Element, name: str) -> None:
     place = place_of(description)
     try:
         found = read_filter(description.find("Filter"))
+        action, parameters = read_action(description.find("Action"))
     except DescriptionError as error:
         where = f"{draft.title}, rule {name!r}: "
         draft.notes.fault(place_of(error.element), where + error.message, error.remedy)
         return
-    filters.add_rule(draft, name, found, read_action(description.find("Action")), place)
+    filters.add_rule(draft, name, found, action, place, parameters)

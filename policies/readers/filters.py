@@ -14,7 +14,12 @@ __all__ = ["CORRELATION_FIELDS", "add_rule", "correlation", "sql"]
 
 
 def add_rule(
-    draft: EntityDraft, name: str, found: model.Filter | None, action: str, place: Place
+    draft: EntityDraft,
+    name: str,
+    found: model.Filter | None,
+    action: str,
+    place: Place,
+    parameters: tuple[tuple[str, object], ...] = (),
 ) -> None:
     """Add a rule to a subscription's draft, or note why Service Bus would refuse it."""
     where = f"{draft.title}, rule {name!r}"
@@ -41,7 +46,7 @@ def add_rule(
             )
             return
     try:
-        rule = model.Rule(name=name, filter=found, action=action)
+        rule = model.Rule(name=name, filter=found, action=action, action_parameters=parameters)
     except ServiceBusError as error:
         draft.notes.fault(place, f"{where}: {error}", "Rename the rule.")
         return

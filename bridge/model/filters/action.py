@@ -8,7 +8,7 @@ becomes too long make the action fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -48,12 +48,24 @@ KEPT_MAX = 8_192
 """Actions that are kept, so that of a changed definition only what has changed is compiled."""
 
 
-@lru_cache(KEPT_MAX)
-def compile_action(text: str, new_id: NewGuid) -> Action | None:
+def compile_action(
+    text: str, new_id: NewGuid, parameters: Sequence[tuple[str, Value]] = ()
+) -> Action | None:
     """Return what an action does, `None` when it is empty; InvalidRule when it is none."""
     if not text.strip():
         return None
-    steps = [_step(each, new_id) for each in parse_action(text)]
+    if parameters:
+        return _of_statements(parse_action(text, dict(parameters)), new_id)
+    return _compiled(text, new_id)
+
+
+@lru_cache(KEPT_MAX)
+def _compiled(text: str, new_id: NewGuid) -> Action:
+    return _of_statements(parse_action(text), new_id)
+
+
+def _of_statements(statements: Sequence[Statement], new_id: NewGuid) -> Action:
+    steps = [_step(each, new_id) for each in statements]
 
     def carry_out(message: Message) -> Changes:
         message.spend(message.properties_bytes)

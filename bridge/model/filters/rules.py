@@ -90,7 +90,7 @@ def compile_filter(source: Filter, new_id: Callable[[], UUID]) -> CompiledFilter
 def check_rule(rule: Rule) -> None:
     """Raise InvalidRule when Service Bus would refuse the rule's filter or action."""
     compile_filter(rule.filter, _no_id)
-    compile_action(rule.action, _no_id)
+    compile_action(rule.action, _no_id, rule.action_parameters)
 
 
 def _no_id() -> UUID:
@@ -170,7 +170,7 @@ class RuleSet(Generic[S]):
                 order += 1
                 try:
                     compiled = compile_filter(rule.filter, new_id)
-                    action = compile_action(rule.action, new_id)
+                    action = compile_action(rule.action, new_id, rule.action_parameters)
                 except InvalidRule as error:
                     compiled, action = _failing(str(error)), None
                 name = rule.name if action is not None else None

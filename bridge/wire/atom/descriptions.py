@@ -179,6 +179,7 @@ def read_rule(description: Element, name: str = "") -> model.Rule:
     """
     try:
         found = read_filter(description.find("Filter"))
+        action, parameters = read_action(description.find("Action"))
     except DescriptionError as error:
         raise ArgumentError(f"The rule {name!r}: {error}") from None
     if found is None:
@@ -186,7 +187,8 @@ def read_rule(description: Element, name: str = "") -> model.Rule:
     return model.Rule(
         name=name or description.text_of("Name") or model.DEFAULT_RULE.name,
         filter=found,
-        action=read_action(description.find("Action")),
+        action=action,
+        action_parameters=parameters,
     )
 
 
@@ -232,7 +234,7 @@ def rule_node(rule: model.Rule, created_at: str) -> Node:
     """Return the description of a rule."""
     children = (
         filter_node(rule.filter),
-        action_node(rule.action),
+        action_node(rule.action, rule.action_parameters),
         Node("CreatedAt", created_at or NEVER),
         Node("Name", rule.name),
     )

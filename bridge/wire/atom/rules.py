@@ -16,6 +16,9 @@ from bridge.wire.atom.xml import Element
 
 _INT_MAX = 2**31 - 1
 
+Parameters = tuple[tuple[str, object], ...]
+"""By `@name`, in order."""
+
 
 def read_filter(found: Element | None) -> model.Filter | None:
     """Return the filter of a `Filter` element; without one every message is taken.
@@ -37,8 +40,7 @@ def read_filter(found: Element | None) -> model.Filter | None:
             return correlation(fields, dict(_typed_values(found.find("Properties"))))
         case "SqlFilter":
             expression = found.raw_of("SqlExpression")
-            given = tuple(dict(_typed_values(found.find("Parameters"))).items())
-            return sql(expression, given) if expression else None
+            return sql(expression, _parameters(found)) if expression else None
     raise DescriptionError(
         found,
         f"its filter is of the type {found.type!r}.",
@@ -46,9 +48,17 @@ def read_filter(found: Element | None) -> model.Filter | None:
     )
 
 
-def read_action(found: Element | None) -> str:
-    """Return the expression of an `Action` element; "" for none."""
-    return found.raw_of("SqlExpression") if found else ""
+def read_action(found: Element | None) -> tuple[str, Parameters]:
+    """Return expression ("" for none) and parameters of an `Action` element.
+
+    Raises:
+        DescriptionError: the type of a parameter is not known.
+    """
+    return (found.raw_of("SqlExpression"), _parameters(found)) if found else ("", ())
+
+
+def _parameters(found: Element) -> Parameters:
+    return tuple(dict(_typed_values(found.find("Parameters"))).items())
 
 
 def _typed_values(parent: Element | None) -> Iterator[tuple[str, object]]:
@@ -86,14 +96,16 @@ def filter_node(given: model.Filter) -> Node:
             assert_never(given)
 
 
-def action_node(expression: str) -> Node:
-    """Return the `Action` element of an expression."""
+def action_node(expression: str, parameters: Parameters = ()) -> Node:
+    """Return the `Action` element of an expression with parameters."""
     if not expression:
         return Node("Action", attributes=typed("EmptyRuleAction"))
-    return Node("Action", children=_sql_nodes(expression), attributes=typed("SqlRuleAction"))
+    return Node(
+        "Action", children=_sql_nodes(expression, parameters), attributes=typed("SqlRuleAction")
+    )
 
 
-def _sql_nodes(text: str, parameters: tuple[tuple[str, object], ...] = ()) -> tuple[Node, ...]:
+def _sql_nodes(text: str, parameters: Parameters = ()) -> tuple[Node, ...]:
     given = Node("Parameters", children=tuple(map(_pair_node, parameters)))
     nodes = (Node("SqlExpression", text), Node("CompatibilityLevel", "20"))
     return (*nodes, given) if parameters else nodes

@@ -215,6 +215,20 @@ def test_rules_with_actions_give_copies_of_their_own() -> None:
     assert not selection.failures
 
 
+def test_an_action_takes_parameters() -> None:
+    """Of the same text each rule has its own; one without a value is refused."""
+    text = "SET b = @value"
+    made = [
+        Rule(name=name, filter=TrueFilter(), action=text, action_parameters=(("@value", value),))
+        for name, value in (("one", 1), ("true", True), ("text", "x"))
+    ]
+    selection = RuleSet.of({"s": made}, new_id=lambda: GUID).select(message())
+    values = [change.value for match in selection.matches for change in match.changes]
+    assert [(type(each), each) for each in values] == [(int, 1), (bool, True), (str, "x")]
+    with pytest.raises(InvalidRule, match="@value has no value"):
+        compile_action(text, lambda: GUID)
+
+
 def test_an_action_that_fails_leaves_the_other_copies() -> None:
     """Its own copy was due, so the failure is told."""
     made = [

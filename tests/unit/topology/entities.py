@@ -70,7 +70,7 @@ FILTERS: st.SearchStrategy[model.Filter] = st.one_of(
     ),
 )
 RULES = st.lists(
-    st.builds(model.Rule, name=names(), filter=FILTERS, action=TEXTS),
+    st.builds(model.Rule, name=names(), filter=FILTERS, action=TEXTS, action_parameters=PAIRS),
     max_size=3,
     unique_by=lambda rule: rule.name.lower(),
 ).map(tuple)

@@ -154,6 +154,8 @@ def test_the_sdk_reads_the_same_rule(namespace: model.Namespace) -> None:
                 case model.FalseFilter():
                     assert isinstance(found.filter, management.FalseRuleFilter)
             assert (found.action.sql_expression if found.action else "") == rule.action
+            if rule.action:
+                assert (found.action.parameters or {}) == as_read(rule.action_parameters)
 
 
 def test_elements_are_those_of_the_service_in_its_order() -> None:
