@@ -361,10 +361,13 @@ def _rule_of(subscription: model.Subscription, target: Target) -> model.Rule:
 def _check_fixed(there: model.Entity, wanted: model.Entity) -> None:
     for field, name in CREATE_ONLY.items():
         if getattr(there, field, None) != getattr(wanted, field, None):
-            raise ArgumentError(
-                f"The value of {name} of an existing entity cannot be changed; {there.path!r} has "
-                f"{getattr(there, field)}."
+            kind, value = type(there).__name__, getattr(there, field)
+            words = (
+                f"Partitioning cannot be changed for {kind}."
+                if name == "EnablePartitioning"
+                else f"The value for the {name} property of an existing {kind} cannot be changed."
             )
+            raise ArgumentError(f"{words} {there.path!r} has {value}.")
 
 
 def _page(asked: Asked, things: Sequence[Thing]) -> tuple[Sequence[Thing], str]:

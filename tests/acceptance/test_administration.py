@@ -392,6 +392,21 @@ def test_an_entity_may_forward_to_itself(admin: ServiceBusAdministrationClient, 
     assert admin.get_queue(name).forward_to.endswith(f"/{name}")
 
 
+def test_what_is_fixed_is_refused_in_azures_words(
+    admin: ServiceBusAdministrationClient, name: str
+) -> None:
+    """Programs look for them."""
+    queue = admin.create_queue(name)
+    for field, words in (
+        ("requires_session", "The value for the RequiresSession property of an existing Queue "),
+        ("enable_partitioning", "Partitioning cannot be changed for Queue. "),
+    ):
+        changed = admin.get_queue(name)
+        setattr(changed, field, not getattr(queue, field))
+        with pytest.raises(HttpResponseError, match=words):
+            admin.update_queue(changed)
+
+
 def test_who_forwards_needs_the_right_to_send_there(
     admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
 ) -> None:

@@ -31,10 +31,8 @@ def read_access_rule(element: Element) -> AccessRule:
     )
 
 
-def access_nodes(
-    rules: Sequence[AuthorizationRule], created_at: str, modified_at: str
-) -> Iterator[Node]:
-    """Yield the elements of rules; their times are those of their entity."""
+def access_nodes(rules: Sequence[AuthorizationRule]) -> Iterator[Node]:
+    """Yield the elements of rules; Azure tells no times of them."""
     for rule in rules:
         rights = [Node("AccessRights", right.value) for right in Right if right in rule.rights]
         yield Node(
@@ -43,8 +41,6 @@ def access_nodes(
                 Node("ClaimType", "SharedAccessKey"),
                 Node("ClaimValue", "None"),
                 Node("Rights", children=tuple(rights)),
-                Node("CreatedTime", created_at),
-                Node("ModifiedTime", modified_at),
                 Node("KeyName", rule.name),
                 Node("PrimaryKey", rule.primary_key),
                 Node("SecondaryKey", rule.secondary_key),

@@ -290,8 +290,7 @@ def _told(entity: model.Entity, kind: Kind, facts: Facts) -> dict[str, Node]:
     if isinstance(entity, model.Queue):
         nodes.append(Node("SupportOrdering", "false" if entity.enable_partitioning else "true"))
     if not isinstance(entity, model.Subscription):
-        times = entity.created_at or NEVER, entity.updated_at or NEVER
-        rules = tuple(access_nodes(entity.authorization_rules, *times))
+        rules = tuple(access_nodes(entity.authorization_rules))
         nodes.append(Node("AuthorizationRules", children=rules))
     if isinstance(entity, model.Topic):
         nodes += _topic_counts(entity)
