@@ -21,6 +21,7 @@ PASSING = frozenset({"failpoint", "point", "site", "SITE"})
 ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("sending.py", "send"): "likewise",
+    ("seat.py", "_put_token"): "likewise",
     ("seat.py", "store"): "likewise, and acks by `_drop`",
     ("publisher.py", "tell"): "is called by `Sender.tell` and `Sender.answer`, which have theirs",
     ("leader.py", "_on_failed"): "tells the next term what a full queue refused, and ends",

@@ -281,6 +281,7 @@ class Accepting:
                 locks=self._locks,
                 counters=self._counters,
                 tell=self._tell,
+                on_ready=partial(self._on_ready, key),
             )
         return holder
 
@@ -379,6 +380,11 @@ class Accepting:
 
     def _places(self) -> list[Whereabouts | None]:
         return [receiver.at for receiver in self._receivers.values()]
+
+    def _on_ready(self, path: str) -> None:
+        """This process holds an entity's sessions: nobody else does."""
+        self._elsewhere.pop(path, None)
+        self._lose(lambda each: isinstance(each.at, There) and each.path.key == path)
 
     def _on_gone(self, bridge: bytes) -> None:
         for key in [key for key, each in self._elsewhere.items() if each == bridge]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 from bridge.broker.errors import BrokerError
@@ -44,6 +44,7 @@ class Holder:
 
     Args:
         tell: called with what a receiver is to hear.
+        on_ready: called whenever this process has become the holder.
 
     Attributes:
         messages: what it holds.
@@ -64,6 +65,7 @@ class Holder:
         locks: LockTable,
         counters: Counters,
         tell: Tell,
+        on_ready: Callable[[], None],
     ) -> None:
         self.is_ready = False
         self.natives = 0
@@ -86,6 +88,7 @@ class Holder:
             on_stray=lambda delivery: self.messages.refuse(delivery, texts.MISPLACED_STATE),
         )
         self._intake = intake
+        self._on_ready = on_ready
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_been_lost = False
@@ -140,6 +143,7 @@ class Holder:
             return
         self.is_ready = True
         self.seat.ready()
+        self._on_ready()
         self._start(self._look_after(windows), "session sweep")
         log.info("session.holder messages=%r", self.messages)
 

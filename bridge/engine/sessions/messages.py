@@ -269,7 +269,9 @@ class SessionMessages:
             holding,
             len(holding.record.body) + PLACE_BYTES,
         )
-        self._do(self.machine.arrived(place, now_ms=now_ms()))
+        effects = self.machine.arrived(place, now_ms=now_ms())
+        if effects:
+            self._do(effects)
 
     def refuse(self, delivery: Delivery, error: str) -> None:
         """Have a message made a dead letter that came where it does not belong."""

@@ -21,6 +21,7 @@ from bridge.engine.clock import now_ms
 from bridge.engine.intake import Intake
 from bridge.engine.sender import Sender
 from bridge.machine.sessions.states import States
+from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long, python_value, text
@@ -30,7 +31,9 @@ PREFETCH_MAX = 65_535
 
 WHERE = "where"
 STATE = "session-state"
-"""`headers.KIND` of an ask for the holder, and of a state."""
+TOKEN = "session-holder"
+"""`headers.KIND` of an ask for the holder, of a state, and of what comes to each next holder at
+once: RabbitMQ tells nobody that he is the active consumer."""
 
 ASK_HEADERS: Table = {headers.KIND: text(WHERE)}
 
@@ -83,6 +86,8 @@ class Seat:
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
         self._asks: list[_Ask] = []
+        self._token: int | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._is_active = False
         self._is_ready = False
 
@@ -126,6 +131,8 @@ class Seat:
     def ready(self) -> None:
         """This process holds the entity: whoever asks is told so."""
         self._is_ready = True
+        if self._token is None:
+            self._telling = asyncio.get_running_loop().create_task(self._put_token())
         asks, self._asks = self._asks, []
         for ask in asks:
             self._answer(ask)
@@ -150,6 +157,13 @@ class Seat:
         )
         await self._sender.publish("", self.resource, properties.encode(), state)
         await self._drop(self.states.stored(session_id, updated_ms, state))
+
+    async def _put_token(self) -> None:
+        properties = Properties(headers={headers.KIND: text(TOKEN)}, delivery_mode=2)
+        try:
+            await self._sender.publish("", self.resource, properties.encode(), b"")
+        except (BrokerError, ServiceBusError) as error:  # the next holder hears of it when asked
+            log.info("session.untold queue=%s error=%s", self.resource, error)
 
     async def _declare(self) -> None:
         channel = await self._intake.channel()
@@ -185,6 +199,10 @@ class Seat:
         if kind == WHERE:
             reply_to, number = properties.reply_to or "", properties.correlation_id or ""
             self._on_ask(_Ask(delivery.channel, delivery.tag, reply_to, number))
+        elif kind == TOKEN:
+            earlier, self._token = self._token, delivery.tag
+            if earlier is not None:
+                self._ack(delivery.channel, earlier)
         elif kind == STATE:
             self._on_state(delivery, table)
         else:
@@ -229,5 +247,6 @@ class Seat:
 
     def _forget(self) -> None:
         self._is_active = self._is_ready = False
+        self._token = None
         self._asks.clear()
         self.states.lose()

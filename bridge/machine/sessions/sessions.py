@@ -103,7 +103,8 @@ class Sessions(Generic[Message]):
         known = self._places.get(place.identity)
         if known is not None:
             return self._again(known, place, now_ms)
-        if self._settled.digest_of(place.number) == digest(place.identity):
+        settled = self._settled.digest_of(place.number)
+        if settled is not None and settled == digest(place.identity):
             return [Drop(place.where)]
         session = self._session(place.session_id)
         self._places[place.identity] = place
