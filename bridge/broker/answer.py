@@ -1,4 +1,4 @@
-"""What is awaited of a channel: the channel itself has no coroutine, so that it can be compiled."""
+"""What is awaited of a channel: answers of RabbitMQ, and what is made of them."""
 
 from __future__ import annotations
 

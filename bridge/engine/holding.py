@@ -8,7 +8,7 @@ from uuid import UUID
 from bridge.broker.channel import Channel
 from bridge.broker.delivery import Delivery
 from bridge.engine.api import Received
-from bridge.machine.credit.buffer import Fetched
+from bridge.machine.credit.fetched import Fetched
 from bridge.machine.deduplicator import Identity
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers

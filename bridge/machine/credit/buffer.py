@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-
-@dataclass(slots=True, eq=False)
-class Fetched:
-    """A message that RabbitMQ has handed to this process and that is not settled.
-
-    Attributes:
-        number: its sequence number.
-        fetch: the fetch that brought it.
-    """
-
-    number: int
-    fetch: int
-
+from bridge.machine.credit.fetched import Fetched
 
 Message = TypeVar("Message", bound=Fetched)
 

@@ -12,8 +12,8 @@ from collections import deque
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.credit.buffer import Fetched
 from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Return, Withdrawn
+from bridge.machine.credit.fetched import Fetched
 from bridge.machine.credit.strategy import Strategy
 
 

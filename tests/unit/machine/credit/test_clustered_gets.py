@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from bridge.machine.credit.buffer import Fetched
 from bridge.machine.credit.clustered_gets import CONSUMERS_MAX, CROWDED_S, HELD_MIN, ClusteredGets
 from bridge.machine.credit.effects import Get, Look
+from bridge.machine.credit.fetched import Fetched
 from tests.unit.machine.credit.rabbitmq import QueueModel
 
 

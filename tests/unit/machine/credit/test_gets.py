@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from bridge.machine.credit.buffer import Fetched
 from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return
+from bridge.machine.credit.fetched import Fetched
 from bridge.machine.credit.gets import (
     KEEP_S,
     QUIET_S,

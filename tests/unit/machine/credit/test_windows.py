@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from bridge.machine.credit.buffer import Fetched
 from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return, Withdrawn
+from bridge.machine.credit.fetched import Fetched
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
 from bridge.machine.credit.windows import Windows
 from tests.unit.machine.credit.rabbitmq import QueueModel
