@@ -47,6 +47,7 @@ def outgoing(raw: bytes, new_id: bytes | None = None) -> Outgoing:
     Raises:
         MappingError: the bytes are no message.
         ArgumentOutOfRange: an id or a key of it is too long.
+        NotAllowed: its partition key is not its session id.
     """
     inward = record_from_message(raw, new_message_id=(new_id or os.urandom(_ID_BYTES)).hex())
     return Outgoing(
@@ -62,7 +63,7 @@ def outgoing_each(payload: bytes) -> Iterator[Outgoing]:
 
     Raises:
         MappingError, DecodeError: the bytes are no batch, or one of its messages is none.
-        ArgumentOutOfRange: an id or a key of a message is too long.
+        ArgumentOutOfRange, NotAllowed: as for one message.
     """
     messages = batch_messages(payload)
     new_ids = os.urandom(_ID_BYTES * len(messages))

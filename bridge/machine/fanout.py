@@ -4,6 +4,7 @@
                             parts when they are many, each with its journal entry
     a rule with an action   `$active`: journal and one queue; the copy is a message of its own
     a filter that failed    the subscription's dead-letter queue, BCC journal; if it wants that
+    no session id           the same, for a subscription that requires sessions
     what is buried          the subscriptions' dead-letter queues, BCC journal
     none                    `$active`: the journal alone; the message is gone, its number is not
 
@@ -43,6 +44,12 @@ FORGOTTEN_KEPT = 4_096
 
 BURIED_MAX = 50
 """So many dead-letter queues are named in one publish: their names are long."""
+
+NO_SESSION_REASON = "Session ID is null."
+NO_SESSION_DESCRIPTION = (
+    "Session enabled entity doesn't allow a message whose session identifier is null."
+)
+"""Azure's words, "Service Bus dead-letter queues": of a topic's message without a session id."""
 
 
 class Fanout:
@@ -94,6 +101,9 @@ class Fanout:
         """
         selection = self._select(view)
         plain = [match.subscription for match in selection.matches if match.changes is None]
+        misfits = [short for short in plain if self._misses_session(view, short)]
+        if misfits:
+            plain = [short for short in plain if short not in misfits]
         found = self._number(plain, known)
         made = [
             self._publication(view.item, view.ttl_ms, fields, part, len(found))
@@ -104,6 +114,9 @@ class Fanout:
                 made += self._changed(view, identity, match, others)
         for failure in selection.failures:
             made += self._failed(view, identity, failure, others)
+        for short in misfits:
+            own = stamp.derived(identity, short, b"session")
+            made += self._without_session(view, own, short, others.get(own))
         return made
 
     def buried(self, view: MessageView, reason: str, description: str) -> list[Publication]:
@@ -175,6 +188,9 @@ class Fanout:
         if item.ttl_ms != view.item.ttl_ms:
             longest_ms = effective_time_to_live_ms(item.ttl_ms, self._ttl_cap_ms)
             ttl_ms = None if longest_ms >= MAX_MS else longest_ms
+        changed = MessageView(item, number=view.number, enqueued_ms=view.enqueued_ms, ttl_ms=ttl_ms)
+        if self._misses_session(changed, short):
+            return self._without_session(changed, own, short, known)
         fields = stamp.active(view.number, view.enqueued_ms, own, ttl_ms)
         return [self._publication(item, ttl_ms, fields, self._number([short], known), 1)]
 
@@ -195,6 +211,19 @@ class Fanout:
             return []
         found = self._number([short], known)
         return self._dead(view, own, found, REASON, failure.description)
+
+    def _misses_session(self, view: MessageView, short: bytes) -> bool:
+        """Whether a subscription takes no such message: it requires a session id."""
+        return self._subscriptions[short].requires_session and view.system("sessionid") is None
+
+    def _without_session(
+        self, view: MessageView, own: bytes, short: bytes, known: Known | None
+    ) -> list[Publication]:
+        """Return the dead letter of a subscription that takes messages of sessions only."""
+        if known is not None and known.is_trusted:
+            return []
+        found = self._number([short], known)
+        return self._dead(view, own, found, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
 
     def _bury(
         self, view: MessageView, matches: Sequence[Match[bytes]], reason: str, description: str

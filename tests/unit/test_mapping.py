@@ -11,7 +11,7 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.errors import ArgumentOutOfRange
+from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties
 from bridge.wire.mapping import sections as part
@@ -188,6 +188,22 @@ def test_a_partition_key_takes_128_characters_at_most() -> None:
     assert b"k" * 128 in out(record_from_message(of("k" * 128), new_message_id="m").record).raw
     with pytest.raises(ArgumentOutOfRange, match="'x-opt-partition-key' has 129"):
         record_from_message(of("k" * 129), new_message_id="m")
+
+
+@pytest.mark.parametrize(("key", "is_taken"), [("one", True), (None, True), ("other", False)])
+def test_a_partition_key_beside_a_session_id_equals_it(key: str | None, is_taken: bool) -> None:
+    """Another one is refused: the session id is what chooses the partition."""
+    raw = b""
+    if key is not None:
+        pair = encode_symbol(b"x-opt-partition-key"), encode_string(key.encode())
+        raw = section(part.MESSAGE_ANNOTATIONS, encode_map([pair]))
+    raw += section(part.PROPERTIES, encode_list([b"\x40"] * 10 + [encode_string(b"one")]))
+
+    if is_taken:
+        assert record_from_message(raw + data(b"x"), new_message_id="m").session_id == "one"
+        return
+    with pytest.raises(NotAllowed, match=r"PartitionKey:other .* SessionId:one"):
+        record_from_message(raw + data(b"x"), new_message_id="m")
 
 
 def test_all_properties_come_back_unchanged() -> None:

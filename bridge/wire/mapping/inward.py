@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.model.errors import ArgumentOutOfRange
+from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.mapping import sections as part
@@ -150,6 +150,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
     Raises:
         MappingError: the bytes are no AMQP 1.0 message.
         ArgumentOutOfRange: an id or a key is too long.
+        NotAllowed: it has a session id and another partition key.
     """
     found = part.split_sections(raw)
     properties = Properties(delivery_mode=2, headers={})
@@ -173,9 +174,20 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
             "x",
             b"".join(exact[code] for code in sorted(exact)),
         )
-    session = properties.headers.get(headers.SESSION_ID)
+    session_id = _session_id(properties.headers)
     body = _read_body(found, properties.headers)
-    return Inward(Record(properties, body), scheduled_ms, _text_of(session))
+    return Inward(Record(properties, body), scheduled_ms, session_id)
+
+
+def _session_id(table: Table) -> str | None:
+    """Return the session id; a partition key beside it must equal it, as Azure has it."""
+    session_id = _text_of(table.get(headers.SESSION_ID))
+    key = _text_of(table.get(headers.PARTITION_KEY))
+    if session_id is not None and key is not None and key != session_id:
+        raise NotAllowed(
+            f"PartitionKey:{key} cannot be set to a different value than SessionId:{session_id}."
+        )
+    return session_id
 
 
 def _text_of(field: FieldValue | None) -> str | None:
