@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.engine.api import ReceiveMode
+from bridge.engine.api import ReceiveMode, Receiver
 from bridge.gateway import cbs, management, texts
 from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
-from bridge.gateway.receiving import ReceivingLink
+from bridge.gateway.receiving import Deliver, ReceivingLink
+from bridge.gateway.refusal import refuse
 from bridge.gateway.sending import SendingLink
+from bridge.gateway.sessions import SessionLink, wants_session
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
 from bridge.model.access import missing_right
 from bridge.model.entity import Right
-from bridge.model.errors import EntityNotFound, NotAllowed, NotImplementedHere, ServiceBusError
+from bridge.model.errors import NotAllowed, NotImplementedHere, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, parse_path
-from bridge.wire.amqp10.performatives import Coordinator, Source
+from bridge.wire.amqp10.performatives import Coordinator
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
 _SETTLED = 1
 """snd-settle-mode of a receive-and-delete link: messages are sent settled."""
-
-SESSION_FILTER = "com.microsoft:session-filter"
 
 
 def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
@@ -45,14 +46,8 @@ def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
             _attach_sender(connection, link, path)
         else:
             _attach_receiver(connection, link, path)
-    except EntityNotFound as error:
-        text = texts.not_found(connection.resource_of(entity))
-        name = connection.gateway.settings.namespace_name
-        link.refuse(error.condition, texts.tracked(text, name, entity))
-        connection.log("attach.refused", entity=entity, reason=str(error))
-    except ServiceBusError as refusal:
-        link.refuse(*connection.describe(refusal, entity))
-        connection.log("attach.refused", entity=entity, reason=str(refusal))
+    except ServiceBusError as error:
+        refuse(connection, link, entity, error)
 
 
 def _node(address: str) -> str:
@@ -92,18 +87,24 @@ def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath)
 def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
     connection.grants.require(Right.LISTEN, path)
     entity = connection.gateway.namespace.receive_entity(path)
-    source = link.peer.source
-    wants_session = isinstance(source, Source) and SESSION_FILTER in (source.filter or {})
+    is_of_session = wants_session(link.peer.source)
     needs_session = entity.requires_session and path.sub_queue is SubQueue.NONE
-    if wants_session and not needs_session:
+    if is_of_session and not needs_session:
         raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
-    if needs_session and not wants_session:
+    if needs_session and not is_of_session:
         raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
-    if wants_session:
-        raise NotImplementedHere(texts.SESSIONS_NOT_HERE)
     mode = (
         ReceiveMode.RECEIVE_AND_DELETE
         if link.peer.snd_settle_mode == _SETTLED
         else ReceiveMode.PEEK_LOCK
     )
-    ReceivingLink(connection, link, path, mode)
+    if is_of_session:
+        SessionLink(connection, link, path, mode)
+    else:
+        ReceivingLink(connection, link, path, partial(_open, connection, path, mode))
+
+
+def _open(
+    connection: Connection, path: EntityPath, mode: ReceiveMode, deliver: Deliver
+) -> Receiver:
+    return connection.gateway.namespace.open_receiver(path, mode=mode, deliver=deliver)

@@ -14,6 +14,7 @@ from bridge.gateway.grants import Grants
 from bridge.gateway.nodes import ReplyLink, ReplyLinks, RequestLink
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.sending import SendingLink
+from bridge.gateway.sessions import SessionLink
 from bridge.gateway.settings import MECHANISMS
 from bridge.gateway.timers import Timers
 from bridge.machine.amqp10.endpoint import Endpoint
@@ -63,6 +64,7 @@ class Connection(asyncio.Protocol):
     Attributes:
         grants: what the client may do.
         reply_links: the links on which it takes replies of `$cbs` and `$management`.
+        sessions: the sessions that it holds, by their entities' keys and their ids.
         starved: receiving links that wait for the client to read.
     """
 
@@ -77,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._lines = 0
         self.grants = Grants(gateway.now_s, self.resource_of)
         self.reply_links = ReplyLinks()
+        self.sessions: dict[tuple[str, str], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
         self.peer = "?"
         self._loop = asyncio.get_running_loop()
@@ -88,7 +91,7 @@ class Connection(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._outlet: Outlet | None = None
-        self._links: dict[SendingLink | ReceivingLink, None] = {}
+        self._links: dict[SendingLink | ReceivingLink | SessionLink, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers = Timers(self._loop)
         self._waiting_bytes = 0
@@ -143,11 +146,12 @@ class Connection(asyncio.Protocol):
         """Log a fault of our own with its traceback."""
         _log.exception("%s peer=%s %s", event, self.peer, _text(fields))
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something that takes time; it ends by itself or with the gateway."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
+        return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -200,23 +204,23 @@ class Connection(asyncio.Protocol):
     def _on_expiry(self) -> None:
         self.grants.drop_expired()
         for link in list(self._links):
-            if link.link.is_open and not self.grants.allows(link.right, link.path):
+            if link.link.is_alive and not self.grants.allows(link.right, link.path):
                 text = texts.TOKEN_EXPIRED.format(resource=self.resource_of(str(link.path)))
                 name = self.gateway.settings.namespace_name
                 link.link.detach(Unauthorized.condition, texts.tracked(text, name, str(link.path)))
                 self.log("link.expired", entity=str(link.path))
-                self._forget(link)
+                self.forget(link)
         self._watch_expiry()
         self.flush()
 
     def recheck(self) -> None:
         """The entities have changed: end the links that they do not allow any more."""
         for link in list(self._links):
-            error = link.refusal() if link.link.is_open else None
+            error = link.refusal() if link.link.is_alive else None
             if error is not None:
                 link.link.detach(*self.describe(error, str(link.path)))
                 self.log("link.ended", entity=str(link.path), reason=str(error))
-                self._forget(link)
+                self.forget(link)
         self.flush()
 
     def _on_unauthorized(self) -> None:
@@ -460,7 +464,7 @@ class Connection(asyncio.Protocol):
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Close the connection with an error, or as a matter of course."""
         for link in list(self._links):
-            self._forget(link)
+            self.forget(link)
         self._is_over = True
         self._endpoint.close(condition, description)
         self.flush()
@@ -484,8 +488,8 @@ class Connection(asyncio.Protocol):
         self._is_stopping = True
         self._pace()
         for link in list(self._links):
-            if isinstance(link, ReceivingLink):
-                self._forget(link)
+            if isinstance(link, ReceivingLink | SessionLink):
+                self.forget(link)
         self._note_answered()
 
     def say_goodbye(self) -> None:
@@ -508,18 +512,18 @@ class Connection(asyncio.Protocol):
                 if isinstance(event.link.owner, SendingLink | RequestLink):
                     event.link.owner.top_up()
             case OutcomeArrived():
-                if isinstance(event.link.owner, ReceivingLink):
+                if isinstance(event.link.owner, ReceivingLink | SessionLink):
                     event.link.owner.on_outcome(event)
             case CreditChanged():
-                if isinstance(event.link.owner, ReceivingLink | ReplyLink):
+                if isinstance(event.link.owner, ReceivingLink | SessionLink | ReplyLink):
                     event.link.owner.on_credit(event)
             case LinkAttached():
                 attaching.attach(self, event.link)
-                if isinstance(event.link.owner, SendingLink | ReceivingLink):
+                if isinstance(event.link.owner, SendingLink | ReceivingLink | SessionLink):
                     self._links[event.link.owner] = None
             case LinkDetached():
                 if event.link.owner is not None:
-                    self._forget(event.link.owner)
+                    self.forget(event.link.owner)
             case SaslChosen():
                 self._on_sasl(event)
             case Opened():
@@ -530,8 +534,11 @@ class Connection(asyncio.Protocol):
                     self._note_fault()
                 self.log("connection.closed", error=event.error)
 
-    def _forget(self, owner: SendingLink | ReceivingLink | ReplyLink | RequestLink) -> None:
-        if isinstance(owner, SendingLink | ReceivingLink):
+    def forget(
+        self, owner: SendingLink | ReceivingLink | SessionLink | ReplyLink | RequestLink
+    ) -> None:
+        """A link is gone: what it holds is let go, once."""
+        if isinstance(owner, SendingLink | ReceivingLink | SessionLink):
             if owner not in self._links:
                 return
             del self._links[owner]

@@ -19,7 +19,7 @@ from bridge.engine.api import (
     Received,
     ReceiveMode,
 )
-from bridge.gateway import rules
+from bridge.gateway import rules, session_operations, texts
 from bridge.gateway.outcomes import changes
 from bridge.gateway.receiving import message_of
 from bridge.gateway.sending import in_slices, outgoing
@@ -57,10 +57,15 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation: the right that it needs, and what does it; no body means 'no content'."""
+    """An operation: the right that it needs, and what does it; no body means 'no content'.
+
+    Attributes:
+        in_session: what names a session is only for the connection that holds it.
+    """
 
     right: Right
     run: Callable[[Namespace, EntityPath, Body], Awaitable[Body | None]]
+    in_session: bool = False
 
 
 def _items(body: Body, name: str) -> Sequence[Any]:
@@ -95,6 +100,8 @@ def _is_long(value: Any) -> bool:
 
 
 async def _renew_lock(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    if session_operations.requires_session(namespace, path):
+        raise NotAllowed(texts.MESSAGE_LOCK_OF_SESSION)
     ends_ms = await namespace.renew_locks(path, _tokens(body))
     return {"expirations": Array("timestamp", tuple(ends_ms))}
 
@@ -129,7 +136,12 @@ async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, bo
     if settle_mode not in (_FIRST, _SECOND):
         raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
     mode = ReceiveMode.PEEK_LOCK if settle_mode == _SECOND else ReceiveMode.RECEIVE_AND_DELETE
-    received = await namespace.receive_deferred(path, _numbers(body), mode)
+    session_id = None
+    if session_operations.requires_session(namespace, path):
+        session_id = session_operations.session_id_of(body)
+        if session_id is None:
+            raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+    received = await namespace.receive_deferred(path, _numbers(body), mode, session_id)
     return {"messages": await in_slices(map(_entry, received))}
 
 
@@ -199,8 +211,20 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "renew-lock": Operation(Right.LISTEN, _renew_lock),
     "schedule-message": Operation(Right.SEND, _schedule_message),
     "cancel-scheduled-message": Operation(Right.SEND, _cancel_scheduled_message),
-    "receive-by-sequence-number": Operation(Right.LISTEN, _receive_by_sequence_number),
-    "update-disposition": Operation(Right.LISTEN, _update_disposition),
+    "receive-by-sequence-number": Operation(
+        Right.LISTEN, _receive_by_sequence_number, in_session=True
+    ),
+    "update-disposition": Operation(Right.LISTEN, _update_disposition, in_session=True),
+    "renew-session-lock": Operation(
+        Right.LISTEN, session_operations.renew_session_lock, in_session=True
+    ),
+    "get-session-state": Operation(
+        Right.LISTEN, session_operations.get_session_state, in_session=True
+    ),
+    "set-session-state": Operation(
+        Right.LISTEN, session_operations.set_session_state, in_session=True
+    ),
+    "get-message-sessions": Operation(Right.LISTEN, session_operations.get_message_sessions),
     "add-rule": Operation(Right.LISTEN, _add_rule),
     "remove-rule": Operation(Right.LISTEN, _remove_rule),
     "enumerate-rules": Operation(Right.LISTEN, _enumerate_rules),
@@ -230,6 +254,8 @@ async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None
         connection.grants.require(operation.right, path)
         if not isinstance(request.value, dict):
             raise ArgumentError("The body of the request is no map.")
+        if operation.in_session:
+            session_operations.check_holder(connection, path, request.value)
         value = await operation.run(connection.gateway.namespace, path, request.value)
         if value is None:
             properties |= {"statusCode": Int(204), "statusDescription": "No content"}

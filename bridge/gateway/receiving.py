@@ -6,11 +6,11 @@ client reads: with too much unread, or with its session's window shut, nothing m
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from bridge.engine.api import Complete, Received, ReceiveMode, Release, Undeliverable
+from bridge.engine.api import Complete, Received, Receiver, Release, Undeliverable
 from bridge.engine.texts import disabled
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
@@ -50,12 +50,31 @@ def message_of(received: Received) -> bytes:
     )
 
 
+Deliver = Callable[[Received], None]
+"""What takes the messages of a receiver."""
+
+
+def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | None:
+    """Return why nothing may be received from an entity; `None` when it may."""
+    try:
+        entity = connection.gateway.namespace.receive_entity(path)
+    except ServiceBusError as error:
+        return error
+    if entity.status.allows_receives:
+        return None
+    return EntityDisabled(disabled(entity.path, for_sends=False))
+
+
 async def _done(closing: Awaitable[None]) -> None:
     await closing
 
 
 class ReceivingLink:
     """A client's receiver.
+
+    Args:
+        receiver: what it receives from, by the function that takes its messages.
+        answer: what our attach has other than the client's; see `OutgoingLink.accept`.
 
     Attributes:
         path: the entity or sub-queue it receives from.
@@ -65,20 +84,25 @@ class ReceivingLink:
     right = Right.LISTEN
 
     def __init__(
-        self, connection: Connection, link: OutgoingLink, path: EntityPath, mode: ReceiveMode
+        self,
+        connection: Connection,
+        link: OutgoingLink,
+        path: EntityPath,
+        receiver: Callable[[Deliver], Receiver],
+        **answer: Any,
     ) -> None:
         self.link = link
         self.path = path
         self.connection = connection
-        self._is_peek_lock = mode is ReceiveMode.PEEK_LOCK
         self._asked = 0
         self._message_bytes = _MESSAGE_BYTES_GUESS
         self._is_withdrawing = False
-        self._receiver = connection.gateway.namespace.open_receiver(
-            path, mode=mode, deliver=self._deliver
-        )
+        self._receiver = receiver(self.deliver)
         link.owner = self
-        link.accept()
+        link.accept(**answer)
+        # A client may have granted credit with its attach, and wanted it back.
+        if link.is_draining:
+            self._begin_withdrawal()
         self.pull()
 
     def pull(self) -> None:
@@ -100,7 +124,7 @@ class ReceivingLink:
             self._asked += count
             self._receiver.add_credit(count)
 
-    def _deliver(self, received: Received) -> None:
+    def deliver(self, received: Received) -> None:
         """The engine gives a message that was asked for."""
         self._asked = max(self._asked - 1, 0)
         link = self.link
@@ -134,10 +158,13 @@ class ReceivingLink:
         if self._is_withdrawing:
             return
         if event.drain or event.credit < self._asked:
-            self._is_withdrawing = True
-            self.connection.spawn(self._withdraw())
+            self._begin_withdrawal()
         else:
             self.pull()
+
+    def _begin_withdrawal(self) -> None:
+        self._is_withdrawing = True
+        self.connection.spawn(self._withdraw())
 
     async def _withdraw(self) -> None:
         """Take everything back from the engine, answer a drain, and begin anew."""
@@ -207,13 +234,7 @@ class ReceivingLink:
 
     def refusal(self) -> ServiceBusError | None:
         """Return why nothing may be received any more; `None` while it may."""
-        try:
-            entity = self.connection.gateway.namespace.receive_entity(self.path)
-        except ServiceBusError as error:
-            return error
-        if entity.status.allows_receives:
-            return None
-        return EntityDisabled(disabled(entity.path, for_sends=False))
+        return refusal_of(self.connection, self.path)
 
     def on_detached(self) -> None:
         """The link is gone; its locks stay until they are settled by token or expire."""

@@ -16,7 +16,12 @@ PLAIN_ON_SESSION_ENTITY = (
     "It is not possible for an entity that requires sessions to create a non-sessionful message "
     "receiver."
 )
-SESSIONS_NOT_HERE = "com.microsoft:session-filter: session receivers are not implemented."
+SESSION_LOCK_LOST = (
+    "The session lock has expired on the MessageSession. Accept a new MessageSession."
+)
+MESSAGE_LOCK_OF_SESSION = (
+    "The messages of a session are locked with it: renew the session's lock instead."
+)
 TRANSACTIONS_NOT_HERE = "amqp:coordinator:list: transactions are not implemented."
 UNAUTHORIZED_CONNECTION = (
     "The connection did not present a valid token at $cbs within {seconds:g} seconds."

@@ -16,7 +16,8 @@ from bridge.model.entity import AuthorizationRule, Queue
 from bridge.model.name import parse_path
 from bridge.wire.amqp10 import types
 from bridge.wire.amqp10.types import Described, Ulong
-from tests.bench.memory_namespace import MemoryNamespace, MemoryQueue
+from tests.bench.memory_namespace import MemoryNamespace
+from tests.bench.memory_queue import MemoryQueue
 from tests.conformance.client import Client, sas
 from tests.conformance.door import ROOT_RULE
 

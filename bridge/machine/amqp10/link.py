@@ -52,6 +52,11 @@ class Link:
         state = "open" if self.is_open else "closed" if self.is_answered else "asked"
         return f"<{type(self).__name__} {self.name!r} {state} credit={self.credit}>"
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is open, or still waits to be accepted or refused."""
+        return self.is_open or not self.is_answered
+
     def _answer(
         self, properties: dict[Any, Any] | None, max_message_size: int, **changes: Any
     ) -> None:
@@ -76,6 +81,11 @@ class Link:
             return
         self._answer(None, 0, **{"source" if self.peer.role else "target": None})
         self.session.detach(self, make_error(condition, description))
+
+    def give_up(self) -> None:
+        """Answer a link that its peer gives up before it was answered: an attach to nothing."""
+        if not self.is_answered:
+            self._answer(None, 0, **{"source" if self.peer.role else "target": None})
 
     def detach(self, condition: str, description: str) -> None:
         """End the link with an error; nothing comes from it any more."""

@@ -237,9 +237,9 @@ class Session:
             raise SessionFault(UNATTACHED_HANDLE, f"No link is attached at handle {detach.handle}.")
         self.endpoint.link_count -= 1
         answer, event = answer_detach(link, detach)
-        if answer is not None and link.is_answered:
+        if answer is not None:
+            link.give_up()
             self.write(answer)
-        link.is_answered = True
         link.forget()
         if event is not None:
             self.emit(event)
@@ -330,7 +330,7 @@ class Session:
         self._sent.clear()
         self.blocked_bytes = 0
         for link in links:
-            was_alive = link.is_open or not link.is_answered
+            was_alive = link.is_alive
             link.is_answered = True
             link.forget()
             if was_alive:

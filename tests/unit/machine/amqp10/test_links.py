@@ -136,7 +136,7 @@ def test_late_answer() -> None:
 
 
 def test_detached_before_the_answer() -> None:
-    """A link that is detached before it is answered is never answered."""
+    """A link that is given up is answered at once, by an attach to nothing, and never again."""
     peer = Peer(accepts=False).open().begin()
     (event,) = peer.send(Attach("x", 0, True, source=Source("a")))
     assert peer.send(Detach(0, True)) == [LinkDetached(event.link, None)]
@@ -144,7 +144,10 @@ def test_detached_before_the_answer() -> None:
     event.link.refuse("amqp:x", "y")
     peer.collect()
 
-    assert peer.take(Attach) == []
+    (attach,), (detach,) = peer.take(Attach), peer.take(Detach)
+    assert attach.source is None
+    assert (detach.closed, detach.error) == (True, None)
+    assert not event.link.is_alive
 
 
 # -- messages in

@@ -1,0 +1,129 @@
+"""`$management` of sessions: the operations, which are for the connection that holds a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.engine.api import Namespace
+from bridge.gateway import texts
+from bridge.model.errors import (
+    ArgumentError,
+    NotAllowed,
+    SessionLockLost,
+)
+from bridge.model.name import EntityPath, SubQueue
+from bridge.wire.amqp10.types import Array, Int, Timestamp
+
+if TYPE_CHECKING:
+    from bridge.gateway.connection import Connection
+
+SESSION_ID: Final = "session-id"
+
+LISTED_MAX = 5_000
+"""Sessions of one page: more than any SDK asks for at a time."""
+
+ALL_MS = 253_402_300_799_999
+"""`last-updated-time` from here on, the last millisecond of the year 9999, asks for all sessions
+that have messages or a state. Clients send one millisecond more, .NET's rounding."""
+
+Body = dict[str, Any]
+
+
+def check_entity(namespace: Namespace, path: EntityPath) -> None:
+    """Check that an entity has sessions.
+
+    Raises:
+        EntityNotFound: there is none of that name.
+        NotAllowed: it has none, as a dead-letter queue has none.
+    """
+    if not requires_session(namespace, path):
+        raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
+
+
+def requires_session(namespace: Namespace, path: EntityPath) -> bool:
+    """Whether what is received from an entity is received in sessions."""
+    if path.sub_queue is not SubQueue.NONE:
+        return False
+    return namespace.receive_entity(path).requires_session
+
+
+def session_id_of(body: Mapping[str, Any]) -> str | None:
+    """Return the session that a request names.
+
+    Raises:
+        ArgumentError: it is no text.
+    """
+    session_id = body.get(SESSION_ID)
+    if session_id is not None and not isinstance(session_id, str):
+        raise ArgumentError(f"'{SESSION_ID}' must be a string.")
+    return session_id
+
+
+def check_holder(connection: Connection, path: EntityPath, body: Mapping[str, Any]) -> None:
+    """Check that the session which a request names is held by a link of the same connection.
+
+    Of an entity without sessions the name means nothing.
+
+    Raises:
+        SessionLockLost: it is not, or not any more.
+    """
+    session_id = session_id_of(body)
+    if session_id is None or not requires_session(connection.gateway.namespace, path):
+        return
+    if (path.key, session_id) not in connection.sessions:
+        raise SessionLockLost(texts.SESSION_LOCK_LOST)
+
+
+def _named(namespace: Namespace, path: EntityPath, body: Body) -> str:
+    check_entity(namespace, path)
+    session_id = session_id_of(body)
+    if session_id is None:
+        raise ArgumentError(f"'{SESSION_ID}' is missing.")
+    return session_id
+
+
+async def renew_session_lock(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    """Give a session's lock its full duration from now."""
+    end_ms = await namespace.renew_session_lock(path, _named(namespace, path, body))
+    return {"expiration": Timestamp(end_ms)}
+
+
+async def get_session_state(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    """Return what was stored with a session."""
+    state = await namespace.session_state(path, _named(namespace, path, body))
+    return {"session-state": state}
+
+
+async def set_session_state(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    """Store a state with a session, or clear it."""
+    session_id = _named(namespace, path, body)
+    state = body.get("session-state")
+    if state is not None and not isinstance(state, bytes):
+        raise ArgumentError("'session-state' must be a binary or null.")
+    await namespace.set_session_state(path, session_id, state)
+    return {}
+
+
+async def get_message_sessions(namespace: Namespace, path: EntityPath, body: Body) -> Body | None:
+    """Return a page of the sessions of an entity."""
+    check_entity(namespace, path)
+    skip = _count(body, "skip", 0)
+    top = min(_count(body, "top", LISTED_MAX), LISTED_MAX)
+    updated_ms = body.get("last-updated-time", ALL_MS)
+    if not isinstance(updated_ms, int) or isinstance(updated_ms, bool):
+        raise ArgumentError("'last-updated-time' must be a timestamp.")
+    found = await namespace.list_sessions(
+        path,
+        updated_after_ms=None if updated_ms >= ALL_MS else updated_ms,
+        skip=skip,
+        top=top,
+    )
+    return {"skip": Int(skip), "sessions-ids": Array("string", tuple(found))} if found else None
+
+
+def _count(body: Body, name: str, absent: int) -> int:
+    value = body.get(name, absent)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise ArgumentError(f"'{name}' must be a whole number, not below 0.")
+    return value

@@ -1,0 +1,182 @@
+"""A link on which a client holds a session of an entity, and receives the session's messages.
+
+The client's attach is answered when the session is held; until then nothing is asked for and
+nothing polled. A client that goes away while it waits gives up its place. When the session's lock
+ends the link is detached; when the link ends, so does the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bridge.engine.api import Received, ReceiveMode, SessionReceiver
+from bridge.gateway.receiving import ReceivingLink, refusal_of
+from bridge.gateway.refusal import refuse
+from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
+from bridge.machine.amqp10.link import OutgoingLink
+from bridge.model.entity import Right
+from bridge.model.errors import ArgumentError, ServiceBusError
+from bridge.model.name import EntityPath
+from bridge.wire.amqp10.performatives import Source
+from bridge.wire.amqp10.types import Described, Long, Symbol
+
+if TYPE_CHECKING:
+    from bridge.gateway.connection import Connection
+
+FILTER = Symbol("com.microsoft:session-filter")
+"""Key of a source's filter: a session id, or null for the next one that is free."""
+
+LOCKED_UNTIL = Symbol("com.microsoft:locked-until-utc")
+"""Link property of our attach: the end of the session's lock, in .NET ticks."""
+
+TIMEOUT = "com.microsoft:timeout"
+"""Link property of a client's attach: how long it waits, in milliseconds."""
+
+TIMEOUT_S = 65.0
+"""How long a client that does not say waits for a next session (Azure's own tests)."""
+
+EARLIER_S = 0.2
+"""The refusal is sent so long before the client's own time is over: with both at once the
+JavaScript client reports a timeout of its own."""
+
+_TICKS_OF_1970 = 621_355_968_000_000_000
+_TICKS_A_MS = 10_000
+
+
+def ticks(utc_ms: int) -> int:
+    """Return a time in .NET ticks, 100 ns since the year 1."""
+    return utc_ms * _TICKS_A_MS + _TICKS_OF_1970
+
+
+def wants_session(source: Any) -> bool:
+    """Whether an attach asks for a session."""
+    return isinstance(source, Source) and FILTER in (source.filter or {})
+
+
+def wanted_session(source: Any) -> str | None:
+    """Return which session an attach asks for; `None`: the next one.
+
+    Raises:
+        ArgumentError: the filter is no text.
+    """
+    wanted = source.filter[FILTER]
+    if isinstance(wanted, Described):
+        wanted = wanted.value
+    if wanted is not None and not isinstance(wanted, str):
+        raise ArgumentError(f"'{FILTER}' must be a string or null.")
+    return None if wanted is None else str(wanted)
+
+
+def with_session(source: Any, session_id: str) -> Source:
+    """Return the source of our answer: the client's, with the session that it has.
+
+    The Go client describes its filter and reads described ones only; the others do neither.
+    """
+    wanted = source.filter[FILTER]
+    given: Any = session_id
+    if isinstance(wanted, Described):
+        given = Described(wanted.descriptor, session_id)
+    answer: Source = replace(source, filter={**source.filter, FILTER: given})
+    return answer
+
+
+def wait_s(properties: Mapping[Any, Any] | None) -> float:
+    """Return how long a client waits for its attach to be answered."""
+    given_ms = (properties or {}).get(TIMEOUT)
+    if not isinstance(given_ms, int) or isinstance(given_ms, bool) or given_ms < 0:
+        return TIMEOUT_S
+    return max(given_ms / 1000 - EARLIER_S, given_ms / 2000)
+
+
+class SessionLink:
+    """A client's receiver of one session: first it waits for the session, then it holds it.
+
+    Attributes:
+        path: the entity that the session is of.
+        right: what the client's token must give for as long as the link lives.
+        session_id: the session that it holds; `None` while it waits.
+    """
+
+    right = Right.LISTEN
+
+    def __init__(
+        self, connection: Connection, link: OutgoingLink, path: EntityPath, mode: ReceiveMode
+    ) -> None:
+        wanted = wanted_session(link.peer.source)
+        self.link = link
+        self.path = path
+        self.connection = connection
+        self.session_id: str | None = None
+        self._receiving: ReceivingLink | None = None
+        link.owner = self
+        self._waiting = connection.spawn(self._accept(wanted, mode, wait_s(link.peer.properties)))
+
+    async def _accept(self, wanted: str | None, mode: ReceiveMode, timeout_s: float) -> None:
+        """Wait for the session and answer the attach."""
+        try:
+            receiver = await self.connection.gateway.namespace.accept_session(
+                self.path,
+                wanted,
+                mode=mode,
+                deliver=self._deliver,
+                on_lost=self._on_lost,
+                timeout_s=timeout_s,
+            )
+        except ServiceBusError as error:
+            refuse(self.connection, self.link, str(self.path), error)
+            self.connection.forget(self)
+        else:
+            await self._hold(receiver)
+        self.connection.flush_soon()
+
+    async def _hold(self, receiver: SessionReceiver) -> None:
+        if not self.link.is_alive:
+            await receiver.close()
+            return
+        self.session_id = receiver.session_id
+        self.connection.sessions[self.path.key, receiver.session_id] = self
+        self._receiving = ReceivingLink(
+            self.connection,
+            self.link,
+            self.path,
+            lambda deliver: receiver,
+            source=with_session(self.link.peer.source, receiver.session_id),
+            properties={LOCKED_UNTIL: Long(ticks(receiver.locked_until_ms))},
+        )
+        self.link.owner = self
+
+    def _deliver(self, received: Received) -> None:
+        assert self._receiving is not None, "nothing is delivered before it is asked for"
+        self._receiving.deliver(received)
+
+    def _on_lost(self, error: ServiceBusError) -> None:
+        """The session's lock has ended: so does the link."""
+        self.link.detach(*self.connection.describe(error, str(self.path)))
+        self.connection.log("session.lost", entity=str(self.path), reason=str(error))
+        self.connection.forget(self)
+        self.connection.flush_soon()
+
+    def on_credit(self, event: CreditChanged) -> None:
+        """The client grants credit, or takes it back."""
+        if self._receiving is not None:
+            self._receiving.on_credit(event)
+
+    def on_outcome(self, event: OutcomeArrived) -> None:
+        """The client settles."""
+        if self._receiving is not None:
+            self._receiving.on_outcome(event)
+
+    def refusal(self) -> ServiceBusError | None:
+        """Return why nothing may be received any more; `None` while it may."""
+        return refusal_of(self.connection, self.path)
+
+    def on_detached(self) -> None:
+        """The link is gone, and with it the session's lock or the place among those who wait."""
+        self._waiting.cancel()
+        if self._receiving is not None:
+            held = self.connection.sessions
+            if held.get((self.path.key, self.session_id or "")) is self:
+                del held[self.path.key, self.session_id or ""]
+            self._receiving.on_detached()
