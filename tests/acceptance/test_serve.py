@@ -127,7 +127,7 @@ def test_what_this_release_does_not_do_is_named(start_bridge: StartBridge, tmp_p
         ("forwarded", "ForwardTo"),
         ("sessions", "RequiresSession"),
     ]
-    refused = "session receivers are not implemented"
+    refused = "Sessions cannot be received from here yet"
     with client_of(bridge) as client:
         with (
             pytest.raises(ServiceBusError, match=refused),

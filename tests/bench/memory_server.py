@@ -23,7 +23,10 @@ ROOT_RULE = AuthorizationRule(
 async def serve(arguments: argparse.Namespace) -> None:
     """Listen until cancelled."""
     lock_ms = arguments.lock_duration_s * 1000
-    definitions = (Queue(name=name, lock_duration_ms=lock_ms) for name in arguments.queues)
+    definitions = (
+        Queue(name=name, lock_duration_ms=lock_ms, requires_session=arguments.requires_session)
+        for name in arguments.queues
+    )
     namespace = MemoryNamespace(*definitions)
     settings = Settings(message_bytes_max=arguments.message_bytes_max)
     gateway = Gateway(namespace, RuleSet(namespace=(ROOT_RULE,)), settings)
@@ -43,6 +46,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--message-bytes-max", type=int, default=1_048_576)
     parser.add_argument("--lock-duration-s", type=int, default=60)
+    parser.add_argument("--requires-session", action="store_true")
     parser.add_argument("--log-level", default="WARNING")
     parser.add_argument("--uvloop", action="store_true")
     arguments = parser.parse_args()
