@@ -13,7 +13,6 @@ ABSENT: frozenset[str] = frozenset(
     {
         "ForwardDeadLetteredMessagesTo",
         "ForwardTo",
-        "RequiresSession",
         "Rules",
     }
 )

@@ -114,7 +114,7 @@ MESSAGES: tuple[Row, ...] = (
     Row(
         property="RequiresSession",
         kinds=PROPERTIES["RequiresSession"].kinds,
-        rabbitmq=NOTHING,
+        rabbitmq="with the bridge: a queue for the states, one consumer that has all messages",
         with_bridge=(off("requires_session"), bridge()),
         plain=(
             off("requires_session"),

@@ -16,6 +16,13 @@ SCENARIOS = (
     "long_time_to_live",
     "rules",
     "duplicates",
+    "session_accept",
+    "session_next",
+    "session_state",
+    "session_lock",
+    "session_defer",
+    "session_subscribe",
+    "session_refused",
 )
 
 ENTITIES = {
@@ -25,6 +32,7 @@ ENTITIES = {
         "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
     },
     "javascript-unique": {"RequiresDuplicateDetection": True},
+    "javascript-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
 }
 
 TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]

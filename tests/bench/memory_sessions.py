@@ -14,8 +14,8 @@ from bridge.engine.api import Disposition, Received, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
+    MessageSizeExceeded,
     OperationTimeout,
-    QuotaExceeded,
     ServiceBusError,
     SessionCannotBeLocked,
     SessionLockLost,
@@ -200,7 +200,7 @@ class MemorySessions(MemoryQueue):
             self._states.pop(session_id, None)
             return
         if len(state) > STATE_BYTES_MAX:
-            raise QuotaExceeded("The state is too large.")
+            raise MessageSizeExceeded("The state is too large.")
         self._states[session_id] = state, int(time.time() * 1000)
 
     def listed(self, updated_after_ms: int | None) -> list[str]:

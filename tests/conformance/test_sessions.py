@@ -397,7 +397,11 @@ async def test_a_session_is_its_holders_alone(operation: str) -> None:
         ("renew-session-lock", {}, "com.microsoft:argument-error"),
         ("get-session-state", {"session-id": 7}, "com.microsoft:argument-error"),
         ("set-session-state", {"session-id": "one", "session-state": "x"}, "argument-error"),
-        ("set-session-state", {"session-id": "one", "session-state": b"x" * 262_145}, "amqp:res"),
+        (
+            "set-session-state",
+            {"session-id": "one", "session-state": b"x" * 262_145},
+            "size-exceeded",
+        ),
         ("get-message-sessions", {"skip": -1, "top": 1}, "com.microsoft:argument-error"),
         ("get-message-sessions", {"last-updated-time": "now"}, "com.microsoft:argument-error"),
         ("renew-lock", {"lock-tokens": Array("uuid", ())}, "amqp:not-allowed"),

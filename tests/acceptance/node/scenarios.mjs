@@ -4,7 +4,8 @@
 //   node scenarios.mjs CONNECTION_STRING QUEUE [SCENARIO...]
 //
 // The queue must be empty, with a lock duration of 5 s and at least 10 deliveries. There is a topic
-// QUEUE-topic with a subscription `rules`, and a queue QUEUE-unique that detects duplicates.
+// QUEUE-topic with a subscription `rules`, a queue QUEUE-unique that detects duplicates, and a queue
+// QUEUE-sessions that requires sessions.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusClient } from "@azure/service-bus";
@@ -52,10 +53,146 @@ async function expectError(code, action) {
   throw new assert.AssertionError({ message: `no error ${code}` });
 }
 
+async function expectRefusal(pattern, action) {
+  try {
+    await action();
+  } catch (error) {
+    assert.match(error.message, pattern);
+    return;
+  }
+  throw new assert.AssertionError({ message: `not refused: ${pattern}` });
+}
+
+const inSessions = `${queue}-sessions`;
+
+async function sendTo(client, sessionId, ...bodies) {
+  const messages = bodies.map((body) => ({ body, sessionId }));
+  await client.createSender(inSessions).sendMessages(messages);
+}
+
 const deadLetters = (client) =>
   client.createReceiver(queue, { subQueueType: "deadLetter" });
 
 const scenarios = {
+  async session_accept(client) {
+    await sendTo(client, "one", "a", "b", "c");
+    const receiver = await client.acceptSession(inSessions, "one");
+    assert.equal(receiver.sessionId, "one");
+    const left = receiver.sessionLockedUntilUtc - Date.now();
+    assert.ok(left > 2000 && left <= LOCK_MS, `locked for ${left} ms`);
+    await expectError("SessionCannotBeLocked", () => client.acceptSession(inSessions, "one"));
+    const [first] = await receive(receiver);
+    await receiver.abandonMessage(first);
+    const messages = await receive(receiver, 3);
+    assert.deepEqual(messages.map((m) => m.body), ["a", "b", "c"]);
+    assert.deepEqual(messages.map((m) => m.deliveryCount), [1, 0, 0]);
+    await receiver.completeMessage(messages[0]);
+    await receiver.close();
+    const again = await client.acceptSession(inSessions, "one");
+    const left_over = await receive(again, 2);
+    assert.deepEqual(left_over.map((m) => [m.body, m.deliveryCount]), [["b", 0], ["c", 0]]);
+    for (const message of left_over) await again.completeMessage(message);
+    await expectSilence(again);
+    await again.close();
+  },
+
+  async session_next(client) {
+    const impatient = new ServiceBusClient(connectionString, {
+      retryOptions: { maxRetries: 0, timeoutInMs: 1500 },
+    });
+    try {
+      await expectError("ServiceTimeout", () => impatient.acceptNextSession(inSessions));
+    } finally {
+      await impatient.close();
+    }
+    const waiting = client.acceptNextSession(inSessions);
+    await sleep(300);
+    await sendTo(client, "next", "x");
+    const receiver = await waiting;
+    assert.equal(receiver.sessionId, "next");
+    const [message] = await receive(receiver);
+    await receiver.completeMessage(message);
+    await receiver.close();
+  },
+
+  async session_state(client) {
+    const receiver = await client.acceptSession(inSessions, "state");
+    assert.ok(!(await receiver.getSessionState()));
+    await receiver.setSessionState({ step: 3 });
+    assert.deepEqual(await receiver.getSessionState(), { step: 3 });
+    const until = await receiver.renewSessionLock();
+    assert.ok(until - Date.now() > LOCK_MS - 1500);
+    await receiver.close();
+    const again = await client.acceptSession(inSessions, "state");
+    assert.deepEqual(await again.getSessionState(), { step: 3 });
+    await again.setSessionState(null);
+    assert.ok(!(await again.getSessionState()));
+    await again.close();
+  },
+
+  async session_lock(client) {
+    await sendTo(client, "lapses", "x");
+    await sendTo(client, "kept", "y");
+    const kept = await client.acceptSession(inSessions, "kept");
+    const lapses = await client.acceptSession(inSessions, "lapses", {
+      maxAutoLockRenewalDurationInMs: 0,
+    });
+    const [message] = await receive(lapses);
+    const [other] = await receive(kept);
+    await sleep(LOCK_MS + 1000);
+    await expectError("SessionLockLost", () => lapses.completeMessage(message));
+    await kept.completeMessage(other);
+    await kept.close();
+    const again = await client.acceptSession(inSessions, "lapses");
+    const [second] = await receive(again);
+    assert.equal(second.deliveryCount, 1);
+    await again.completeMessage(second);
+    await again.close();
+  },
+
+  async session_defer(client) {
+    await sendTo(client, "defers", "a", "b");
+    const receiver = await client.acceptSession(inSessions, "defers");
+    const [first, second] = await receive(receiver, 2);
+    await receiver.deferMessage(first);
+    await receiver.deadLetterMessage(second, { deadLetterReason: "why" });
+    await receiver.close();
+    const again = await client.acceptSession(inSessions, "defers");
+    const [deferred] = await again.receiveDeferredMessages([first.sequenceNumber]);
+    assert.equal(deferred.body, "a");
+    await again.completeMessage(deferred);
+    await again.close();
+    const dead = client.createReceiver(inSessions, { subQueueType: "deadLetter" });
+    const [found] = await receive(dead);
+    assert.deepEqual([found.body, found.sessionId, found.deadLetterReason], ["b", "defers", "why"]);
+    await dead.completeMessage(found);
+  },
+
+  async session_subscribe(client) {
+    await sendTo(client, "stream", 1, 2, 3);
+    const receiver = await client.acceptSession(inSessions, "stream");
+    const bodies = [];
+    const { promise, resolve, reject } = deferred();
+    const subscription = receiver.subscribe({
+      processMessage: async (message) => {
+        bodies.push(message.body);
+        if (bodies.length === 3) resolve();
+      },
+      processError: async ({ error }) => reject(error),
+    });
+    await Promise.race([promise, sleep(PATIENCE_MS).then(() => reject(new Error("too slow")))]);
+    await sleep(200);
+    await subscription.close();
+    await receiver.close();
+    assert.deepEqual(bodies, [1, 2, 3]);
+  },
+
+  async session_refused(client) {
+    const sender = client.createSender(inSessions);
+    await expectRefusal(/SessionId was not set/, () => sender.sendMessages({ body: "stray" }));
+    await expectRefusal(/does not require sessions/, () => client.acceptNextSession(queue));
+  },
+
   single_send: (client) => sendAndComplete(client, 1),
 
   async batch_send(client) {
