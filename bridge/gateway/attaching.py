@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bridge.engine import texts as engine_texts
 from bridge.engine.api import ReceiveMode, Receiver
 from bridge.gateway import cbs, management, texts
 from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
@@ -90,9 +91,9 @@ def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPat
     is_of_session = wants_session(link.peer.source)
     needs_session = entity.requires_session and path.sub_queue is SubQueue.NONE
     if is_of_session and not needs_session:
-        raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
+        raise NotAllowed(engine_texts.SESSION_ON_PLAIN_ENTITY)
     if needs_session and not is_of_session:
-        raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+        raise NotAllowed(engine_texts.PLAIN_ON_SESSION_ENTITY)
     mode = (
         ReceiveMode.RECEIVE_AND_DELETE
         if link.peer.snd_settle_mode == _SETTLED

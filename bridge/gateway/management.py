@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from bridge.engine import texts as engine_texts
 from bridge.engine.api import (
     Abandon,
     Complete,
@@ -140,7 +141,7 @@ async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, bo
     if session_operations.requires_session(namespace, path):
         session_id = session_operations.session_id_of(body)
         if session_id is None:
-            raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+            raise NotAllowed(engine_texts.PLAIN_ON_SESSION_ENTITY)
     received = await namespace.receive_deferred(path, _numbers(body), mode, session_id)
     return {"messages": await in_slices(map(_entry, received))}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from bridge.engine import texts as engine_texts
 from bridge.engine.api import Namespace
-from bridge.gateway import texts
 from bridge.model.errors import (
     ArgumentError,
     NotAllowed,
@@ -38,7 +38,7 @@ def check_entity(namespace: Namespace, path: EntityPath) -> None:
         NotAllowed: it has none, as a dead-letter queue has none.
     """
     if not requires_session(namespace, path):
-        raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
+        raise NotAllowed(engine_texts.SESSION_ON_PLAIN_ENTITY)
 
 
 def requires_session(namespace: Namespace, path: EntityPath) -> bool:
@@ -72,7 +72,7 @@ def check_holder(connection: Connection, path: EntityPath, body: Mapping[str, An
     if session_id is None or not requires_session(connection.gateway.namespace, path):
         return
     if (path.key, session_id) not in connection.sessions:
-        raise SessionLockLost(texts.SESSION_LOCK_LOST)
+        raise SessionLockLost(engine_texts.SESSION_LOCK_LOST)
 
 
 def _named(namespace: Namespace, path: EntityPath, body: Body) -> str:

@@ -7,18 +7,6 @@ from uuid import uuid4
 
 from bridge.model.errors import ServiceBusError
 
-SESSION_ON_PLAIN_ENTITY = (
-    "A sessionful message receiver cannot be created on an entity that does not require sessions. "
-    "Ensure RequiresSession is set to true when creating a Queue or Subscription to enable "
-    "sessionful behavior."
-)
-PLAIN_ON_SESSION_ENTITY = (
-    "It is not possible for an entity that requires sessions to create a non-sessionful message "
-    "receiver."
-)
-SESSION_LOCK_LOST = (
-    "The session lock has expired on the MessageSession. Accept a new MessageSession."
-)
 MESSAGE_LOCK_OF_SESSION = (
     "The messages of a session are locked with it: renew the session's lock instead."
 )
