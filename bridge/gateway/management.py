@@ -255,9 +255,11 @@ async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None
         connection.grants.require(operation.right, path)
         if not isinstance(request.value, dict):
             raise ArgumentError("The body of the request is no map.")
+        body = request.value
         if operation.in_session:
-            session_operations.check_holder(connection, path, request.value)
-        value = await operation.run(connection.gateway.namespace, path, request.value)
+            link_name = fields.get("associated-link-name")
+            body = session_operations.of_holder(connection, path, body, link_name)
+        value = await operation.run(connection.gateway.namespace, path, body)
         if value is None:
             properties |= {"statusCode": Int(204), "statusDescription": "No content"}
     except ServiceBusError as error:

@@ -60,19 +60,34 @@ def session_id_of(body: Mapping[str, Any]) -> str | None:
     return session_id
 
 
-def check_holder(connection: Connection, path: EntityPath, body: Mapping[str, Any]) -> None:
-    """Check that the session which a request names is held by a link of the same connection.
+def of_holder(connection: Connection, path: EntityPath, body: Body, link_name: Any) -> Body:
+    """Return a request with the session that it is about, which its own connection holds.
 
-    Of an entity without sessions the name means nothing.
+    It names the session, or the session's link (the Go client, for deferred messages). Of an
+    entity without sessions either means nothing.
+
+    Args:
+        link_name: `associated-link-name` of the request.
 
     Raises:
-        SessionLockLost: it is not, or not any more.
+        SessionLockLost: the connection does not hold the session, or not any more.
     """
+    if not requires_session(connection.gateway.namespace, path):
+        return body
     session_id = session_id_of(body)
-    if session_id is None or not requires_session(connection.gateway.namespace, path):
-        return
+    if session_id is None:
+        session_id = next(
+            (
+                name
+                for (key, name), held in connection.sessions.items()
+                if key == path.key and held.link.name == link_name
+            ),
+            None,
+        )
+        return body if session_id is None else {**body, SESSION_ID: session_id}
     if (path.key, session_id) not in connection.sessions:
         raise SessionLockLost(engine_texts.SESSION_LOCK_LOST)
+    return body
 
 
 def _named(namespace: Namespace, path: EntityPath, body: Body) -> str:

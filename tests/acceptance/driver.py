@@ -35,6 +35,11 @@ COMMON_SCENARIOS = (
     "too_large",
     "wrong_key",
     "unknown_entity",
+    "session_accept",
+    "session_next",
+    "session_state",
+    "session_lock",
+    "session_defer",
 )
 """What every client is asked to do."""
 

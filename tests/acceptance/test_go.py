@@ -10,7 +10,10 @@ from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, build, run_
 
 SCENARIOS = (*COMMON_SCENARIOS, "release_unread")
 
-ENTITIES = {"go": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}
+ENTITIES = {
+    "go": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
+    "go-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
+}
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,12 @@ import pytest
 
 from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, build, run_scenarios, tool
 
-SCENARIOS = (*COMMON_SCENARIOS, "list_send", "processor")
+SCENARIOS = (*COMMON_SCENARIOS, "list_send", "processor", "session_processor")
 
-ENTITIES = {"java": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}
+ENTITIES = {
+    "java": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
+    "java-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
+}
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,6 @@ SCENARIOS = (
     "long_time_to_live",
     "rules",
     "duplicates",
-    "session_accept",
-    "session_next",
-    "session_state",
-    "session_lock",
-    "session_defer",
     "session_subscribe",
     "session_refused",
 )

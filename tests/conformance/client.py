@@ -269,16 +269,18 @@ class Client:
         )
         return int(reply.application_properties["status-code"])
 
-    async def manage(self, entity: str, operation: str, body: Any) -> Message:
-        """Do an operation at an entity's `$management`."""
+    async def manage(
+        self, entity: str, operation: str, body: Any, *, associated: str | None = None
+    ) -> Message:
+        """Do an operation at an entity's `$management`, in the name of a link or of none."""
         if not getattr(self, "_has_management", False):
             await self._attach_node(f"{entity}/$management", MANAGEMENT_OUT, MANAGEMENT_IN)
             self._has_management = True
-        return await self.request(
-            MANAGEMENT_OUT,
-            MANAGEMENT_IN,
-            Message(application_properties={"operation": operation}, value=body),
-        )
+        fields = {"operation": operation}
+        if associated is not None:
+            fields["associated-link-name"] = associated
+        message = Message(application_properties=fields, value=body)
+        return await self.request(MANAGEMENT_OUT, MANAGEMENT_IN, message)
 
     async def close(self) -> None:
         """Hang up."""

@@ -207,7 +207,7 @@ async def test_a_session_has_one_holder() -> None:
 
 async def test_many_sessions_on_one_connection() -> None:
     """500 receivers, each with its own session; all wait at first."""
-    async with served() as (door, _, peer):
+    async with served(replace(QUEUE, lock_duration_ms=60_000)) as (door, _, peer):
         handles = range(100, 600)
         for handle in handles:
             accept(peer, handle, None)
@@ -448,3 +448,15 @@ async def test_a_stop_lets_go_of_sessions() -> None:
         await door.stop()
         assert not queue._held
         assert not queue._waiting
+
+
+async def test_a_request_may_name_the_link_that_holds_its_session() -> None:
+    """The Go client asks so for deferred messages: in memory there are none, in any session."""
+    async with served() as (_, _, peer):
+        accept(peer, 7, "one")
+        attach = await peer.next(Attach, handle=7)
+        numbers = {"sequence-numbers": Array("long", (1,))}
+        operation = "com.microsoft:receive-by-sequence-number"
+        for name, status in ((attach.name, 501), ("another", 400)):
+            reply = await peer.manage("q", operation, numbers, associated=name)
+            assert reply.application_properties["statusCode"] == status

@@ -3,8 +3,8 @@
 //
 //	scenarios CONNECTION_STRING QUEUE [SCENARIO...]
 //
-// The queue must be empty, with a lock duration of 5 s and at least 10 deliveries. This client shows
-// the delivery count of the wire plus one.
+// The queue must be empty, with a lock duration of 5 s and at least 10 deliveries; there is another,
+// QUEUE-sessions, that requires sessions. This client shows the delivery count of the wire plus one.
 package main
 
 import (
@@ -65,6 +65,11 @@ var scenarios = []scenario{
 	{"too_large", (*bus).tooLarge},
 	{"wrong_key", (*bus).wrongKey},
 	{"unknown_entity", (*bus).unknownEntity},
+	{"session_accept", (*bus).sessionAccept},
+	{"session_next", (*bus).sessionNext},
+	{"session_state", (*bus).sessionState},
+	{"session_lock", (*bus).sessionLock},
+	{"session_defer", (*bus).sessionDefer},
 }
 
 func (b *bus) singleSend() string {

@@ -46,15 +46,16 @@ import java.util.concurrent.TimeUnit;
  * JSON object a scenario: {"scenario", "ok", "detail"}.
  *
  * <p>Arguments: CONNECTION_STRING QUEUE [SCENARIO...]. The queue must be empty, with a lock
- * duration of 5 s and at least 10 deliveries.
+ * duration of 5 s and at least 10 deliveries; there is another, QUEUE-sessions, that requires
+ * sessions.
  */
 public final class Scenarios {
-    private static final Duration LOCK = Duration.ofSeconds(5);
+    static final Duration LOCK = Duration.ofSeconds(5);
     private static final Duration PATIENCE = Duration.ofSeconds(10);
     private static final Duration SILENCE = Duration.ofSeconds(1);
 
-    private final String connectionString;
-    private final String queue;
+    final String connectionString;
+    final String queue;
     private final List<AutoCloseable> open = new ArrayList<>();
 
     private Scenarios(String connectionString, String queue) {
@@ -92,6 +93,7 @@ public final class Scenarios {
         all.put("too_large", Scenarios::tooLarge);
         all.put("wrong_key", Scenarios::wrongKey);
         all.put("unknown_entity", Scenarios::unknownEntity);
+        Sessions.addTo(all);
         return all;
     }
 
@@ -464,7 +466,7 @@ public final class Scenarios {
             () -> sender.sendMessage(new ServiceBusMessage("x")));
     }
 
-    private static ServiceBusClientBuilder builder(String connectionString) {
+    static ServiceBusClientBuilder builder(String connectionString) {
         AmqpRetryOptions retries = new AmqpRetryOptions().setMaxRetries(0)
             .setTryTimeout(Duration.ofSeconds(20));
         return new ServiceBusClientBuilder().connectionString(connectionString)
@@ -488,7 +490,7 @@ public final class Scenarios {
         return track(receiverBuilder().subQueue(SubQueue.DEAD_LETTER_QUEUE).buildClient());
     }
 
-    private <T extends AutoCloseable> T track(T client) {
+    <T extends AutoCloseable> T track(T client) {
         open.add(client);
         return client;
     }
@@ -500,7 +502,7 @@ public final class Scenarios {
         open.clear();
     }
 
-    private static List<ServiceBusReceivedMessage> receive(
+    static List<ServiceBusReceivedMessage> receive(
         ServiceBusReceiverClient receiver, int count) {
         List<ServiceBusReceivedMessage> messages = new ArrayList<>();
         long end = System.nanoTime() + PATIENCE.toNanos();
@@ -520,7 +522,7 @@ public final class Scenarios {
         equal(List.of(), bodies, "messages that should not be there");
     }
 
-    private static String expectError(ServiceBusFailureReason reason, Runnable action) {
+    static String expectError(ServiceBusFailureReason reason, Runnable action) {
         try {
             action.run();
         } catch (ServiceBusException error) {
@@ -536,13 +538,13 @@ public final class Scenarios {
         return OffsetDateTime.now(ZoneOffset.UTC).truncatedTo(ChronoUnit.MILLIS);
     }
 
-    private static void check(boolean holds, String what) {
+    static void check(boolean holds, String what) {
         if (!holds) {
             throw new AssertionError(what);
         }
     }
 
-    private static void equal(Object expected, Object found, String what) {
+    static void equal(Object expected, Object found, String what) {
         check(Objects.equals(expected, found), what + ": " + found + ", not " + expected);
     }
 
