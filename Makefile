@@ -12,7 +12,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compiled run test lint format check-tests bench soak test-kills test-matrix test-sdks clean
+.PHONY: help setup compiled run test lint format check-tests bench soak test-kills parity test-matrix test-sdks clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -59,6 +59,9 @@ test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed un
 
 soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure
 	@$(PYTEST) -m soak $(ARGS)
+
+parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in docs/parity.md (needs Go 1.23 or newer, PyPI and a Go proxy)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(COMPILED) $(BIN)/python -m tests.parity --workers $(WORKERS) $(ARGS)
 
 test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)

@@ -1,0 +1,122 @@
+"""pytest plugin for Azure's Python tests: a bridge a worker, and stand-ins for Azure's tooling."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import aiohttp
+import certifi
+import pytest
+
+from tests.fixtures.broker import Broker
+from tests.parity import addresses
+from tests.parity.serving import serving
+
+RABBITMQ = "BUSBRIDGE_PARITY_RABBITMQ"
+"""Variable: the URLs of the RabbitMQ and of its management API, with a space between."""
+
+SLEEPER_S = 1800
+
+_ends = ExitStack()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start this worker's bridge, before any of Azure's modules is read."""
+    is_controller = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if is_controller:
+        return
+    url, management_url = os.environ[RABBITMQ].split()
+    folder = Path(config.rootpath) / f"bridge-{os.getpid()}"
+    bridge = _ends.enter_context(serving(Broker(url, management_url), folder))
+    addresses.resolve_to(bridge.port)
+    _trust(str(bridge.ca))
+
+
+def pytest_unconfigure() -> None:
+    """End the bridge."""
+    _ends.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give time to tests in which one send takes minutes: the SDK holds a lock of its own."""
+    for item in items:
+        if "large_messages_w_sleep" in item.name:
+            item.add_marker(pytest.mark.timeout(SLEEPER_S))
+
+
+def _trust(ca: str) -> None:
+    certifi.where = lambda: ca
+    os.environ["REQUESTS_CA_BUNDLE"] = os.environ["SSL_CERT_FILE"] = ca
+    aiohttp.connector._SSL_CONTEXT_VERIFIED.load_verify_locations(ca)  # made at its import
+
+
+def _stand_in() -> None:
+    """Put modules of ours where the tests import those that make resources at Azure."""
+    from azure.servicebus._base_handler import ServiceBusSharedKeyCredential
+    from azure.servicebus.aio._base_handler_async import (
+        ServiceBusSharedKeyCredential as AsyncSharedKeyCredential,
+    )
+
+    from tests.parity import preparers
+
+    def get_credential(*, is_async: bool = False, **_: Any) -> Any:
+        kind = AsyncSharedKeyCredential if is_async else ServiceBusSharedKeyCredential
+        return kind(addresses.RULE, addresses.RULE)
+
+    def ignore(*_: Any, **__: Any) -> None:
+        pass
+
+    def unchanged(test: Callable[..., Any]) -> Callable[..., Any]:
+        return test
+
+    attributes = {"is_live": True, "await_prepared_test": staticmethod(unchanged)}
+    case = type("AzureMgmtRecordedTestCase", (), attributes)
+    errors = {
+        name: type(name, (Exception,), {}) for name in ("AzureHttpError", "AzureConflictHttpError")
+    }
+    rights = type("AccessRights", (), {"manage": "Manage", "send": "Send", "listen": "Listen"})
+    groups = {
+        "CachedResourceGroupPreparer": preparers.Group,
+        "RandomNameResourceGroupPreparer": preparers.Group,
+    }
+    _module(
+        "devtools_testutils",
+        **groups,
+        AzureMgmtRecordedTestCase=case,
+        AzureRecordedTestCase=case,
+        get_credential=get_credential,
+        recorded_by_proxy=unchanged,
+        set_custom_default_matcher=ignore,
+    )
+    _module(
+        "devtools_testutils.sanitizers",
+        add_remove_header_sanitizer=ignore,
+        add_general_regex_sanitizer=ignore,
+        add_oauth_response_sanitizer=ignore,
+    )
+    _module("devtools_testutils.aio", recorded_by_proxy_async=unchanged)
+    _module("azure.common", **errors)
+    _module("azure.mgmt", AccessRights=rights)
+    _module("azure.mgmt.servicebus")
+    _module("azure.mgmt.servicebus.models", AccessRights=rights)
+    sys.modules["servicebus_preparer"] = sys.modules["sb_env_loader"] = preparers
+
+
+def _module(name: str, **content: Any) -> None:
+    module = ModuleType(name)
+    module.__dict__.update(content, __path__=[])
+    sys.modules[name] = module
+
+
+_stand_in()  # before the tests' own conftest is read
+
+
+@pytest.fixture(scope="session")
+def test_proxy() -> None:
+    """What records calls to Azure; here nothing is recorded."""
