@@ -18,6 +18,7 @@ SCENARIOS = (
     "duplicates",
     "session_subscribe",
     "session_refused",
+    "session_many",
 )
 
 ENTITIES = {
@@ -28,6 +29,7 @@ ENTITIES = {
     },
     "javascript-unique": {"RequiresDuplicateDetection": True},
     "javascript-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
+    "javascript-many": {"LockDuration": "PT1M", "RequiresSession": True},
 }
 
 TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]

@@ -5,7 +5,7 @@
 //
 // The queue must be empty, with a lock duration of 5 s and at least 10 deliveries. There is a topic
 // QUEUE-topic with a subscription `rules`, a queue QUEUE-unique that detects duplicates, and a queue
-// QUEUE-sessions that requires sessions.
+// QUEUE-sessions that requires sessions; QUEUE-many does so, too, and has locks of a minute.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusClient } from "@azure/service-bus";
@@ -185,6 +185,24 @@ const scenarios = {
     await subscription.close();
     await receiver.close();
     assert.deepEqual(bodies, [1, 2, 3]);
+  },
+
+  // Each on an AMQP session of its own, all on one connection.
+  async session_many(client) {
+    const sender = client.createSender(`${queue}-many`);
+    const names = Array.from({ length: 200 }, (_, number) => `many-${number}`);
+    await sender.sendMessages(names.map((sessionId) => ({ body: sessionId, sessionId })));
+    const accepted = names.map(() => client.acceptNextSession(`${queue}-many`));
+    const receivers = await Promise.all(accepted);
+    assert.deepEqual(receivers.map((each) => each.sessionId).sort(), names.sort());
+    await Promise.all(
+      receivers.map(async (receiver) => {
+        const [message] = await receive(receiver);
+        assert.equal(message.body, receiver.sessionId);
+        await receiver.completeMessage(message);
+      }),
+    );
+    await Promise.all(receivers.map((receiver) => receiver.close()));
   },
 
   async session_refused(client) {
