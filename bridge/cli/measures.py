@@ -49,6 +49,7 @@ _ENTITY_TOTALS = {
     "arrivals": ("arrivals", "Arrivals that the sequencer has carried out."),
     "published": ("journal_entries", "Entries written to the journal."),
     "activated": ("activated", "Scheduled messages that became active."),
+    "duplicates": ("duplicates_dropped", "Messages whose id had been accepted in the window."),
     "terms": ("sequencer_elections", "How often this process became the sequencer."),
 }
 

@@ -52,11 +52,13 @@ class Send:
         identity: the envelope's, or `None` for a native message.
         items: the messages.
         reply_to: who wants the numbers.
+        comes_again: RabbitMQ has delivered it before; known of native messages.
     """
 
     identity: bytes | None
     items: Sequence[Item]
     reply_to: ReplyTo | None = None
+    comes_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,23 @@ class OwnershipToken:
 Command = Send | Cancel | Used | Lapsed | Refused | OwnershipToken
 
 
-def read(properties: bytes, body: bytes, *, detects_duplicates: bool = False) -> Command:
+def read(
+    properties: bytes,
+    body: bytes,
+    *,
+    detects_duplicates: bool = False,
+    comes_again: bool = False,
+) -> Command:
     """Return what an arrival asks for; what cannot be read is refused.
 
     Args:
         properties: as RabbitMQ delivered them.
         body: likewise.
         detects_duplicates: the entity does, so a message id chooses the partition.
+        comes_again: RabbitMQ has delivered it before.
     """
     try:
-        return _read(properties, body, detects_duplicates)
+        return _read(properties, body, detects_duplicates, comes_again)
     except Exception as error:
         # It would come again and again, and stop its entity.
         return unreadable(body, error)
@@ -145,7 +154,7 @@ def refuse(properties: bytes, body: bytes, reason: str, description: str) -> Ref
     return Refused(item, reason, description)
 
 
-def _read(properties: bytes, body: bytes, detects_duplicates: bool) -> Command:
+def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again: bool) -> Command:
     if properties == envelope.SILENT_PROPERTIES:
         return _read_envelope(body, None) or _malformed(Properties.decode(properties), body)
     try:
@@ -164,7 +173,9 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool) -> Command:
     if kind == b"refused":
         return _refused(basic, body)
     item = _native(basic, body, detects_duplicates)
-    return Lapsed(item) if kind == b"lapsed" else Send(None, (item,))
+    if kind == b"lapsed":
+        return Lapsed(item)
+    return Send(None, (item,), comes_again=comes_again)
 
 
 def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | Used | None:

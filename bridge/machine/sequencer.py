@@ -369,7 +369,8 @@ class Sequencer:
                 known = self.memory.known.get(identity)
             elif digest is not None:
                 identity = digest + _NATIVE
-                known = self._known_native(identity, now_ms)
+                if command.comes_again:
+                    known = self._known_native(identity, now_ms)
             if known is not None:
                 numbers.append(known.number)
                 if not known.is_trusted:

@@ -375,7 +375,10 @@ class Leader:
                 break
             delivery = arrivals.next()
             command = arrival.read(
-                delivery.properties, delivery.body, detects_duplicates=detects_duplicates
+                delivery.properties,
+                delivery.body,
+                detects_duplicates=detects_duplicates,
+                comes_again=delivery.redelivered,
             )
             if type(command) is arrival.OwnershipToken:
                 self._token.take(delivery, command.term, self.in_flight)
@@ -529,4 +532,5 @@ class Leader:
         meters, memory = self.meters, self.sequencer.memory
         meters.at_hand, meters.in_flight = len(self._arrivals), self.in_flight.count
         meters.published, meters.pending = self.sequencer.entries, len(memory.pending)
+        meters.duplicates = self.sequencer.duplicates
         meters.buckets = len(memory.wheel.buckets)

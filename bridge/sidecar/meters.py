@@ -35,6 +35,7 @@ class Meters:
         arrivals: arrivals carried out.
         published: entries published, messages and others.
         activated: scheduled messages that became active.
+        duplicates: messages that were dropped because their id had been accepted.
         pending: scheduled messages.
         buckets: live bucket queues.
         takeover_entries: entries of the journal that were needed when it became the owner last.
@@ -50,6 +51,7 @@ class Meters:
     arrivals: int = 0
     published: int = 0
     activated: int = 0
+    duplicates: int = 0
     pending: int = 0
     buckets: int = 0
     takeover_entries: int = 0

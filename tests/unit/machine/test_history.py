@@ -206,15 +206,17 @@ def test_a_message_that_comes_again_is_no_duplicate_of_itself() -> None:
 def test_a_native_message_that_comes_again_is_not_lost() -> None:
     """It has no identity but its id: known by that it is published again."""
     native = Properties(message_id="a", delivery_mode=2).encode()
-    command = read(native, b"body", detects_duplicates=True)
+    command = read(native, b"body", detects_duplicates=True, comes_again=True)
+    another = read(native, b"other", detects_duplicates=True)
     sequencer = a_sequencer()
     first = sequencer.apply(command, START_MS)
-    assert sequencer.apply(command, START_MS + 1).publications == []
+    assert sequencer.apply(another, START_MS + 1).publications == []
 
     following = successor(list(first.publications))
     again = following.apply(command, START_MS + 1)
     assert len(again.publications) == 1
     assert following.memory.counters == [1]
+    assert successor(list(first.publications)).apply(another, START_MS + 1).publications == []
     late = successor(list(first.publications)).apply(command, START_MS + WINDOW_MS)
     assert len(late.publications) == 1
 
