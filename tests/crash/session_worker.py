@@ -47,6 +47,7 @@ class Client:
     chance: random.Random
     received: asyncio.Queue[Received] = field(default_factory=asyncio.Queue)
     is_lost: bool = False
+    highest: int = 0
     receiver: SessionReceiver = field(init=False)
 
     async def work(self) -> None:
@@ -63,7 +64,8 @@ class Client:
         session_id = self.receiver.session_id
         say("given", session_id, receiver=id(self))
         state = await namespace.session_state(PATH, session_id)
-        say("state", session_id, value=int(state or b"0"))
+        self.highest = int(state or b"0")
+        say("state", session_id, value=self.highest)
         self.receiver.add_credit(self.chance.randint(1, 8))
         for _ in range(self.chance.randint(1, 8)):
             async with asyncio.timeout(0.3):
@@ -87,7 +89,7 @@ class Client:
         say("lost", self.receiver.session_id, receiver=id(self))
 
     async def settle(self, session_id: str, received: Received) -> None:
-        """Complete a message mostly; after that its number is the session's state."""
+        """Complete a message mostly; the session's state is the highest number so far, at times."""
         how: Disposition = self.chance.choice((Complete(),) * 7 + (Abandon(), Release()))
         name, number = type(how).__name__, received.sequence_number
         say("settling", session_id, number=number, how=name)
@@ -95,8 +97,10 @@ class Client:
         await self.door.namespace.settle(PATH, received.lock_token, how)
         say("settled", session_id, number=number, how=name)
         if name == "Complete" and self.chance.random() < 0.3:
-            await self.door.namespace.set_session_state(PATH, session_id, str(number).encode())
-            say("stored", session_id, value=number)
+            self.highest = max(self.highest, number)
+            state = str(self.highest).encode()
+            await self.door.namespace.set_session_state(PATH, session_id, state)
+            say("stored", session_id, value=self.highest)
 
     async def close(self) -> None:
         """Give the session up."""
