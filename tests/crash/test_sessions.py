@@ -28,6 +28,8 @@ from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door
 from tests.integration.session_door import send
 
+pytestmark = pytest.mark.kills
+
 QUEUE = model.Queue(
     name="orders", lock_duration_ms=5_000, max_delivery_count=1_000, requires_session=True
 )
@@ -221,9 +223,15 @@ async def besiege(endpoint: Endpoint, broker: Broker, points: list[str | None]) 
     print(f"\n{len(points)} kills, {total} messages, {got} deliveries")
 
 
+async def test_sessions_survive_kills(endpoint: Endpoint, broker: Broker) -> None:
+    """At any time, and behind the steps of what a session's settlement publishes."""
+    await besiege(endpoint, broker, [None, "engine.again.confirmed", None])
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_sessions_survive_twenty_kills(endpoint: Endpoint, broker: Broker) -> None:
-    """At any time, and behind the steps of what a session's settlement publishes and acks."""
+    """The same for longer, behind acks, too."""
     points: list[str | None] = [None] * 10 + [*POINTS, *POINTS]
     random.Random(2).shuffle(points)
     await besiege(endpoint, broker, points)
