@@ -6,13 +6,20 @@ import asyncio
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
+    OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusError,
+    SessionCannotBeLockedError,
 )
 
 from tests.acceptance.sdk import now, seconds
@@ -20,7 +27,7 @@ from tests.acceptance.sdk import now, seconds
 ENTITIES = {
     name: {"LockDuration": "PT5S", "MaxDeliveryCount": 10}
     for name in ("aio", "aio-locks", "aio-renewer", "aio-schedule", "aio-many")
-}
+} | {"aio-sessions": {"LockDuration": "PT5S", "RequiresSession": True}}
 
 LOCK_S = 5
 
@@ -156,3 +163,37 @@ async def test_refusals(bridge: Any) -> None:
         with pytest.raises(ServiceBusError):
             async with client.get_queue_receiver("no-such-queue") as receiver:
                 await receiver.receive_messages(1, max_wait_time=1)
+
+
+async def test_sessions(bridge: Any) -> None:
+    """By id, the next one while others wait, with a renewer, a state and a list."""
+    async with client_of(bridge) as client, AutoLockRenewer() as renewer:
+
+        def session(session_id: Any, **options: Any) -> ServiceBusReceiver:
+            return client.get_queue_receiver("aio-sessions", session_id=session_id, **options)
+
+        with pytest.raises(OperationTimeoutError):
+            async with session(NEXT_AVAILABLE_SESSION, max_wait_time=1):
+                pass
+        async with client.get_queue_sender("aio-sessions") as sender:
+            await sender.send_messages(ServiceBusMessage("a", session_id="one"))
+            await sender.send_messages(ServiceBusMessage("b", session_id="one"))
+        next_one = session(NEXT_AVAILABLE_SESSION, max_wait_time=5, auto_lock_renewer=renewer)
+        async with next_one as receiver:
+            assert receiver.session.session_id == "one"
+            with pytest.raises(SessionCannotBeLockedError):
+                async with session("one"):
+                    pass
+            await receiver.session.set_state(b"mine")
+            first, second = await receive(receiver, 2)
+            await receiver.abandon_message(first)
+            await asyncio.sleep(LOCK_S + 1)
+            (again,) = await receive(receiver)
+            assert (str(again), again.delivery_count) == ("a", 1)
+            await receiver.complete_message(again)
+            await receiver.complete_message(second)
+            assert receiver.session.auto_renew_error is None
+        async with session("one") as receiver:
+            assert await receiver.session.get_state() == b"mine"
+        listed = [each async for each in client.list_queue_sessions("aio-sessions")]
+        assert listed == ["one"]
