@@ -215,7 +215,10 @@ async def _serve(
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         namespace = RabbitNamespace(
-            endpoint, management, scheduled=lambda entity: sidecar.scheduled(entity)
+            endpoint,
+            management,
+            scheduled=lambda entity: sidecar.scheduled(entity),
+            waiting=lambda entity, number, count: sidecar.waiting(entity, number, count),
         )
         wanted = _applied(await Directory(management).read(), config, settings.tier)
         sidecar = Sidecar(

@@ -55,6 +55,7 @@ class Received:
         dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
             itself moved it there (otherwise they are among the record's headers).
         is_deferred: whether it was set aside, and received by its number.
+        is_scheduled: whether it waits for its time; then that is its `enqueued_ms`. Peeks only.
     """
 
     record: Record
@@ -66,6 +67,7 @@ class Received:
     time_to_live_ms: int | None = None
     dead_letter: tuple[str, str] | None = None
     is_deferred: bool = False
+    is_scheduled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,20 @@ class Namespace(Protocol):
 
         Raises:
             ServerBusy, OperationTimeout: see `model.errors`.
+        """
+
+    async def peek(
+        self, path: EntityPath, start: int, count: int, session_id: str | None = None
+    ) -> list[Received]:
+        """Return messages from a sequence number on, `count` at most, without locking any.
+
+        Args:
+            path: of a queue or subscription, of a dead-letter sub-queue, or of a topic, which has
+                its scheduled messages only.
+            session_id: only messages of this session.
+
+        Raises:
+            EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
         """
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:

@@ -34,6 +34,9 @@ COUNT_S = 5.0
 """So long RabbitMQ and the other bridges may take; then an entity has the counts of the last time,
 or, if it was never counted, what is known by then."""
 
+WaitingHere = Callable[[str, int, int], list[int] | None]
+"""Names the scheduled messages of an entity, from a number on; `None`: not led here."""
+
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +47,7 @@ class Counting:
         own_queue: returns the queue in which this bridge is asked.
         scheduled: returns how many messages of an entity wait for their time, or `None` when this
             process does not look after it.
+        waiting_here: names them, likewise.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Counting:
         peers: Peers,
         own_queue: Callable[[], str],
         scheduled: Callable[[str], int | None],
+        waiting_here: WaitingHere,
     ) -> None:
         self._intake = intake
         self._management = management
@@ -66,6 +71,7 @@ class Counting:
         self._peers = peers
         self._own_queue = own_queue
         self._scheduled = scheduled
+        self._waiting_here = waiting_here
         self._last: dict[str, Counts] = {}
 
     async def counts(self, entities: Sequence[model.Entity]) -> list[Counts]:
@@ -96,20 +102,33 @@ class Counting:
         ]
 
     async def _count_all(self, entities: Sequence[model.Entity]) -> None:
-        held = await self._held_anywhere([each.path for each in entities])
+        held = await self.held_anywhere([each.path for each in entities])
         sizes = await self._management.queue_bytes([name for e in entities for name in _queues(e)])
         with contextlib.closing(_Ready(self._intake, sizes)) as ready:
             for at, entity in enumerate(entities):
                 of_it = held[3 * at : 3 * at + 3]
                 self._last[_key(entity)] = await self._count(ready, entity, *of_it)
 
-    async def _held_anywhere(self, paths: Sequence[str]) -> list[int]:
-        bridges = await self._management.queues_below(names.BRIDGE_QUEUES)
-        others = [each for each in bridges if each != self._own_queue()]
-        answers = await asyncio.gather(*(self._ask(each, paths) for each in others))
+    async def held_anywhere(self, paths: Sequence[str]) -> list[int]:
+        """Return what all bridges hold, as `held` does."""
+        answers = await asyncio.gather(*(self._ask(each, paths) for each in await self._others()))
         own = self.held(paths)
         told = [answer for answer in answers if len(answer) == len(own)]
         return [sum(counts) for counts in zip(own, *told, strict=True)]
+
+    async def waiting(self, path: str, start: int, count: int) -> list[int]:
+        """Return the lowest numbers that wait for their time, from one on; its leader knows."""
+        known = self._waiting_here(path, start, count)
+        if known is not None:
+            return known
+        asks = (self._peers.waiting(each, path, start, count) for each in await self._others())
+        answers = await asyncio.gather(*asks)
+        return sorted({number for answer in answers for number in answer})[:count]
+
+    async def _others(self) -> list[str]:
+        """Return the queues of the other bridges."""
+        bridges = await self._management.queues_below(names.BRIDGE_QUEUES)
+        return [each for each in bridges if each != self._own_queue()]
 
     async def _ask(self, bridge: str, paths: Sequence[str]) -> list[int]:
         try:

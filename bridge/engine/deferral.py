@@ -18,6 +18,7 @@ from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
 from bridge.engine.peers import error_of
 from bridge.engine.sender import REPLY_TIMEOUT_S, Sender
+from bridge.engine.settlements import Settlements
 from bridge.engine.showing import show
 from bridge.machine.shelf import Room
 from bridge.model import entity as model
@@ -46,6 +47,7 @@ class Deferral:
 
     Args:
         on_lost: called when a channel, and all that was locked on it, is lost.
+        settlements: hears of what has left the deferred messages.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Deferral:
         departure: Departure,
         locks: LockTable,
         on_lost: Callable[[Channel], None],
+        settlements: Settlements,
     ) -> None:
+        self._settlements = settlements
         self._intake = intake
         self._sender = sender
         self._departure = departure
@@ -162,6 +166,7 @@ class Deferral:
                 departure=self._departure,
                 locks=self._locks,
                 on_lost=self._on_lost,
+                settlements=self._settlements,
             )
         return deferred
 

@@ -28,6 +28,7 @@ from bridge.engine.holding import Holding, read, unreadable
 from bridge.engine.intake import SETTLE_S, Intake
 from bridge.engine.locktable import LockTable
 from bridge.engine.sender import Sender
+from bridge.engine.settlements import Settlements
 from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.deduplicator import Left
 from bridge.machine.shelf import Room, Shelf
@@ -88,9 +89,13 @@ class Shelved:
 
     is_deferred = True
 
-    def __init__(self, path: EntityPath, held_in: DeferredQueue, room: Room) -> None:
+    def __init__(
+        self, path: EntityPath, held_in: DeferredQueue, room: Room, settlements: Settlements
+    ) -> None:
         self.path = path
         self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
+        self._record = settlements.of(name_of(path.entity))
         self.shelf: Shelf[Holding] = Shelf(room)
         self._held_in = held_in
 
@@ -141,6 +146,8 @@ class Shelved:
     def left(self, holding: Holding, how: Left) -> None:
         """A message is in the queue no more, or as a later copy."""
         self._held_in.out.discard(holding)
+        if how is not Left.REPLACED:
+            self._record.left_deferred(holding.number)
         if how is Left.REPLACED or not self.holds(holding):
             return
         second = self.shelf.gone(holding.identity, now_ms=now_ms())
@@ -155,6 +162,7 @@ class DeferredQueue:
         queue: the entity's definition.
         room: where the bodies that are here are counted.
         on_lost: called when the channel, and all that was locked on it, is lost.
+        settlements: hears of what has left.
 
     Attributes:
         queue: the entity's definition.
@@ -172,6 +180,7 @@ class DeferredQueue:
         departure: Departure,
         locks: LockTable,
         on_lost: Callable[[Channel], None],
+        settlements: Settlements,
     ) -> None:
         self.queue = queue
         self.resource = names.deferred_queue(queue.path)
@@ -182,7 +191,7 @@ class DeferredQueue:
         self._locks = locks
         self._on_lost = on_lost
         self._shelved = {
-            sub_queue: Shelved(EntityPath(queue.path, sub_queue), self, room)
+            sub_queue: Shelved(EntityPath(queue.path, sub_queue), self, room, settlements)
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
         }
         self._asks: list[_Ask] = []

@@ -64,6 +64,8 @@ _ESSENTIAL = (
     headers.DELIVERED,
     headers.DEAD_LETTERED,
     headers.DEFERRED,
+    headers.MOVED,
+    "BCC",
     headers.KIND,
     headers.DEAD_LETTER_REASON,
     headers.DEAD_LETTER_ERROR_DESCRIPTION,
@@ -237,8 +239,7 @@ class Departure:
         sub_queue = SubQueue.DEAD_LETTER if origin.is_dead_letter else SubQueue.NONE
         properties.headers[headers.DEFERRED] = text(sub_queue.value)
         properties.headers[headers.DELIVERED] = long(holding.failures)
-        queue = names.deferred_queue(origin.queue.path)
-        publish = Publish("", queue, properties.encode(), holding.record.body)
+        publish = _to(origin, names.deferred_queue(origin.queue.path), properties, holding)
         try:
             how = Left.REPLACED if origin.is_deferred else Left.MOVED
             await self._move(origin, holding, publish, "engine.defer", how)
@@ -330,8 +331,7 @@ def _dead(
     properties.headers.pop(headers.DELIVERED, None)
     properties.headers.pop(headers.DEFERRED, None)
     properties.headers[headers.DEAD_LETTERED] = boolean(True)
-    queue = names.dead_letter_queue(origin.queue.path)
-    return Publish("", queue, properties.encode(), holding.record.body)
+    return _to(origin, names.dead_letter_queue(origin.queue.path), properties, holding)
 
 
 def _again(origin: Origin, holding: Holding, changes: Table, failures: int) -> Publish:
@@ -342,7 +342,16 @@ def _again(origin: Origin, holding: Holding, changes: Table, failures: int) -> P
     if holding.expires_ms is not None:
         left_ms = holding.expires_ms - now_ms()
         properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
-    return Publish("", origin.resource, properties.encode(), holding.record.body)
+    return _to(origin, origin.resource, properties, holding)
+
+
+def _to(origin: Origin, queue: str, properties: Properties, holding: Holding) -> Publish:
+    """Return what goes to a queue, and by the same publish to the stream of what was moved."""
+    assert properties.headers is not None
+    stream = names.moved(origin.queue.front)
+    properties.headers[headers.MOVED] = text(queue)
+    properties.headers["BCC"] = ("A", [("S", stream.encode())])
+    return Publish("", queue, properties.encode(), holding.record.body)
 
 
 def _changed(holding: Holding, changes: Table) -> Properties:

@@ -96,11 +96,7 @@ class Holding(Fetched):
     @property
     def death(self) -> tuple[str, str] | None:
         """Reason and description of a message that RabbitMQ itself dead-lettered."""
-        table = self.record.properties.headers or _NO_HEADERS
-        if headers.DEAD_LETTER_REASON in table:
-            return None
-        reason = table.get(_DEATH, _ABSENT)[1]
-        return DEATHS.get(reason) if isinstance(reason, bytes) else None
+        return death_of(self.record.properties.headers or _NO_HEADERS)
 
     @property
     def death_reason(self) -> str:
@@ -137,6 +133,14 @@ class Holding(Fetched):
             dead_letter=self.death,
             is_deferred=is_deferred,
         )
+
+
+def death_of(table: Table) -> tuple[str, str] | None:
+    """Return reason and description of a dead letter of RabbitMQ's own; `None`: it is none."""
+    if headers.DEAD_LETTER_REASON in table:
+        return None
+    reason = table.get(_DEATH, _ABSENT)[1]
+    return DEATHS.get(reason) if isinstance(reason, bytes) else None
 
 
 @dataclass(slots=True, eq=False)

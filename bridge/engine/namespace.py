@@ -30,9 +30,10 @@ from bridge.engine.api import (
     SessionReceiver,
     Undeliverable,
 )
+from bridge.engine.browsing import Browsing
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
-from bridge.engine.counting import Counting
+from bridge.engine.counting import Counting, WaitingHere
 from bridge.engine.deferral import Deferral
 from bridge.engine.departure import Departure
 from bridge.engine.directory import Directory, OnChange
@@ -40,7 +41,7 @@ from bridge.engine.disposal import Disposal
 from bridge.engine.holding import Holding
 from bridge.engine.intake import Intake
 from bridge.engine.locktable import LockTable
-from bridge.engine.news import CHANGED, ENTITY_CHANGED, FULL, News
+from bridge.engine.news import CHANGED, ENTITY_CHANGED, FULL, PEEKED, News
 from bridge.engine.owner import Owner
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
@@ -57,6 +58,7 @@ from bridge.engine.receiving import Receiving
 from bridge.engine.sender import Sender
 from bridge.engine.sending import FULL_S, Sending
 from bridge.engine.sessions.accepting import Accepting, is_of_session
+from bridge.engine.settlements import Settlements
 from bridge.engine.settling import Settling, refusal
 from bridge.engine.showing import read_shown
 from bridge.engine.state import State, policy_reasons
@@ -92,6 +94,7 @@ class RabbitNamespace:
         name: what RabbitMQ shows of its connections.
         scheduled: returns how many messages of an entity wait for their time, where that is known.
         clock: by which temporary entities are idle (UTC ms).
+        waiting: names them, from a number on, so many at most; likewise.
 
     Attributes:
         directory: the definitions; follow it to hear of changes.
@@ -111,6 +114,7 @@ class RabbitNamespace:
         name: str = "busbridge",
         scheduled: Callable[[str], int | None] = lambda entity: None,
         clock: Callable[[], int] = now_ms,
+        waiting: WaitingHere = lambda entity, number, count: None,
     ):
         self._endpoint = endpoint
         self._management = management
@@ -126,6 +130,7 @@ class RabbitNamespace:
         self._turn = Turn()
         self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
         self._locks = LockTable(self._on_lock_expired)
+        self._settlements = Settlements(self._intake, self._sender)
         self._departure = Departure(self._sender, self.counters, self.poison)
         self._settling = Settling(self._departure, self.counters, self._locks)
         self._deferral = Deferral(
@@ -134,6 +139,7 @@ class RabbitNamespace:
             departure=self._departure,
             locks=self._locks,
             on_lost=self._on_channel_lost,
+            settlements=self._settlements,
         )
         self._sessions = Accepting(
             intake=self._intake,
@@ -142,6 +148,7 @@ class RabbitNamespace:
             locks=self._locks,
             counters=self.counters,
             on_undeliverable=self._on_undeliverable,
+            settlements=self._settlements,
         )
         self._peers = Peers(
             self._sender,
@@ -151,6 +158,7 @@ class RabbitNamespace:
             self._held_own,
             self._used_own,
             self._sessions.carry_out,
+            waiting,
         )
         self._sessions.peers = self._peers
         self._news = News(
@@ -164,6 +172,7 @@ class RabbitNamespace:
             counters=self.counters,
             on_lost=self._on_channel_lost,
             on_used=lambda path: self._usage.note(path),
+            settlements=self._settlements,
         )
         self._usage = Usage(self._sender, lambda: self._locks.instance, self._open_paths, clock)
         self.disposal = Disposal(
@@ -178,6 +187,15 @@ class RabbitNamespace:
             peers=self._peers,
             own_queue=lambda: names.bridge_queue(self._locks.instance),
             scheduled=scheduled,
+            waiting_here=waiting,
+        )
+        self._browsing = Browsing(
+            intake=self._intake,
+            sender=self._sender,
+            settlements=self._settlements,
+            waiting=self.counting.waiting,
+            held=lambda path: self.counting.held_anywhere([path]),
+            on_first=lambda path: self._news.tell(PEEKED, EntityPath(path)),
         )
         self.state = State(self._sender, self._intake)
         self._provided = model.Namespace()
@@ -332,6 +350,7 @@ class RabbitNamespace:
         await self._receiving.close()
         await self._deferral.close()
         await self._sessions.close()
+        await self._settlements.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -449,6 +468,16 @@ class RabbitNamespace:
         self.counters.received_and_deleted += len(received)
         return [replace(each, lock_token=None, locked_until_ms=None) for each in received]
 
+    async def peek(
+        self, path: EntityPath, start: int, count: int, session_id: str | None = None
+    ) -> list[Received]:
+        """Return messages from a sequence number on, without locking any."""
+        entity = self.directory.entity(path)
+        if entity.status is model.EntityStatus.DISABLED:
+            raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
+        self._usage.note(path)
+        return await self._browsing.peek(path, entity, start, count, session_id)
+
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""
         self._usage.note(path)
@@ -559,7 +588,10 @@ class RabbitNamespace:
         self._changed.set()
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
-        """Another bridge has found an entity's queue full, or changed the entity."""
+        """Another bridge has found an entity's queue full, changed the entity, or peeked it."""
+        if kind == PEEKED:
+            self._settlements.hear(path.entity)
+            return
         if kind == ENTITY_CHANGED:
             self._changed_paths.add(path.entity)
             self._told.set()

@@ -2,6 +2,7 @@
 
 (empty)   definitions have changed: read them
 changed   the definition of this entity has changed: read that
+peeked    nobody has peeked this entity before: tell what has left it
 full      the queue of this entity takes no more messages now
 """
 
@@ -23,6 +24,7 @@ from bridge.wire.basic import Properties
 CHANGED = ""
 ENTITY_CHANGED = "changed"
 FULL = "full"
+PEEKED = "peeked"
 
 
 class News:
@@ -69,7 +71,7 @@ class News:
     def _on_delivery(self, delivery: Delivery) -> None:
         try:
             properties = Properties.decode(delivery.properties)
-            is_news = properties.type in (ENTITY_CHANGED, FULL)
+            is_news = properties.type in (ENTITY_CHANGED, FULL, PEEKED)
             path = parse_path(delivery.body.decode()) if is_news else None
         except (ServiceBusError, ValueError) as error:
             self._poison.note("events", names.EVENTS, error)

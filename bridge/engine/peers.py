@@ -24,7 +24,7 @@ from bridge.model import errors
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
-from bridge.wire.basic import Properties, Table, decode_table, encode_table, text
+from bridge.wire.basic import Properties, Table, decode_table, encode_table, long, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
 from bridge.wire.reply import Done, Refused, decode_reply, encode_done, encode_found, encode_refused
 
@@ -46,6 +46,7 @@ OfSessions = Callable[[str, Table], Awaitable[bytes]]
 
 SESSIONS = "session-"
 """What `do` begins with in what bridges say to each other about sessions."""
+WaitingHere = Callable[[str, int, int], list[int] | None]
 
 
 class Peers:
@@ -58,6 +59,7 @@ class Peers:
         held: counts what this process holds of entities (`Counting.held`).
         used: says when this process used entities (`Usage.ages_ms`), and whether it refuses them.
         of_sessions: carries out what is said about sessions; returns the reply.
+        waiting_here: names the scheduled messages of an entity that this process numbers.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Peers:
         held: Held,
         used: Held,
         of_sessions: OfSessions,
+        waiting_here: WaitingHere,
     ) -> None:
         self._sender = sender
         self._settle = settle
@@ -77,6 +80,7 @@ class Peers:
         self._held = held
         self._of_sessions = of_sessions
         self._used = used
+        self._waiting_here = waiting_here
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -125,7 +129,18 @@ class Peers:
         Args:
             bridge: its queue.
         """
-        question = {"do": text("count"), "path": text("\n".join(paths))}
+        return await self._numbers(bridge, {"do": text("count"), "path": text("\n".join(paths))})
+
+    async def waiting(self, bridge: str, path: str, start: int, count: int) -> list[int]:
+        """Have a bridge name the scheduled messages of an entity that it numbers, or none.
+
+        Args:
+            bridge: its queue.
+        """
+        asked = {"path": text(path), "start": long(start), "count": long(count)}
+        return await self._numbers(bridge, {"do": text("waiting"), **asked})
+
+    async def _numbers(self, bridge: str, question: Table) -> list[int]:
         try:
             answer = await self._sender.ask(
                 "", bridge, {}, encode_table(question), persistent=False
@@ -223,6 +238,10 @@ class Peers:
             return encode_done(counted(_string(question, "path").split("\n")))
         if what.startswith(SESSIONS):
             return await self._of_sessions(what, question)
+        if what == "waiting":
+            start, count = (cast(int, question[name][1]) for name in ("start", "count"))
+            found = self._waiting_here(_string(question, "path"), start, min(count, 5_000))
+            return encode_done(found or ())
         path = parse_path(_string(question, "path"))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         if what == "renew":

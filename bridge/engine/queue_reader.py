@@ -9,7 +9,7 @@ dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from bridge.broker import failpoint
 from bridge.broker.channel import Channel
@@ -61,6 +61,8 @@ class QueueReader:
         resource: the RabbitMQ queue's name.
         is_dead_letter: whether it is a dead-letter sub-queue.
         is_deferred: its messages are available to receivers.
+        record: called with the number of each message that has left the queue; `None` as long as
+            nobody has peeked.
     """
 
     is_deferred = False
@@ -88,6 +90,7 @@ class QueueReader:
         self._departure = departure
         self._poison = departure.poison
         self._deliver = deliver
+        self.record: Callable[[int], None] | None = None
         self._on_lost = on_lost
         self._credit = credit
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
@@ -127,6 +130,10 @@ class QueueReader:
     def held(self) -> int:
         """Messages that RabbitMQ has delivered and that are not settled."""
         return len(self._deduplicator)
+
+    def settled(self) -> Iterator[int]:
+        """Yield the numbers that are known here to be settled."""
+        return self._deduplicator.settled()
 
     def holds(self, holding: Holding) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
@@ -192,6 +199,8 @@ class QueueReader:
 
     def left(self, holding: Holding, how: Left) -> None:
         """A message has left the queue, and its second copies with it."""
+        if self.record is not None and how is not Left.REPLACED and holding.number >= 0:
+            self.record(holding.number)
         for copy in self._deduplicator.leave(holding, how):
             self._drop(copy)
         self._end_waits(holding)

@@ -19,6 +19,7 @@ from bridge.engine.intake import Intake
 from bridge.engine.locktable import Locked, LockTable
 from bridge.engine.queue_reader import QueueReader
 from bridge.engine.receiver import QueueReceiver
+from bridge.engine.settlements import Settlements
 from bridge.engine.turn import Turn
 from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
@@ -44,6 +45,7 @@ class Receiving:
     Args:
         on_lost: called when a channel, and all that was locked on it, is lost.
         on_used: called with what a receiver is opened or closed on.
+        settlements: hears of what has left its queue.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Receiving:
         counters: Counters,
         on_lost: Callable[[Channel], None],
         on_used: Callable[[EntityPath], None],
+        settlements: Settlements,
     ) -> None:
+        self._settlements = settlements
         self._intake = intake
         self._turn = turn
         self._departure = departure
@@ -152,6 +156,7 @@ class Receiving:
                 deliver=self._deliver,
                 on_lost=self._on_lost,
             )
+            self._settlements.attach(reader)
         return reader
 
     def _deliver(self, reader: QueueReader, number: int, holding: Holding) -> None:

@@ -132,6 +132,19 @@ async def _cancel_scheduled_message(namespace: Namespace, path: EntityPath, body
     return {}
 
 
+async def _peek_message(namespace: Namespace, path: EntityPath, body: Body) -> Body | None:
+    start, count = body.get("from-sequence-number", 0), body.get("message-count", 1)
+    if not _is_long(start) or not _is_long(count) or count < 1:
+        raise ArgumentError(
+            "'from-sequence-number' must be a whole number, and 'message-count' one above 0."
+        )
+    session_id = body.get("session-id")
+    if session_id is not None and not isinstance(session_id, str):
+        raise ArgumentError("'session-id' must be a string.")
+    found = await namespace.peek(path, max(int(start), 0), int(count), session_id)
+    return {"messages": await in_slices(map(_entry, found))} if found else None
+
+
 async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, body: Body) -> Body:
     settle_mode = body.get("receiver-settle-mode", _SECOND)
     if settle_mode not in (_FIRST, _SECOND):
@@ -226,6 +239,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
         Right.LISTEN, session_operations.set_session_state, in_session=True
     ),
     "get-message-sessions": Operation(Right.LISTEN, session_operations.get_message_sessions),
+    "peek-message": Operation(Right.LISTEN, _peek_message),
     "add-rule": Operation(Right.LISTEN, _add_rule),
     "remove-rule": Operation(Right.LISTEN, _remove_rule),
     "enumerate-rules": Operation(Right.LISTEN, _enumerate_rules),

@@ -23,6 +23,7 @@ from bridge.wire.amqp10.performatives import Rejected
 from bridge.wire.mapping.outward import (
     MESSAGE_STATE_ACTIVE,
     MESSAGE_STATE_DEFERRED,
+    MESSAGE_STATE_SCHEDULED,
     message_from_record,
 )
 
@@ -45,7 +46,7 @@ def message_of(received: Received) -> bytes:
         locked_until_ms=received.locked_until_ms,
         time_to_live_ms=received.time_to_live_ms,
         dead_letter=received.dead_letter,
-        state=MESSAGE_STATE_DEFERRED if received.is_deferred else MESSAGE_STATE_ACTIVE,
+        state=_state(received),
         lock_token=received.lock_token,
     )
 
@@ -63,6 +64,12 @@ def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | No
     if entity.status.allows_receives:
         return None
     return EntityDisabled(disabled(entity.path, for_sends=False))
+
+
+def _state(received: Received) -> int:
+    if received.is_scheduled:
+        return MESSAGE_STATE_SCHEDULED
+    return MESSAGE_STATE_DEFERRED if received.is_deferred else MESSAGE_STATE_ACTIVE
 
 
 async def _done(closing: Awaitable[None]) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from collections.abc import Iterator
 from enum import Enum
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
@@ -179,6 +180,10 @@ class Deduplicator(Generic[Copy]):
         self._held.clear()
         self._waiting.clear()
         self._expected.clear()
+
+    def settled(self) -> Iterator[int]:
+        """Yield the numbers that are known to be settled."""
+        return self._settled.numbers()
 
     def forget(self) -> None:
         """The entity was made anew, and counts from 1: nothing of it is settled."""

@@ -65,6 +65,7 @@ class Fanout:
         self._new_id = new_id
         self._active = names.active_exchange(topic.path)
         self._journal = names.journal(topic.path)
+        self._moved = names.moved(topic.path)
         self._subscriptions: dict[bytes, Subscription] = {}
         self._rules: RuleSet[bytes] = RuleSet.of({}, new_id=new_id)
         self.numbers = numbers
@@ -192,6 +193,8 @@ class Fanout:
         if self._misses_session(changed, short):
             return self._without_session(changed, own, short, known)
         fields = stamp.active(view.number, view.enqueued_ms, own, ttl_ms)
+        if item.ttl_ms is not None:
+            fields += stamp.OWN_TTL
         return [self._publication(item, ttl_ms, fields, self._number([short], known), 1)]
 
     def _failed(
@@ -239,6 +242,7 @@ class Fanout:
             {
                 headers.DEAD_LETTER_REASON: text(reason),
                 headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+                headers.MOVED: text(names.DEAD_LETTER_SUFFIX),
             }
         )
         made = []
@@ -250,7 +254,7 @@ class Fanout:
             ]
             all_fields = fields + stamp.copies(copies.encode(part, len(found)))
             if dead:
-                all_fields += stamp.copy_to(*dead)
+                all_fields += stamp.copy_to(self._moved, *dead)
             properties = stamp.put(view.item.properties, all_fields)
             made.append(Publication("", self._journal, properties, view.item.body))
         return made

@@ -99,6 +99,21 @@ class Pending:
         found = self._find(number)
         return found is not None and found[0].hashes[found[1]] == hashed
 
+    def after(self, number: int, count: int) -> list[int]:
+        """Return the lowest numbers that wait, from this one on, `count` at most."""
+        found: list[int] = []
+        for runs in self._runs.values():
+            for run in runs:
+                taken = 0
+                for at in range(bisect_left(run.numbers, number), len(run.numbers)):
+                    if taken == count:
+                        break
+                    if run.dues[at] != _HOLE:
+                        found.append(run.numbers[at])
+                        taken += 1
+        found.sort()
+        return found[:count]
+
     def remove(self, number: int) -> bool:
         """Take a number out; False when it was not there."""
         found = self._find(number)

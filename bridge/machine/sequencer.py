@@ -7,7 +7,7 @@ the entity's journal, in the same publish that stores the message:
     a message for now        `$active`: active queue and journal
     a message for later      its bucket, BCC journal
     a scheduled one, due     `$active` again, with a new number
-    one that lapsed          dead-letter queue, BCC journal; or, dropped, the journal alone
+    one that lapsed          dead-letter queue, BCC journal, moved; or the journal alone
     one of a topic           as `machine.fanout` says
     a cancel                 the journal alone
 
@@ -184,6 +184,7 @@ class Sequencer:
         self._journal = names.journal(entity.path)
         self._dead = names.dead_letter_queue(entity.path)
         self._copy = stamp.copy_to(self._journal)
+        self._copy_dead = stamp.copy_to(self._journal, names.moved(entity.path))
         self._fanout: Fanout | None = None
         if isinstance(entity, Topic):
             assert new_id is not None, "rules may need it"
@@ -472,6 +473,8 @@ class Sequencer:
         fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
         if self._detects:
             fields += self._stamp_of(item, enqueued_ms)
+        if item.ttl_ms is not None:
+            fields += stamp.OWN_TTL
         properties = stamp.put(item.properties, fields, ttl_ms)
         return self._publication(self._active, "", properties, item.body)
 
@@ -488,6 +491,8 @@ class Sequencer:
         fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
         if self._detects:
             fields += self._stamp_of(item, enqueued_ms)
+        if item.ttl_ms is not None:
+            fields += stamp.OWN_TTL
         view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
         assert self._fanout is not None
         return self._counted(
@@ -504,6 +509,8 @@ class Sequencer:
     ) -> Sequence[Publication]:
         ttl_ms = self._ttl_ms(waiting.ttl_ms)
         fields = stamp.activated(number, enqueued_ms, waiting.identity, ttl_ms, waiting.number)
+        if waiting.ttl_ms is not None:
+            fields += stamp.OWN_TTL
         if self._fanout is not None:
             item = Item(waiting.properties, body, waiting.ttl_ms)
             view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
@@ -553,9 +560,10 @@ class Sequencer:
             {
                 headers.DEAD_LETTER_REASON: text(reason),
                 headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+                headers.MOVED: text(self._dead),
             }
         )
-        properties = stamp.put(item.properties, fields + self._copy)
+        properties = stamp.put(item.properties, fields + self._copy_dead)
         return (self._publication("", self._dead, properties, item.body),)
 
     def _entry(self, properties: bytes, body: bytes) -> Publication:

@@ -8,6 +8,7 @@ forgotten first, a page at a time; of several queues the one that has most gives
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 DIGEST_BYTES = 16
 
@@ -98,6 +99,14 @@ class SettledNumbers:
         at = (number & _PLACE) * DIGEST_BYTES
         found = bytes(page[at : at + DIGEST_BYTES])
         return None if found == _UNSETTLED else found
+
+    def numbers(self) -> Iterator[int]:
+        """Yield all that are known to be settled, page by page."""
+        for key, page in list(self._pages.items()):
+            for place in range(PAGE_NUMBERS):
+                at = place * DIGEST_BYTES
+                if page[at : at + DIGEST_BYTES] != _UNSETTLED:
+                    yield (key << PAGE_BITS) + place
 
     def forget_oldest(self) -> None:
         """Forget the page that nothing was added to for longest."""

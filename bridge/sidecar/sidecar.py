@@ -171,6 +171,13 @@ class Sidecar:
         state = self._states.get(entity.lower())
         return state.meters.pending if state is not None and state.meters.is_active else None
 
+    def waiting(self, entity: str, number: int, count: int) -> list[int] | None:
+        """Return the lowest numbers that wait for their time, from one on; `None` as above."""
+        state = self._states.get(entity.lower())
+        if state is None or state.sequencer is None or not state.meters.is_active:
+            return None
+        return state.sequencer.memory.pending.after(number, count)
+
     async def count_ready(self) -> None:
         """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
 

@@ -55,7 +55,9 @@ def shared() -> Topology:
 
 def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Topology]:
     """Yield the resources of one queue, without what is shared."""
+    yield Topology(queues=(parts.moved(queue.name),))
     yield _dead_letters(queue.name, queue)
+    yield _also_moved(queue.name, queue)
     active = names.active_exchange(queue.name)
     yield Topology(
         exchanges=(parts.fixed_exchange(active, "fanout"),),
@@ -84,7 +86,7 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
     active = names.active_exchange(topic.name)
     yield Topology(
         exchanges=(parts.fixed_exchange(active, "direct"),),
-        queues=(parts.journal(topic.name), *_history(topic)),
+        queues=(parts.journal(topic.name), parts.moved(topic.name), *_history(topic)),
         bindings=(
             Binding(
                 source=active,
@@ -104,6 +106,7 @@ def _subscription_pieces(
 ) -> Iterator[Topology]:
     path = subscription.path
     yield _dead_letters(path, subscription)
+    yield _also_moved(path, subscription)
     yield Topology(
         queues=(parts.active_queue(path), parts.deferred_queue(path), *_sessions(subscription)),
         bindings=(
@@ -143,5 +146,14 @@ def _dead_letters(path: str, entity: model.Queue | model.Subscription) -> Topolo
     return parts.dead_letters(
         names.dead_letter_exchange(path),
         names.dead_letter_queue(path),
+        keeps_expired=entity.dead_lettering_on_message_expiration,
+    )
+
+
+def _also_moved(path: str, entity: model.Queue | model.Subscription) -> Topology:
+    return parts.also_moved(
+        names.dead_letter_exchange(path),
+        names.dead_letter_queue(path),
+        names.moved(entity.front),
         keeps_expired=entity.dead_lettering_on_message_expiration,
     )

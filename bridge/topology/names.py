@@ -80,6 +80,8 @@ DEFERRED_SUFFIX = "/$deferred"
 SESSIONS_SUFFIX = "/$sessions"
 JOURNAL_SUFFIX = "/$journal"
 HISTORY_SUFFIX = "/$history"
+MOVED_SUFFIX = "/$moved"
+SETTLED_SUFFIX = "/$settled"
 BUCKETS_SUFFIX = "/$scheduled/"
 
 
@@ -125,6 +127,16 @@ def journal(entity: str) -> str:
 def history(entity: str) -> str:
     """Stream: digests of what was accepted, where duplicates are detected."""
     return resource_base(entity) + HISTORY_SUFFIX
+
+
+def moved(entity: str) -> str:
+    """Stream: what was dead-lettered, set aside or changed after it had its number, in order."""
+    return resource_base(entity) + MOVED_SUFFIX
+
+
+def settled(queue: str) -> str:
+    """Stream: the numbers that have left a queue of RabbitMQ, an active or a dead-letter one."""
+    return queue + SETTLED_SUFFIX
 
 
 def dead_letter_exchange(entity: str) -> str:

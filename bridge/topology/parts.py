@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.topology import names
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS
 from bridge.topology.resources import Binding, Exchange, Queue, Topology, Value
@@ -49,6 +51,9 @@ HISTORY_AGE = "8D"
 
 HISTORY_SEGMENT_BYTES = 4_194_304
 """4 MiB, 130,000 digests: a stream forgets whole segments."""
+SETTLED_BYTES_MAX = 67_108_864
+SETTLED_SEGMENT_BYTES = 4_194_304
+"""64 MiB of ranges of numbers; who browses writes all of them again every 8 MiB."""
 
 DEFERRED_MAX = 60_000
 """Deferred messages of an entity: a prefetch is 65,535 at most, and asks need some of it."""
@@ -58,6 +63,10 @@ SESSION_STATES_MAX = 60_000
 
 DEATH_HEADER = "x-first-death-reason"
 """Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
+
+
+IDENTITY_HEADER = "x-busbridge-id"
+"""A message that a sequencer has numbered has it (`wire.headers`)."""
 
 
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:
@@ -148,6 +157,46 @@ def history(entity: str) -> Queue:
             "x-stream-max-segment-size-bytes": HISTORY_SEGMENT_BYTES,
             **SCHEMA,
         },
+    )
+
+
+def moved(entity: str) -> Queue:
+    """Return the stream of what left an active queue and is not gone, for who browses."""
+    return replace(journal(entity), name=names.moved(entity))
+
+
+def settled(queue: str) -> Queue:
+    """Return the stream of the numbers that have left a queue; there from its first peek on."""
+    return Queue(
+        name=names.settled(queue),
+        arguments={
+            "x-queue-type": "stream",
+            "x-max-length-bytes": SETTLED_BYTES_MAX,
+            "x-stream-max-segment-size-bytes": SETTLED_SEGMENT_BYTES,
+            **SCHEMA,
+        },
+    )
+
+
+def also_moved(exchange: str, dead: str, stream: str, *, keeps_expired: bool) -> Topology:
+    """Return the bindings by which all that `dead_letters` keeps is in a stream, too.
+
+    What it drops has a binding of the same arguments, by which one that is here no more is known.
+
+    Only what a sequencer has numbered, and so cleaned: a stream cannot take each header of others,
+    and RabbitMQ would try again for ever.
+    """
+    found = dead_letters(exchange, dead, keeps_expired=keeps_expired)
+    return Topology(
+        bindings=tuple(
+            replace(
+                binding,
+                destination=stream if binding.destination == dead else binding.destination,
+                arguments={**binding.arguments, IDENTITY_HEADER: None},
+            )
+            for binding in found.bindings
+            if binding.source == exchange
+        )
     )
 
 

@@ -24,10 +24,12 @@ from bridge.topology.names import (
     INBOX_SUFFIX,
     JOURNAL_SUFFIX,
     LAPSED,
+    MOVED_SUFFIX,
     SESSIONS_SUFFIX,
+    SETTLED_SUFFIX,
     SINK,
 )
-from bridge.topology.parts import HISTORY_BYTES_MAX, JOURNAL_BYTES_MAX
+from bridge.topology.parts import HISTORY_BYTES_MAX, JOURNAL_BYTES_MAX, SETTLED_BYTES_MAX
 from bridge.topology.resources import Policy, Queue, Value
 
 PREFIX = "busbridge."
@@ -159,12 +161,17 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
         "bridges": (f"^{escape(BRIDGE_QUEUES)}", default),
         "inner": (rf"^(?:.+(?:{inner}|{buckets})|{escape(LAPSED)})$", unlimited),
         "histories": (rf"^.+{escape(HISTORY_SUFFIX)}$", {"max-length-bytes": HISTORY_BYTES_MAX}),
-        "journals": (rf"^.+{escape(JOURNAL_SUFFIX)}$", {"max-length-bytes": JOURNAL_BYTES_MAX}),
+        "journals": (
+            rf"^.+(?:{escape(JOURNAL_SUFFIX)}|{escape(MOVED_SUFFIX)})$",
+            {"max-length-bytes": JOURNAL_BYTES_MAX},
+        ),
+        "settled": (rf"^.+{escape(SETTLED_SUFFIX)}$", {"max-length-bytes": SETTLED_BYTES_MAX}),
         "sink": (f"^{escape(SINK)}$", {"max-length": 0}),
     }
     there = [queue.name for queue in queues]
     if LAPSED in there:
-        there.append(BRIDGE_QUEUES)  # bridges make theirs when they begin
+        # Bridges make theirs when they begin, and those of numbers at the first peek.
+        there += [BRIDGE_QUEUES, "x" + SETTLED_SUFFIX]
     return tuple(
         Policy(name=PREFIX + name, pattern=pattern, definition=given, priority=PROTECTED_PRIORITY)
         for name, (pattern, given) in kept.items()

@@ -73,6 +73,24 @@ class Reader:
         self._short = short
         self._ttl_max_ms = ttl_max_ms
 
+    def number(self, table: Table) -> int:
+        """Return a message's number in the subscription, -1 for none."""
+        raw = table.get(headers.COPIES, ("V", None))[1]
+        if isinstance(raw, bytes):
+            try:
+                found = number_in(raw, self._short)
+            except struct.error:
+                return -1
+            return -1 if found is None else found
+        number = table.get(headers.SEQUENCE_NUMBER, ("V", None))[1]
+        return number if isinstance(number, int) else -1
+
+    def ttl_ms(self, table: Table) -> int | None:
+        """Return a message's TTL in the subscription, `None` for ever."""
+        ttl_ms = table.get(headers.TIME_TO_LIVE, ("V", None))[1]
+        own_ms = min(ttl_ms, self._ttl_max_ms) if isinstance(ttl_ms, int) else self._ttl_max_ms
+        return own_ms if own_ms < MAX_MS else None
+
     def own(self, table: Table) -> Table:
         """Return a message's headers as if it had been stored for this subscription alone.
 

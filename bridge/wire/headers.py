@@ -19,6 +19,9 @@ SCHEDULED_ENQUEUE_TIME = "x-opt-scheduled-enqueue-time"
 TIME_TO_LIVE = "x-opt-time-to-live"
 """Signed 64-bit ('l'), ms: the true effective TTL; absent means for ever."""
 
+OWN_TIME_TO_LIVE = "x-busbridge-own-ttl"
+"""Bool ('t'): the sender gave the message a TTL; without it the TTL is the entity's alone."""
+
 PARTITION_KEY = "x-opt-partition-key"
 VIA_PARTITION_KEY = "x-opt-via-partition-key"
 SESSION_ID = "x-opt-session-id"
@@ -56,6 +59,9 @@ DELIVERED = "x-busbridge-delivered"
 
 DEAD_LETTERED = "x-busbridge-dead-lettered"
 """Boolean ('t'), on what an engine has dead-lettered."""
+MOVED = "x-busbridge-moved"
+"""Text, on a message that was dead-lettered, set aside or put back: the queue it was published to;
+on a dead letter of several subscriptions what the names of their dead-letter queues end with."""
 
 DEFERRED = "x-busbridge-deferred"
 """Text, on a deferred message: the sub-queue that it belongs to, "" for the entity itself."""

@@ -40,6 +40,9 @@ _TTL = _key(headers.TIME_TO_LIVE, "l")
 _COPIES = _key(headers.COPIES, "x")
 _ACCEPTED = _key(headers.ACCEPTED, "x") + struct.pack(">I", DIGEST_BYTES + 8)
 _SIZE = struct.Struct(">I")
+OWN_TTL = _key(headers.OWN_TIME_TO_LIVE, "t") + b"\x01"
+"""The header field of a message that its sender gave a TTL."""
+
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
 _ACTIVE = struct.Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_IDENTITY)}s20s")

@@ -20,6 +20,7 @@ COMMON_SCENARIOS = (
     "dead_letter",
     "dead_letter_without_reason",
     "defer",
+    "peek",
     "close_with_unsettled",
     "settle_after_close",
     "renew_lock",

@@ -123,6 +123,23 @@ class MemoryNamespace:
         """Nothing is deferred here."""
         raise NotImplementedHere("Deferral is not implemented.")
 
+    async def peek(
+        self, path: EntityPath, start: int, count: int, session_id: str | None = None
+    ) -> list[Received]:
+        """Return what is available or locked, from a number on."""
+        queue = self._queue(path)
+        there = [*queue.active, *(stored for stored, _ in queue.locked.values())]
+        return [
+            Received(
+                record=stored.record,
+                sequence_number=stored.number,
+                enqueued_ms=stored.enqueued_ms,
+                delivery_count=stored.delivery_count,
+            )
+            for stored in sorted(there)
+            if stored.number >= start
+        ][:count]
+
     async def accept_session(
         self,
         path: EntityPath,

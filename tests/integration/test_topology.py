@@ -132,7 +132,8 @@ def test_the_effective_settings_are_the_compilers(
     own = [*dead, "$sb/lapsed", *(f"{entity}/$inbox" for entity in queues)]
     own += [f"{entity}/$deferred" for entity in (*ENTITIES, "events/subscriptions/audit")]
     expected |= {queue: {"delivery-limit": DELIVERY_LIMIT_MAX} for queue in own}
-    expected |= {f"{entity}/$journal": {"max-length-bytes": JOURNAL_BYTES} for entity in queues}
+    streams = [f"{entity}/{kind}" for entity in queues for kind in ("$journal", "$moved")]
+    expected |= {stream: {"max-length-bytes": JOURNAL_BYTES} for stream in streams}
 
     def shown() -> dict[str, object]:
         found = effective_settings(broker, vhost)

@@ -38,6 +38,7 @@ from bridge.engine.sessions.messages import Key
 from bridge.engine.sessions.receiver import SessionReceiver
 from bridge.engine.sessions.seat import ASK_HEADERS
 from bridge.engine.sessions.whereabouts import Here, There, Whereabouts
+from bridge.engine.settlements import Settlements
 from bridge.machine.settled import SettledMemory
 from bridge.machine.shelf import Room
 from bridge.model import entity as model
@@ -78,6 +79,7 @@ class Accepting:
 
     Args:
         on_undeliverable: called with a message that no client can have.
+        settlements: hears of what has left its queue.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class Accepting:
         locks: LockTable,
         counters: Counters,
         on_undeliverable: Undelivered,
+        settlements: Settlements,
     ) -> None:
+        self._settlements = settlements
         self._intake = intake
         self._sender = sender
         self._departure = departure
@@ -283,6 +287,10 @@ class Accepting:
                 tell=self._tell,
                 on_ready=partial(self._on_ready, key),
             )
+            messages = holder.messages
+            record = self._settlements.of(messages.resource)
+            record.known = messages.settled.numbers
+            messages.record = record.left_active
         return holder
 
     # What a holder says.

@@ -67,6 +67,8 @@ class SessionMessages:
         machine: which message is whose.
         arrivals: how many have come from RabbitMQ.
         windows: where they are held; `None` while they are not.
+        settled: the numbers that are known here to be settled.
+        record: called with the number of each message that has left the queue.
     """
 
     is_dead_letter = False
@@ -88,9 +90,11 @@ class SessionMessages:
         self.resource = names.active_queue(queue.path)
         self.arrivals = 0
         self.windows: Windows | None = None
+        self.settled = settled.numbers()
+        self.record: Callable[[int], None] | None = None
         self.machine: Sessions[Holding] = Sessions(
             room,
-            settled.numbers(),
+            self.settled,
             lock_duration_ms=queue.lock_duration_ms,
             max_delivery_count=queue.max_delivery_count,
         )
@@ -235,6 +239,8 @@ class SessionMessages:
     def left(self, holding: Holding, how: Left) -> None:
         """A message has left the queue, or is to come again."""
         place = self._place(holding)
+        if self.record is not None and how is not Left.REPLACED:
+            self.record(holding.number)
         if place is not None and how is not Left.REPLACED:
             is_settled = how is Left.SETTLED
             self._do(self.machine.left(place, is_settled=is_settled, now_ms=now_ms()))

@@ -367,7 +367,8 @@ def _read_application_properties(
         if field is None or len(key) > SHORT_STRING_BYTES_MAX or is_reserved(name):
             is_exact = False
             continue
-        is_exact = is_exact and field_is_exact and name not in readable
+        # A stream of RabbitMQ 4 gives bytes back as text: a peek needs the exact form.
+        is_exact = is_exact and field_is_exact and name not in readable and field[0] != "x"
         readable[name] = field
     if where[2] - where[1] <= READABLE_BYTES_MAX or is_exact:
         table.update(readable)

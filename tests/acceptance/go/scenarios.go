@@ -49,6 +49,7 @@ var scenarios = []scenario{
 	{"dead_letter", (*bus).deadLetter},
 	{"dead_letter_without_reason", (*bus).deadLetterWithoutReason},
 	{"defer", (*bus).deferMessage},
+	{"peek", (*bus).peek},
 	{"close_with_unsettled", (*bus).closeWithUnsettled},
 	{"settle_after_close", (*bus).settleAfterClose},
 	{"release_unread", (*bus).releaseUnread},
@@ -185,6 +186,26 @@ func (b *bus) deferMessage() string {
 	equal("later", string(deferred[0].Body), "body")
 	b.complete(receiver, deferred[0])
 	return "deferred and received by number"
+}
+
+func (b *bus) peek() string {
+	b.send(&azservicebus.Message{Body: []byte("seen")})
+	receiver := b.receiver(nil)
+	peeked, err := receiver.PeekMessages(b.ctx, 1, nil)
+	must(err)
+	equal(1, len(peeked), "peeked messages")
+	equal("seen", string(peeked[0].Body), "body")
+	message := b.receive(receiver, 1)[0]
+	equal(*message.SequenceNumber, *peeked[0].SequenceNumber, "number")
+	from := &azservicebus.PeekMessagesOptions{FromSequenceNumber: message.SequenceNumber}
+	locked, err := receiver.PeekMessages(b.ctx, 5, from)
+	must(err)
+	equal(1, len(locked), "locked messages")
+	b.complete(receiver, message)
+	left, err := receiver.PeekMessages(b.ctx, 5, from)
+	must(err)
+	equal(0, len(left), "messages that are left")
+	return "peeked until it was settled"
 }
 
 // One of two is settled; what is left comes back, at the latest when its lock ends.

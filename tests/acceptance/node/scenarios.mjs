@@ -336,6 +336,31 @@ const scenarios = {
     return "deferred and received by number";
   },
 
+  async peek(client) {
+    const bytes = Buffer.from([0, 255]);
+    const sent = { body: "seen", applicationProperties: { bytes, text: "t", number: 2 ** 40 } };
+    await client.createSender(queue).sendMessages(sent);
+    const receiver = client.createReceiver(queue);
+    const [peeked] = await receiver.peekMessages(1);
+    assert.equal(peeked.body, "seen");
+    assert.equal(peeked.state, "active");
+    const [message] = await receive(receiver);
+    assert.deepEqual(peeked.applicationProperties, message.applicationProperties);
+    assert.equal(message.applicationProperties.number, 2 ** 40);
+    assert.ok(peeked.sequenceNumber.equals(message.sequenceNumber));
+    assert.equal(message.deliveryCount, 0);
+    const from = { fromSequenceNumber: message.sequenceNumber };
+    const [locked] = await receiver.peekMessages(5, from);
+    assert.ok(locked.sequenceNumber.equals(message.sequenceNumber));
+    await receiver.deferMessage(message);
+    const [deferred] = await receiver.peekMessages(5, from);
+    assert.equal(deferred.state, "deferred");
+    const [again] = await receiver.receiveDeferredMessages([message.sequenceNumber]);
+    await receiver.completeMessage(again);
+    assert.deepEqual(await receiver.peekMessages(5, from), []);
+    return "peeked until it was settled";
+  },
+
   // One of two is settled; what is left comes back, at the latest when its lock ends.
   async close_with_unsettled(client) {
     await client.createSender(queue).sendMessages([{ body: "one" }, { body: "two" }]);

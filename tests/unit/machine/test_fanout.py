@@ -76,7 +76,8 @@ def test_a_message_without_a_session_id_is_a_dead_letter_of_those_that_require_o
     found, table = reached(dead)
     assert found == {"strict"}
     assert (dead.exchange, dead.routing_key) == ("", names.journal("t"))
-    assert table["BCC"][1] == [("S", names.dead_letter_queue("t/Subscriptions/strict").encode())]
+    queues = names.moved("t"), names.dead_letter_queue("t/Subscriptions/strict")
+    assert table["BCC"][1] == [("S", queue.encode()) for queue in queues]
     assert table[headers.DEAD_LETTER_REASON] == text(NO_SESSION_REASON)
     assert table[headers.DEAD_LETTER_ERROR_DESCRIPTION] == text(NO_SESSION_DESCRIPTION)
 

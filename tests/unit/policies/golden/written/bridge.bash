@@ -9,7 +9,8 @@ rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-360000
 rabbitmqctl --vhost shop set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.bridges '^\$sb/bridge/' '{"overflow":"drop-head"}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.inner '^(?:.+(?:/\$inbox|/\$deferred|/\$sessions|/\$scheduled/.+)|\$sb/lapsed)$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
-rabbitmqctl --vhost shop set_policy busbridge.journals '^.+/\$journal$' '{"max-length-bytes":1073741824}' --priority 1000 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.journals '^.+(?:/\$journal|/\$moved)$' '{"max-length-bytes":1073741824}' --priority 1000 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.settled '^.+/\$settled$' '{"max-length-bytes":67108864}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.sink '^\$sb/sink$' '{"max-length":0}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_operator_policy busbridge.ceiling '^(?:\$amq\.)?[^$]+$' '{"message-ttl":1209600000}' --priority 50 --apply-to queues
 definitions=$(mktemp)
@@ -187,6 +188,18 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "name": "orders/$moved",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "stream",
+    "x-max-length-bytes": 1073741824,
+    "x-stream-max-segment-size-bytes": 33554432,
+    "busbridge-schema": 1
+   }
+  },
+  {
    "name": "orders/$deadletterqueue",
    "vhost": "shop",
    "durable": true,
@@ -263,6 +276,18 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "name": "orders.eu/$moved",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "stream",
+    "x-max-length-bytes": 1073741824,
+    "x-stream-max-segment-size-bytes": 33554432,
+    "busbridge-schema": 1
+   }
+  },
+  {
    "name": "orders.eu/$deadletterqueue",
    "vhost": "shop",
    "durable": true,
@@ -335,6 +360,18 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-dead-letter-routing-key": "$sb/lapsed",
     "x-dead-letter-strategy": "at-least-once",
     "x-overflow": "reject-publish",
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "late/$moved",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "stream",
+    "x-max-length-bytes": 1073741824,
+    "x-stream-max-segment-size-bytes": 33554432,
     "busbridge-schema": 1
    }
   },
@@ -416,6 +453,18 @@ cat >"$definitions" <<'DEFINITIONS'
   },
   {
    "name": "events/$journal",
+   "vhost": "shop",
+   "durable": true,
+   "auto_delete": false,
+   "arguments": {
+    "x-queue-type": "stream",
+    "x-max-length-bytes": 1073741824,
+    "x-stream-max-segment-size-bytes": 33554432,
+    "busbridge-schema": 1
+   }
+  },
+  {
+   "name": "events/$moved",
    "vhost": "shop",
    "durable": true,
    "auto_delete": false,
@@ -694,6 +743,42 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "source": "orders/$dlx",
+   "vhost": "shop",
+   "destination": "orders/$moved",
+   "destination_type": "queue",
+   "routing_key": "orders/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "orders/$dlx",
+   "vhost": "shop",
+   "destination": "$sb/sink",
+   "destination_type": "queue",
+   "routing_key": "$sb/sink",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "orders/$dlx",
+   "vhost": "shop",
+   "destination": "orders/$moved",
+   "destination_type": "queue",
+   "routing_key": "orders/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected",
+    "x-busbridge-id": null
+   }
+  },
+  {
    "source": "orders/$active",
    "vhost": "shop",
    "destination": "orders",
@@ -759,6 +844,42 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
+   "source": "orders.eu/$dlx",
+   "vhost": "shop",
+   "destination": "orders.eu/$moved",
+   "destination_type": "queue",
+   "routing_key": "orders.eu/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "orders.eu/$dlx",
+   "vhost": "shop",
+   "destination": "$sb/sink",
+   "destination_type": "queue",
+   "routing_key": "$sb/sink",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "orders.eu/$dlx",
+   "vhost": "shop",
+   "destination": "orders.eu/$moved",
+   "destination_type": "queue",
+   "routing_key": "orders.eu/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected",
+    "x-busbridge-id": null
+   }
+  },
+  {
    "source": "orders.eu/$active",
    "vhost": "shop",
    "destination": "orders.eu",
@@ -821,6 +942,42 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected"
+   }
+  },
+  {
+   "source": "late/$dlx",
+   "vhost": "shop",
+   "destination": "late/$moved",
+   "destination_type": "queue",
+   "routing_key": "late/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "late/$dlx",
+   "vhost": "shop",
+   "destination": "$sb/sink",
+   "destination_type": "queue",
+   "routing_key": "$sb/sink",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "late/$dlx",
+   "vhost": "shop",
+   "destination": "late/$moved",
+   "destination_type": "queue",
+   "routing_key": "late/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected",
+    "x-busbridge-id": null
    }
   },
   {
@@ -894,6 +1051,42 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected"
+   }
+  },
+  {
+   "source": "events/subscriptions/audit/$dlx",
+   "vhost": "shop",
+   "destination": "events/$moved",
+   "destination_type": "queue",
+   "routing_key": "events/subscriptions/audit/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "delivery_limit",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "events/subscriptions/audit/$dlx",
+   "vhost": "shop",
+   "destination": "$sb/sink",
+   "destination_type": "queue",
+   "routing_key": "$sb/sink",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "expired",
+    "x-busbridge-id": null
+   }
+  },
+  {
+   "source": "events/subscriptions/audit/$dlx",
+   "vhost": "shop",
+   "destination": "events/$moved",
+   "destination_type": "queue",
+   "routing_key": "events/subscriptions/audit/$deadletterqueue",
+   "arguments": {
+    "x-match": "all-with-x",
+    "x-first-death-reason": "rejected",
+    "x-busbridge-id": null
    }
   },
   {

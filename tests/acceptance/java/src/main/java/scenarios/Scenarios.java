@@ -78,6 +78,7 @@ public final class Scenarios {
         all.put("dead_letter", Scenarios::deadLetter);
         all.put("dead_letter_without_reason", Scenarios::deadLetterWithoutReason);
         all.put("defer", Scenarios::defer);
+        all.put("peek", Scenarios::peek);
         all.put("close_with_unsettled", Scenarios::closeWithUnsettled);
         all.put("settle_after_close", Scenarios::settleAfterClose);
         all.put("renew_lock", Scenarios::renewLock);
@@ -255,6 +256,21 @@ public final class Scenarios {
         equal("later", deferred.getBody().toString(), "body");
         receiver.complete(deferred);
         return "deferred and received by number";
+    }
+
+    /** A message is peeked until it is settled. */
+    private String peek() {
+        sender().sendMessage(new ServiceBusMessage("seen"));
+        ServiceBusReceiverClient receiver = receiver();
+        ServiceBusReceivedMessage peeked = receiver.peekMessage();
+        equal("seen", peeked.getBody().toString(), "body");
+        ServiceBusReceivedMessage message = receive(receiver, 1).get(0);
+        long number = message.getSequenceNumber();
+        equal(number, peeked.getSequenceNumber(), "number");
+        equal(number, receiver.peekMessage(number).getSequenceNumber(), "locked");
+        receiver.complete(message);
+        equal(0L, receiver.peekMessages(5, number).stream().count(), "messages that are left");
+        return "peeked until it was settled";
     }
 
     /** One of two is settled; what is left comes back, at the latest when its lock ends. */

@@ -1,0 +1,66 @@
+"""Where in a stream a sequence number stands, estimated from places that were seen.
+
+Numbers and offsets rise together, but not in step: markers, snapshots and cancels have offsets and
+no numbers, and of a topic's numbers a subscription has some. So a place is found by interpolation
+between the nearest two that are known; each miss is a place that is known from then on. One place
+in `SPACING` entries is kept, 100,000 at most.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+SPACING = 100
+PLACES_MAX = 100_000
+
+
+class Anchors:
+    """Numbers and their offsets; both rise."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def see(self, number: int, offset: int) -> None:
+        """This number stands at this offset; what does not rise with the others is passed over."""
+        at = bisect_right(self._numbers, number)
+        if len(self._numbers) >= PLACES_MAX or (at and offset - self._offsets[at - 1] < SPACING):
+            return
+        if at < len(self._numbers) and self._offsets[at] - offset < SPACING:
+            return
+        self._numbers.insert(at, number)
+        self._offsets.insert(at, offset)
+
+    def estimate(self, number: int) -> int | None:
+        """Return the offset at which a number may stand; `None`: nothing is known.
+
+        Below the lowest that is known, or above the highest, as far away as the number is.
+        """
+        if not self._numbers:
+            return None
+        at = bisect_right(self._numbers, number)
+        if at == 0:
+            return self._offsets[0] - (self._numbers[0] - number)
+        if at == len(self._numbers):
+            return self._offsets[-1] + (number - self._numbers[-1])
+        low, high = self._numbers[at - 1], self._numbers[at]
+        start, end = self._offsets[at - 1], self._offsets[at]
+        return start + (number - low) * (end - start) // (high - low)
+
+    def floor(self, number: int) -> int | None:
+        """Return the offset of the highest number that is known and not above this one."""
+        at = bisect_right(self._numbers, number)
+        return self._offsets[at - 1] if at else None
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The highest number that is known, and its offset."""
+        return (self._numbers[-1], self._offsets[-1]) if self._numbers else None
+
+    def forget(self) -> None:
+        """Forget all."""
+        self._numbers.clear()
+        self._offsets.clear()

@@ -1,0 +1,177 @@
+"""What is known of an entity's messages for who browses: which are there, and where they stand.
+
+    settled stream    numbers that have left a queue, as bridges acked them (`Numbers`)
+    moved stream      every message that was dead-lettered, set aside or put back after it had its
+                      number; the last entry of a number says where the message is (`Places`)
+    journal           all numbers, in order; what neither of the two has is active
+
+A number that left by no bridge's hand (a bridge was killed before it could tell, or had settled
+messages before anybody peeked, or a native consumer took them) stands in neither. RabbitMQ's count
+of what is left shows that there are such; the oldest are the ones that are gone (`newest`).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from enum import IntEnum
+
+from bridge.machine.ranges import Ranges
+from bridge.topology import names
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Table
+from bridge.wire.copies import Reader
+from bridge.wire.settled import Settled
+
+_ABSENT: FieldValue = ("V", None)
+_DEATH_QUEUE = "x-first-death-queue"
+
+
+class Numbers:
+    """The numbers that have left one queue of RabbitMQ.
+
+    Attributes:
+        active: they are not among its available or locked messages.
+        deferred: they are not among what was set aside of it.
+        floor: no lower number is available or locked, as RabbitMQ's count says.
+    """
+
+    def __init__(self) -> None:
+        self.active = Ranges()
+        self.deferred = Ranges()
+        self.floor = 0
+
+    def take(self, entry: Settled) -> None:
+        """Learn what an entry says."""
+        for first, last in entry.active:
+            self.active.add(first, last)
+        for first, last in entry.deferred:
+            self.deferred.add(first, last)
+
+    def is_gone(self, number: int) -> bool:
+        """Whether a message is neither available nor locked."""
+        return number < self.floor or number in self.active
+
+    def next_active(self, number: int) -> int:
+        """Return the lowest number from this one on that may be available or locked."""
+        return self.active.next_free(max(number, self.floor))
+
+    def unsettled(self, first: int, last: int) -> int:
+        """Return how many of the numbers from `first` to `last` have not left, as far as told."""
+        return max(last - first + 1, 0) - self.active.count(first, last)
+
+
+class Place(IntEnum):
+    """Where a message is that was moved."""
+
+    ACTIVE = 0
+    DEAD = 1
+    DEFERRED = 2
+    DEAD_DEFERRED = 3
+
+
+class Places:
+    """The messages of a queue or subscription that were moved, and where the last copy stands.
+
+    Args:
+        path: the entity's.
+        reader: of a subscription; `None` for a queue.
+    """
+
+    def __init__(self, path: str, reader: Reader | None) -> None:
+        self._active = names.active_queue(path)
+        self._dead = names.dead_letter_queue(path)
+        self._deferred = names.deferred_queue(path)
+        self._reader = reader
+        self._found: dict[int, tuple[int, Place]] = {}
+        self._numbers: dict[Place, list[int]] = {place: [] for place in Place}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._found
+
+    def take(self, offset: int, table: Table) -> int | None:
+        """Learn of an entry of the moved stream; return its number, `None`: not this entity's."""
+        place = self._place(table)
+        if place is None:
+            return None
+        number = number_of(table, self._reader)
+        if number < 0:
+            return None
+        before = self._found.get(number)
+        self._found[number] = (offset, place)
+        if before is None or before[1] is not place:
+            insort(self._numbers[place], number)
+        return number
+
+    def place(self, number: int) -> Place | None:
+        """Return where a message is, `None` when it was never moved."""
+        found = self._found.get(number)
+        return None if found is None else found[1]
+
+    def offset(self, number: int) -> int:
+        """Return where the last copy of a moved message stands."""
+        return self._found[number][0]
+
+    def numbers(self, place: Place) -> Iterable[int]:
+        """Return the numbers of a place, in order; what has left it meanwhile is dropped here."""
+        there = dict.fromkeys(self._numbers[place])
+        kept = [each for each in there if self._found[each][1] is place]
+        self._numbers[place] = kept
+        return kept
+
+    def _place(self, table: Table) -> Place | None:
+        died_in = _text(table, _DEATH_QUEUE)
+        if died_in:
+            return Place.DEAD if died_in == self._active else None
+        moved_to = _text(table, headers.MOVED)
+        if moved_to == names.DEAD_LETTER_SUFFIX or moved_to == self._dead:
+            return Place.DEAD
+        if moved_to == self._active:
+            return Place.ACTIVE
+        if moved_to != self._deferred:
+            return None
+        return Place.DEAD_DEFERRED if _text(table, headers.DEFERRED) else Place.DEFERRED
+
+
+def is_active_entry(table: Table) -> bool:
+    """Whether a journal's entry is a message that was published into its queue."""
+    return (
+        headers.ENTRY not in table and headers.WAITING not in table and headers.MOVED not in table
+    )
+
+
+def number_of(table: Table, reader: Reader | None) -> int:
+    """Return a message's number in its entity, -1 for none."""
+    if reader is not None:
+        if headers.COPIES not in table and headers.ENQUEUED_SEQUENCE_NUMBER not in table:
+            return -1
+        return reader.number(table)
+    number = table.get(headers.SEQUENCE_NUMBER, _ABSENT)[1]
+    return number if isinstance(number, int) else -1
+
+
+def expires_ms(table: Table, reader: Reader | None) -> int | None:
+    """Return when a message's time is over (UTC ms), `None` for never."""
+    enqueued_ms = table.get(headers.ENQUEUED_TIME, _ABSENT)[1]
+    ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
+    if reader is not None:
+        ttl_ms = reader.ttl_ms(table)
+    if not isinstance(enqueued_ms, int) or not isinstance(ttl_ms, int):
+        return None
+    return enqueued_ms + ttl_ms
+
+
+def newest(numbers: Iterable[int], count: int) -> int | None:
+    """Return the lowest of the `count` highest numbers; `None`: there are not more than that."""
+    found = sorted(set(numbers))
+    if len(found) <= count:
+        return None
+    return found[-count] if count else found[-1] + 1
+
+
+def _text(table: Table, name: str) -> str:
+    value = table.get(name, _ABSENT)[1]
+    return value.decode(errors="replace") if isinstance(value, bytes) else ""

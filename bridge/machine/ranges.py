@@ -1,0 +1,64 @@
+"""Sets of sequence numbers, kept as ranges: what is settled is dense, whatever its order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class Ranges:
+    """A set of numbers. Ranges that touch are one; an addition moves what stands above it."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"Ranges({list(self)[:5]}, {len(self._firsts)} in all)"
+
+    def __len__(self) -> int:
+        """Return how many ranges there are."""
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield first and last number of each range, in order."""
+        return iter(list(zip(self._firsts, self._lasts, strict=True)))
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._firsts, number) - 1
+        return at >= 0 and number <= self._lasts[at]
+
+    def add(self, first: int, last: int) -> None:
+        """Take in all numbers from `first` to `last`."""
+        low = bisect_left(self._lasts, first - 1)
+        high = bisect_right(self._firsts, last + 1)
+        if low < high:
+            first = min(first, self._firsts[low])
+            last = max(last, self._lasts[high - 1])
+        self._firsts[low:high] = [first]
+        self._lasts[low:high] = [last]
+
+    def next_free(self, number: int) -> int:
+        """Return the lowest number that is not in the set, from `number` on."""
+        at = bisect_right(self._firsts, number) - 1
+        if at >= 0 and number <= self._lasts[at]:
+            return self._lasts[at] + 1
+        return number
+
+    def count(self, first: int, last: int) -> int:
+        """Return how many of the numbers from `first` to `last` are in the set."""
+        found = 0
+        for at in range(bisect_left(self._lasts, first), bisect_right(self._firsts, last)):
+            found += min(self._lasts[at], last) - max(self._firsts[at], first) + 1
+        return found
+
+
+def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return numbers in any order as ranges, in order."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number <= found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found

@@ -1,0 +1,92 @@
+"""Entries of a settled stream: which numbers have left a queue.
+
+A body is a list of sections (`wire.sections`):
+
+    ACTIVE     first number i64 | last number i64, repeated: they are not in the queue any more
+    DEFERRED   likewise: they are not among its deferred messages any more
+    MARK       any bytes: whoever wrote them knows the stream's end when they come
+
+All of it is true for ever, so entries may be read in any order, and twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from bridge.wire import headers, sections
+from bridge.wire.basic import Properties
+from bridge.wire.sections import MalformedEntry
+
+PROPERTIES = Properties(headers={headers.ENTRY: ("S", b"settled")}, delivery_mode=2).encode()
+
+RANGES_MAX = 60_000
+"""So many ranges go into one entry: a megabyte."""
+
+
+class Kind(IntEnum):
+    """What a section holds."""
+
+    ACTIVE = 1
+    DEFERRED = 2
+    MARK = 3
+
+
+_KINDS = frozenset(int(kind) for kind in Kind)
+_RANGE = struct.Struct(">qq")
+
+Numbers = tuple[int, int]
+"""First and last number of a range."""
+
+
+@dataclass(slots=True)
+class Settled:
+    """One entry.
+
+    Attributes:
+        active: numbers that have left the queue.
+        deferred: numbers that have left its deferred messages.
+        mark: of whoever wants to know the stream's end.
+    """
+
+    active: list[Numbers] = field(default_factory=list)
+    deferred: list[Numbers] = field(default_factory=list)
+    mark: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the entry's body."""
+        found: list[tuple[int, bytes]] = []
+        if self.active:
+            found.append((Kind.ACTIVE, _pack(self.active)))
+        if self.deferred:
+            found.append((Kind.DEFERRED, _pack(self.deferred)))
+        if self.mark:
+            found.append((Kind.MARK, self.mark))
+        return sections.encode(found)
+
+    @classmethod
+    def decode(cls, body: bytes) -> Settled:
+        """Read what `encode` wrote.
+
+        Raises:
+            MalformedEntry: it is no such entry.
+        """
+        found = sections.decode(body, _KINDS)
+        try:
+            return cls(
+                active=_unpack(found.get(Kind.ACTIVE, b"")),
+                deferred=_unpack(found.get(Kind.DEFERRED, b"")),
+                mark=found.get(Kind.MARK, b""),
+            )
+        except struct.error as error:
+            raise MalformedEntry(str(error)) from error
+
+
+def _pack(ranges: Iterable[Numbers]) -> bytes:
+    return b"".join([_RANGE.pack(first, last) for first, last in ranges])
+
+
+def _unpack(raw: bytes) -> list[Numbers]:
+    return [(first, last) for first, last in _RANGE.iter_unpack(raw) if first <= last]

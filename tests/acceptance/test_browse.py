@@ -1,0 +1,318 @@
+"""Browse through the real Python client: what a peek shows, and that it changes nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    ServiceBusSubQueue,
+)
+from azure.servicebus.aio import ServiceBusClient as AioClient
+
+from tests.acceptance.sdk import (
+    client_of,
+    eventually,
+    native_channel,
+    now,
+    numbers,
+    receive,
+    seconds,
+    send,
+    take,
+)
+
+DEAD = ServiceBusSubQueue.DEAD_LETTER
+
+ENTITIES = {
+    name: {"LockDuration": "PT5S", "MaxDeliveryCount": 2}
+    for name in (
+        "aio",
+        "content",
+        "dead",
+        "deferred",
+        "emptied",
+        "locked",
+        "numbers",
+        "pages",
+        "scheduled",
+        "settled",
+    )
+} | {
+    "session-ids": {"RequiresSession": True},
+    "entity-ttl": {"DefaultMessageTimeToLive": "PT1H"},
+    "dead-expired": {"DeadLetteringOnMessageExpiration": True},
+}
+
+TOPICS = [
+    {
+        "Name": "events",
+        "Properties": {},
+        "Subscriptions": [{"Name": "all", "Properties": {}}, {"Name": "other", "Properties": {}}],
+    }
+]
+
+
+def peek(
+    client: ServiceBusClient, queue: str, count: int = 20, **options: Any
+) -> list[ServiceBusReceivedMessage]:
+    """Peek from the first number on, by a receiver of its own."""
+    sub_queue = options.pop("sub_queue", None)
+    with client.get_queue_receiver(queue, sub_queue=sub_queue) as receiver:
+        return list(receiver.peek_messages(count, **{"sequence_number": 1, **options}))
+
+
+def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
+    """Return the bodies."""
+    return [str(message) for message in messages]
+
+
+def test_an_empty_queue_shows_nothing_and_a_peek_locks_nothing(bridge: Any) -> None:
+    """Messages come in the order of their numbers, again and again, and can still be received."""
+    with client_of(bridge) as client:
+        assert peek(client, "numbers") == []
+        send(client, "numbers", "1", "2", "3")
+        for _ in range(3):
+            assert texts(peek(client, "numbers")) == ["1", "2", "3"]
+        first = peek(client, "numbers")[0]
+        assert (first.sequence_number, first.delivery_count) == (1, 0)
+        assert first.state is ServiceBusMessageState.ACTIVE
+        assert first.lock_token is None
+        assert abs(first.enqueued_time_utc - now()) < timedelta(seconds=20)
+        with client.get_queue_receiver("numbers") as receiver:
+            messages = take(receiver, 3)
+            assert [message.delivery_count for message in messages] == [0, 0, 0]
+
+
+def test_a_receiver_goes_on_where_it_was(bridge: Any) -> None:
+    """Azure's live test: a peek without a number begins behind the last that was seen."""
+    with client_of(bridge) as client:
+        send(client, "pages", *map(str, range(30)))
+        with client.get_queue_receiver("pages") as receiver:
+            pages = [receiver.peek_messages(12) for _ in range(4)]
+            assert [len(page) for page in pages] == [12, 12, 6, 0]
+            assert [str(m) for page in pages for m in page] == list(map(str, range(30)))
+            assert texts(receiver.peek_messages(2, sequence_number=17)) == ["16", "17"]
+
+
+def test_a_message_comes_as_it_was_sent(bridge: Any) -> None:
+    """Body, properties and values of all types that an application property may have."""
+    values = {
+        "text": "t",
+        "number": 7,
+        "real": 1.5,
+        "yes": True,
+        "nothing": None,
+    }
+    sent = ServiceBusMessage(
+        b"\x00\xffbody",
+        message_id="id",
+        subject="s",
+        correlation_id="c",
+        content_type="text/x",
+        application_properties=values,
+    )
+    with client_of(bridge) as client:
+        send(client, "content", sent)
+        (peeked,) = peek(client, "content")
+        with client.get_queue_receiver("content") as receiver:
+            (received,) = receive(receiver)
+            assert peeked.application_properties == received.application_properties
+            assert b"".join(peeked.body) == b"\x00\xffbody"
+            for name in ("message_id", "subject", "correlation_id", "content_type"):
+                assert getattr(peeked, name) == getattr(received, name) != None  # noqa: E711
+            assert peeked.raw_amqp_message.annotations == {
+                key: value
+                for key, value in received.raw_amqp_message.annotations.items()
+                if key != b"x-opt-locked-until"
+            }
+            receiver.complete_message(received)
+
+
+def test_what_is_settled_is_left_out_and_what_is_locked_is_not(bridge: Any) -> None:
+    """In any order of settling, at once."""
+    with client_of(bridge) as client:
+        send(client, "settled", *map(str, range(6)))
+        assert len(peek(client, "settled")) == 6
+        with client.get_queue_receiver("settled") as receiver:
+            messages = receive(receiver, 6)
+            assert len(peek(client, "settled")) == 6
+            for message in (messages[4], messages[1]):
+                receiver.complete_message(message)
+                assert str(message) not in texts(peek(client, "settled"))
+            receiver.abandon_message(messages[0])
+            left = texts(peek(client, "settled"))
+            assert left == ["0", "2", "3", "5"]
+            for message in messages[2:4] + messages[5:]:
+                receiver.complete_message(message)
+            take(receiver)
+            assert peek(client, "settled") == []
+
+
+def test_what_was_settled_before_the_first_peek_is_left_out(bridge: Any) -> None:
+    """The bridges tell what they know, though nobody had asked before."""
+    with client_of(bridge) as client:
+        send(client, "locked", *map(str, range(5)))
+        with client.get_queue_receiver("locked") as receiver:
+            messages = receive(receiver, 5)
+            for message in messages[1:4]:
+                receiver.complete_message(message)
+            assert texts(peek(client, "locked")) == ["0", "4"]
+            receiver.complete_message(messages[0])
+            receiver.complete_message(messages[4])
+
+
+def test_what_a_native_consumer_took_is_not_shown(bridge: Any) -> None:
+    """RabbitMQ's count says that the oldest are gone; and an empty queue shows nothing."""
+    with client_of(bridge) as client, native_channel(bridge) as channel:
+        send(client, "emptied", *map(str, range(5)))
+        for _ in range(3):
+            channel.basic_get("emptied", auto_ack=True)
+        assert texts(peek(client, "emptied")) == ["3", "4"]
+        for _ in range(2):
+            channel.basic_get("emptied", auto_ack=True)
+        eventually("nothing is shown", lambda: peek(client, "emptied") == [])
+
+
+def test_scheduled_messages_are_shown_until_they_are_cancelled_or_due(bridge: Any) -> None:
+    """In their state and with their number, also on the topic that they wait at."""
+    later = now() + seconds(3600)
+    with client_of(bridge) as client:
+        send(client, "scheduled", "active")
+        with client.get_queue_sender("scheduled") as sender:
+            (kept,) = sender.schedule_messages(ServiceBusMessage("kept"), later)
+            (gone,) = sender.schedule_messages(ServiceBusMessage("gone"), later)
+            sender.schedule_messages(ServiceBusMessage("due"), now() + seconds(4))
+            found = peek(client, "scheduled")
+            assert texts(found) == ["active", "kept", "gone", "due"]
+            assert [m.state.name for m in found] == ["ACTIVE", *3 * ["SCHEDULED"]]
+            assert numbers(found)[1:3] == [kept, gone]
+            assert found[1].scheduled_enqueue_time_utc == later
+            sender.cancel_scheduled_messages(gone)
+            eventually(
+                "the due one is active",
+                lambda: (
+                    [(str(m), m.state.name) for m in peek(client, "scheduled")]
+                    == [("active", "ACTIVE"), ("kept", "SCHEDULED"), ("due", "ACTIVE")]
+                ),
+            )
+        with client.get_topic_sender("events") as sender:
+            (number,) = sender.schedule_messages(ServiceBusMessage("later"), later)
+        with client.get_queue_receiver("events/subscriptions/all") as receiver:
+            assert "later" not in texts(receiver.peek_messages(50, sequence_number=1))
+        assert number
+
+
+def test_deferred_messages_are_shown_as_they_are(bridge: Any) -> None:
+    """With the changes that deferring made, until they are settled."""
+    with client_of(bridge) as client:
+        send(client, "deferred", "1", "2", "3")
+        with client.get_queue_receiver("deferred") as receiver:
+            first, second, third = receive(receiver, 3)
+            receiver.defer_message(second)
+            receiver.complete_message(third)
+            found = peek(client, "deferred")
+            assert texts(found) == ["1", "2"]
+            assert [m.state.name for m in found] == ["ACTIVE", "DEFERRED"]
+            (again,) = receiver.receive_deferred_messages(second.sequence_number)
+            assert texts(peek(client, "deferred")) == ["1", "2"]
+            receiver.complete_message(again)
+            assert texts(peek(client, "deferred")) == ["1"]
+            receiver.complete_message(first)
+
+
+def test_dead_letters_are_shown_in_their_queue_alone(bridge: Any) -> None:
+    """With reason and description, whether a client or RabbitMQ moved them."""
+    with client_of(bridge) as client:
+        send(client, "dead", "mine", "failed", "left")
+        with client.get_queue_receiver("dead") as receiver:
+            mine, failed, _ = messages = receive(receiver, 3)
+            receiver.dead_letter_message(mine, reason="why", error_description="because")
+            for message in messages[1:]:
+                receiver.abandon_message(message)
+            failed, left = receive(receiver, 2)
+            receiver.abandon_message(failed)
+            assert texts(peek(client, "dead")) == ["left"]
+            found = peek(client, "dead", sub_queue=DEAD)
+            assert texts(found) == ["mine", "failed"]
+            assert [m.dead_letter_reason for m in found] == ["why", "MaxDeliveryCountExceeded"]
+            assert found[0].dead_letter_error_description == "because"
+            receiver.complete_message(left)
+        with client.get_queue_receiver("dead", sub_queue=DEAD) as receiver:
+            take(receiver)
+        assert texts(peek(client, "dead", sub_queue=DEAD)) == ["failed"]
+        assert peek(client, "dead") == []
+
+
+def test_an_expired_message_is_shown_among_the_dead_letters(bridge: Any) -> None:
+    """And not among the others."""
+    with client_of(bridge) as client:
+        send(client, "dead-expired", ServiceBusMessage("old", time_to_live=seconds(4)), "young")
+        assert texts(peek(client, "dead-expired")) == ["old", "young"]
+        eventually(
+            "it is a dead letter",
+            lambda: texts(peek(client, "dead-expired", sub_queue=DEAD)) == ["old"],
+        )
+        (dead,) = peek(client, "dead-expired", sub_queue=DEAD)
+        assert dead.dead_letter_reason == "TTLExpiredException"
+        assert texts(peek(client, "dead-expired")) == ["young"]
+
+
+def test_only_a_ttl_of_the_message_itself_is_shown(bridge: Any) -> None:
+    """Azure: an entity's TTL shows in expires_at when the message is received."""
+    with client_of(bridge) as client:
+        send(client, "entity-ttl", "entity's")
+        send(client, "entity-ttl", ServiceBusMessage("own", time_to_live=seconds(60)))
+        entitys, own = peek(client, "entity-ttl")
+        assert (entitys.time_to_live, entitys.expires_at_utc) == (None, None)
+        assert own.expires_at_utc == own.enqueued_time_utc + seconds(60)
+        with client.get_queue_receiver("entity-ttl") as receiver:
+            received, _ = take(receiver, 2)
+            assert received.expires_at_utc == received.enqueued_time_utc + seconds(3600)
+
+
+def test_the_messages_of_one_session_can_be_peeked(bridge: Any) -> None:
+    """By its receiver: what is settled is left out there, too."""
+    with client_of(bridge) as client:
+        for number in range(6):
+            message = ServiceBusMessage(str(number), session_id=f"s{number % 2}")
+            send(client, "session-ids", message)
+        with client.get_queue_receiver("session-ids", session_id="s1") as receiver:
+            assert texts(receiver.peek_messages(10, sequence_number=1)) == ["1", "3", "5"]
+            take(receiver)
+            assert texts(receiver.peek_messages(10, sequence_number=1)) == ["3", "5"]
+
+
+def test_subscriptions_have_their_own_numbers(bridge: Any) -> None:
+    """What one of them has settled the other still shows."""
+    with client_of(bridge) as client:
+        with client.get_topic_sender("events") as sender:
+            for text in ("a", "b", "c"):
+                sender.send_messages(ServiceBusMessage(text))
+        with (
+            client.get_subscription_receiver("events", "all") as one,
+            client.get_subscription_receiver("events", "other") as other,
+        ):
+            assert texts(one.peek_messages(9, sequence_number=1)) == ["a", "b", "c"]
+            first, second, third = receive(one, 3)
+            one.complete_message(second)
+            one.dead_letter_message(third, reason="r")
+            assert texts(one.peek_messages(9, sequence_number=1)) == ["a"]
+            assert texts(other.peek_messages(9, sequence_number=1)) == ["a", "b", "c"]
+            one.complete_message(first)
+        with client.get_subscription_receiver("events", "all", sub_queue=DEAD) as dead:
+            (found,) = dead.peek_messages(9, sequence_number=1)
+            assert (str(found), found.sequence_number) == ("c", 3)
+
+
+async def test_the_asynchronous_client_peeks_as_well(bridge: Any) -> None:
+    """`peek_messages` of `azure.servicebus.aio`."""
+    async with AioClient.from_connection_string(bridge.connection_string) as client:
+        async with client.get_queue_sender("aio") as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        async with client.get_queue_receiver("aio") as receiver:
+            assert [str(message) for message in await receiver.peek_messages(5)] == ["x"]

@@ -1,0 +1,71 @@
+"""Reading a journal from a number on, on a real stream."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from bridge.broker.connection import Connection
+from bridge.broker.endpoint import parse_url
+from bridge.broker.journal_reader import Entry
+from bridge.engine.journal_scan import STOP, JournalScan
+from bridge.topology import names, parts
+from bridge.wire import journal, stamp
+from bridge.wire.basic import Properties
+from tests.fixtures.broker import Broker
+
+COUNT = 6_000
+BARE = Properties(delivery_mode=2, headers={"a": ("S", b"b")}).encode()
+OTHER = journal.entry_properties(journal.BUCKET)
+
+
+async def write(connection: Connection) -> str:
+    """Write a journal in which places and numbers drift apart, by a leap in its middle."""
+    stream = names.journal("orders")
+    channel = await connection.channel()
+    await channel.confirm_select()
+    await channel.declare_queue(parts.journal("orders"))
+    waits = []
+    for number in range(1, COUNT + 1):
+        if number % 701 == 0 or COUNT // 3 < number < COUNT // 3 + 500:
+            waits.append(channel.publish_confirmed("", stream, OTHER, b"x"))
+        fields = stamp.active(number, 1, stamp.NO_IDENTITY, None)
+        waits.append(channel.publish_confirmed("", stream, stamp.put(BARE, fields), b"x"))
+        if len(waits) > 1_000:
+            await asyncio.gather(*waits)
+            waits.clear()
+    await asyncio.gather(*waits)
+    return stream
+
+
+async def numbers_from(scan: JournalScan, start: int, count: int, step: int = 1) -> list[int]:
+    """Return the numbers that a scan hands over."""
+    found: list[int] = []
+
+    def take(number: int, entry: Entry) -> int:
+        found.append(number)
+        return number + step if len(found) < count else STOP
+
+    await scan.scan(start, take, prefetch=count)
+    return found
+
+
+async def test_a_scan_begins_at_the_number_and_ends_with_the_journal(
+    broker: Broker, vhost: str
+) -> None:
+    """At any number, in steps, at the last ones and behind them."""
+    connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
+    try:
+        scan = JournalScan(connection, await write(connection), None)
+        assert await scan.bounds() == (1, COUNT)
+        chance = random.Random(1)
+        for start in [chance.randint(1, COUNT) for _ in range(60)]:
+            assert await numbers_from(scan, start, 1) == [start]
+        middle = list(range(COUNT // 3, COUNT // 3 + 900))
+        assert await numbers_from(scan, middle[0], len(middle)) == middle
+        steps = list(range(1, COUNT + 1, 1_000))
+        assert await numbers_from(scan, 1, 99, step=1_000) == steps
+        assert await numbers_from(scan, COUNT - 1, 9) == [COUNT - 1, COUNT]
+        assert await numbers_from(scan, COUNT + 5, 9) == []
+    finally:
+        await connection.close()

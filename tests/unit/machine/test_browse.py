@@ -1,0 +1,90 @@
+"""What the streams beside a journal say of a message: where it is, or that it is gone."""
+
+from __future__ import annotations
+
+from bridge.machine.browse import (
+    Numbers,
+    Place,
+    Places,
+    expires_ms,
+    is_active_entry,
+    newest,
+    number_of,
+)
+from bridge.topology import names
+from bridge.wire import copies, headers
+from bridge.wire.basic import Table, long, text
+from bridge.wire.copies import Reader
+from bridge.wire.settled import Settled
+
+SHORT = b"abcdef"
+
+
+def moved(number: int, queue: str, **more: object) -> Table:
+    """A message that a bridge has published to a queue."""
+    table: Table = {headers.SEQUENCE_NUMBER: long(number), headers.MOVED: text(queue)}
+    return table | more  # type: ignore[operator]
+
+
+def test_the_last_entry_of_a_number_says_where_it_is() -> None:
+    """Set aside, then a dead letter, then set aside there."""
+    places = Places("Orders", None)
+    deferred = names.deferred_queue("orders")
+    places.take(1, moved(7, deferred, **{headers.DEFERRED: text("")}))
+    assert (places.place(7), list(places.numbers(Place.DEFERRED))) == (Place.DEFERRED, [7])
+    places.take(2, moved(7, names.dead_letter_queue("orders")))
+    assert (places.place(7), places.offset(7)) == (Place.DEAD, 2)
+    assert list(places.numbers(Place.DEFERRED)) == []
+    places.take(3, moved(7, deferred, **{headers.DEFERRED: text("$deadletterqueue")}))
+    assert list(places.numbers(Place.DEAD_DEFERRED)) == [7]
+    places.take(4, moved(3, "orders"))
+    assert list(places.numbers(Place.ACTIVE)) == [3]
+    assert places.take(5, moved(4, "another/$deadletterqueue")) is None
+
+
+def test_what_rabbitmq_dead_lettered_is_known_by_the_queue_it_died_in() -> None:
+    """Also when a bridge had put it back there before."""
+    places = Places("orders", None)
+    table = moved(5, "orders") | {"x-first-death-queue": ("S", b"orders")}
+    places.take(1, table)
+    assert places.place(5) is Place.DEAD
+    assert places.take(2, moved(6, "") | {"x-first-death-queue": ("S", b"other")}) is None
+
+
+def test_a_subscription_reads_its_own_numbers() -> None:
+    """From the list of copies, or from what a bridge has written for it alone."""
+    reader = Reader(SHORT, 1_000)
+    listed: Table = {
+        headers.SEQUENCE_NUMBER: long(9),
+        headers.COPIES: ("x", copies.encode([(SHORT, 4)], 1)),
+    }
+    assert number_of(listed, reader) == 4
+    other: Table = listed | {headers.COPIES: ("x", copies.encode([], 0))}
+    assert number_of(other, reader) == -1
+    own: Table = {headers.SEQUENCE_NUMBER: long(4), headers.ENQUEUED_SEQUENCE_NUMBER: long(9)}
+    assert number_of(own, reader) == 4
+    assert number_of({headers.SEQUENCE_NUMBER: long(9)}, reader) == -1
+    buried = listed | {headers.MOVED: text(names.DEAD_LETTER_SUFFIX)}
+    places = Places("events/subscriptions/a", reader)
+    assert places.take(1, buried) == 4
+    assert places.place(4) is Place.DEAD
+    assert not is_active_entry(buried)
+    assert expires_ms(listed | {headers.ENQUEUED_TIME: long(50)}, reader) == 1_050
+
+
+def test_settled_numbers_and_the_floor_are_gone() -> None:
+    """The floor is what RabbitMQ's count says; the rest is told."""
+    numbers = Numbers()
+    numbers.take(Settled.decode(Settled(active=[(3, 5)], deferred=[(8, 8)]).encode()))
+    numbers.floor = 2
+    assert [n for n in range(1, 8) if not numbers.is_gone(n)] == [2, 6, 7]
+    assert (numbers.next_active(0), numbers.next_active(3)) == (2, 6)
+    assert numbers.unsettled(1, 10) == 7
+    assert 8 in numbers.deferred
+
+
+def test_the_newest_of_a_count_are_there() -> None:
+    """The oldest of those that nobody has told of are gone."""
+    assert newest([5, 1, 3], 2) == 3
+    assert newest([5, 1, 3], 3) is None
+    assert newest([5], 0) == 6
