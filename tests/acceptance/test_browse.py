@@ -316,3 +316,19 @@ async def test_the_asynchronous_client_peeks_as_well(bridge: Any) -> None:
             await sender.send_messages(ServiceBusMessage("x"))
         async with client.get_queue_receiver("aio") as receiver:
             assert [str(message) for message in await receiver.peek_messages(5)] == ["x"]
+
+
+def test_a_bridge_that_starts_anew_shows_the_same(start_bridge: Any) -> None:
+    """What was settled out of order after the first peek, and by a bridge that was killed."""
+    first = start_bridge()
+    with client_of(first) as client:
+        send(client, "settled", *map(str, range(6)))
+        assert len(peek(client, "settled")) == 6
+        with client.get_queue_receiver("settled") as receiver:
+            messages = receive(receiver, 6)
+            for message in messages[1:4]:
+                receiver.complete_message(message)
+            assert texts(peek(client, "settled")) == ["0", "4", "5"]
+    first.kill()
+    with client_of(start_bridge()) as client:
+        assert texts(peek(client, "settled")) == ["0", "4", "5"]
