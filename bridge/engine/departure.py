@@ -59,6 +59,7 @@ RETRY_S = 1.0
 _ESSENTIAL = (
     headers.SEQUENCE_NUMBER,
     headers.ENQUEUED_TIME,
+    headers.NUMBERED,
     headers.IDENTITY,
     headers.TIME_TO_LIVE,
     headers.DELIVERED,

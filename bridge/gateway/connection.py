@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
@@ -456,7 +457,9 @@ class Connection(asyncio.Protocol):
         self._timers.set("abandon", ABANDON_S, transport.abort)
         self._pace()
         if transport.get_extra_info("ssl_object") is None and transport.can_write_eof():
-            transport.write_eof()
+            # Not connected any more: the peer has reset the connection.
+            with contextlib.suppress(OSError):
+                transport.write_eof()
             self._timers.set("linger", LINGER_S, transport.close)
         else:
             transport.close()

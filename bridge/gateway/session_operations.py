@@ -111,12 +111,15 @@ async def get_session_state(namespace: Namespace, path: EntityPath, body: Body) 
 
 
 async def set_session_state(namespace: Namespace, path: EntityPath, body: Body) -> Body:
-    """Store a state with a session, or clear it."""
+    """Store a state with a session; null and no bytes at all clear it.
+
+    The Go client sends nil as no bytes, and expects nil back.
+    """
     session_id = _named(namespace, path, body)
     state = body.get("session-state")
     if state is not None and not isinstance(state, bytes):
         raise ArgumentError("'session-state' must be a binary or null.")
-    await namespace.set_session_state(path, session_id, state)
+    await namespace.set_session_state(path, session_id, state or None)
     return {}
 
 

@@ -30,6 +30,7 @@ were read already."""
 _STAMPED = (
     headers.SEQUENCE_NUMBER,
     headers.ENQUEUED_TIME,
+    headers.NUMBERED,
     headers.IDENTITY,
     headers.SCHEDULED_NUMBER,
     headers.COPIES,

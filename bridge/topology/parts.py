@@ -65,8 +65,8 @@ DEATH_HEADER = "x-first-death-reason"
 """Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
 
 
-IDENTITY_HEADER = "x-busbridge-id"
-"""A message that a sequencer has numbered has it (`wire.headers`)."""
+NUMBERED_HEADER = "x-busbridge-numbered"
+"""A message that a sequencer has numbered has it, true (`wire.headers`)."""
 
 
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:
@@ -192,7 +192,7 @@ def also_moved(exchange: str, dead: str, stream: str, *, keeps_expired: bool) ->
             replace(
                 binding,
                 destination=stream if binding.destination == dead else binding.destination,
-                arguments={**binding.arguments, IDENTITY_HEADER: None},
+                arguments={**binding.arguments, NUMBERED_HEADER: True},
             )
             for binding in found.bindings
             if binding.source == exchange

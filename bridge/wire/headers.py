@@ -35,6 +35,10 @@ DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
 IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
 
+NUMBERED = "x-busbridge-numbered"
+"""True ('t'), on what a sequencer has numbered: bindings tell by it, as a definition that RabbitMQ
+imports cannot say 'any value' (null: refused)."""
+
 ACCEPTED = "x-busbridge-accepted"
 """Bytes ('x'), where duplicates are detected: 16 of the digest, and the time (UTC ms) i64."""
 

@@ -2,8 +2,8 @@
 
 Nothing is decoded: the stamp is put in front of the message's own headers.
 
-    active    x-opt-sequence-number l | x-opt-enqueued-time l | x-busbridge-id x(20)
-              | [x-opt-time-to-live l] | [x-busbridge-scheduled l]
+    active    x-opt-sequence-number l | x-opt-enqueued-time l | x-busbridge-numbered t
+              | x-busbridge-id x(20) | [x-opt-time-to-live l] | [x-busbridge-scheduled l]
     of a topic  ... | x-busbridge-copies x | BCC A(keys of the copies)
     where duplicates are detected  ... | x-busbridge-accepted x(24): digest, time
     waiting   x-busbridge-waiting x(44): number, due time, own TTL, identity | BCC A(journal)
@@ -45,7 +45,8 @@ OWN_TTL = _key(headers.OWN_TIME_TO_LIVE, "t") + b"\x01"
 
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
-_ACTIVE = struct.Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_IDENTITY)}s20s")
+_NUMBERED_IDENTITY = _key(headers.NUMBERED, "t") + b"\x01" + _IDENTITY
+_ACTIVE = struct.Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_NUMBERED_IDENTITY)}s20s")
 _WAITING_KEY = bytes((len(headers.WAITING),)) + headers.WAITING.encode()
 _WAITING = struct.Struct(">qqq20s")
 _WAITING_FIELD = _WAITING_KEY + b"x" + struct.pack(">I", _WAITING.size)
@@ -62,7 +63,7 @@ NO_IDENTITY = bytes(ITEM_IDENTITY_BYTES)
 
 def active(number: int, enqueued_ms: int, identity: bytes, ttl_ms: int | None) -> bytes:
     """Return the header fields of a message that becomes active now."""
-    fields = _ACTIVE.pack(_NUMBER, number, _ENQUEUED, enqueued_ms, _IDENTITY, identity)
+    fields = _ACTIVE.pack(_NUMBER, number, _ENQUEUED, enqueued_ms, _NUMBERED_IDENTITY, identity)
     if ttl_ms is not None:
         fields += _TTL + _LONG.pack(ttl_ms)
     return fields

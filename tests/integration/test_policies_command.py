@@ -140,12 +140,14 @@ def test_rabbitmqctl_is_another_way(
     broker.management("PUT", strange, b'{"value": %s}' % (b"[" * 20_000 + b"]" * 20_000))
     http = Command(broker, vhost, tmp_path, "management", capsys)
     console = Command(broker, vhost, tmp_path, "rabbitmqctl", capsys)
-    assert http("apply", http.file(ORDERS))[0] == 0
     expired = replace(ORDERS, dead_lettering_on_message_expiration=True, max_delivery_count=4)
-    file = console.file(expired)
-    code, said = console("apply", file, "--allow")
-    broker.management("DELETE", strange)
-    assert code == 0, said
+    try:
+        applied, _ = http("apply", http.file(ORDERS))
+        file = console.file(expired)
+        code, said = console("apply", file, "--allow")
+    finally:
+        broker.management("DELETE", strange)
+    assert (applied, code) == (0, 0), said
     assert "- binding orders/$dlx -> $sb/sink" in said
     assert http("check", file) == (0, "Nothing to change.\n")
     assert http("remove", "--allow")[0] == 0

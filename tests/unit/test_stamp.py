@@ -45,6 +45,7 @@ def test_an_active_stamp_reads_as_headers_and_expiration(
     expected: Table = {
         headers.SEQUENCE_NUMBER: ("l", number),
         headers.ENQUEUED_TIME: ("l", enqueued_ms),
+        headers.NUMBERED: ("t", True),
         headers.IDENTITY: ("x", IDENTITY),
     }
     if ttl_ms is not None:

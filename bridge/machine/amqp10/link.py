@@ -76,16 +76,19 @@ class Link:
         self.session.write(replace(answer, **changes))
 
     def refuse(self, condition: str, description: str) -> None:
-        """Say no to a link: an attach whose terminus on our side is null, then a detach."""
+        """Say no to a link: an attach without source and target, then a detach.
+
+        So does Azure; with one of them alone the Go client reports a lost connection.
+        """
         if self.session.is_ended or self.is_answered:
             return
-        self._answer(None, 0, **{"source" if self.peer.role else "target": None})
+        self._answer(None, 0, source=None, target=None)
         self.session.detach(self, make_error(condition, description))
 
     def give_up(self) -> None:
         """Answer a link that its peer gives up before it was answered: an attach to nothing."""
         if not self.is_answered:
-            self._answer(None, 0, **{"source" if self.peer.role else "target": None})
+            self._answer(None, 0, source=None, target=None)
 
     def detach(self, condition: str, description: str) -> None:
         """End the link with an error; nothing comes from it any more."""

@@ -751,7 +751,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "delivery_limit",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -763,7 +763,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "expired",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -775,7 +775,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -852,7 +852,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "delivery_limit",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -864,7 +864,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "expired",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -876,7 +876,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -953,7 +953,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "delivery_limit",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -965,7 +965,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "expired",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -977,7 +977,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -1062,7 +1062,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "delivery_limit",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -1074,7 +1074,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "expired",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
@@ -1086,7 +1086,7 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {
     "x-match": "all-with-x",
     "x-first-death-reason": "rejected",
-    "x-busbridge-id": null
+    "x-busbridge-numbered": true
    }
   },
   {
