@@ -15,16 +15,18 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bridge.admin.application import application
 from bridge.admin.server import AdminServer
 from bridge.admin.service import Service
 from bridge.broker.endpoint import Endpoint
-from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused
+from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused, NotFound
 from bridge.broker.installation import Installation
 from bridge.broker.management import Management
 from bridge.broker.node import Node
+from bridge.broker.retry import retry
 from bridge.cli.build import BUILD
 from bridge.cli.certified import Certified, certify
 from bridge.cli.listening import listen
@@ -62,6 +64,9 @@ WELL_KNOWN_RULE = model.AuthorizationRule(
 )
 """The emulator's rule and key, which every SDK's documentation names; for loopback only."""
 
+APPLY_AGAIN_S = 0.5
+APPLIED_S = 30.0
+"""How long a start waits for queues that are there and not up, and how often it tries."""
 
 _FILES_MAX = 65_536
 """Open files of the process, if the system allows as many: each connection is one."""
@@ -258,7 +263,13 @@ async def _serve(
         parts.push_async_callback(stopping.within, admin.close)
         parts.push_async_callback(stopping.within, namespace.close)
         await namespace.start()
-        await namespace.apply(wanted)
+        # A RabbitMQ that has just started may not have all its queues up yet.
+        await retry(
+            partial(namespace.apply, wanted),
+            wait_s=APPLY_AGAIN_S,
+            retryable=lambda error: isinstance(error, NotFound),
+            total_s=APPLIED_S,
+        )
         _log_findings(namespace.findings, is_private=settings.endpoint is None)
         working = asyncio.create_task(sidecar.run(), name="sidecar")
         parts.push_async_callback(_stop_sidecar, stopping, sidecar, working)
