@@ -66,7 +66,7 @@ DEATH_HEADER = "x-first-death-reason"
 
 
 NUMBERED_HEADER = "x-busbridge-numbered"
-"""A message that a sequencer has numbered has it, true (`wire.headers`)."""
+"""A message that a sequencer has numbered has it, true (docs/rabbitmq-faults.md: null-argument)."""
 
 
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:

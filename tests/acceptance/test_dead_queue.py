@@ -15,6 +15,8 @@ from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue
 
+pytestmark = pytest.mark.kills
+
 ENTITIES: dict[str, dict[str, Any]] = {"orders": {}, "others": {}}
 
 NAMED = re.compile(r"RabbitMQ gives no answer for 'orders' since 20\d\d-\d\d-\d\dT.*Z: .+")
