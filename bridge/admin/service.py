@@ -22,7 +22,7 @@ from bridge.admin.keys import with_keys
 from bridge.admin.refusals import CONTENT_TYPE, refusal
 from bridge.admin.target import Target, What, parse_target
 from bridge.broker.errors import BrokerError
-from bridge.engine.administration import Administration
+from bridge.engine.administration.changes import Administration
 from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet
 from bridge.model.counts import Counts

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bridge.broker import failpoint as failpoints
-from bridge.broker.channel import Channel
+from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import AckLost, BrokerError
 
 Done = Callable[[BrokerError | None], None]

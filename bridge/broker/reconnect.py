@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from bridge.broker.connection import HEARTBEAT_S, Connection
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.connection import HEARTBEAT_S, Connection
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
 from bridge.broker.retry import GrowingWait, retry
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridge.broker.channel import Channel
+from bridge.broker.connection.channel import Channel
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA
 from bridge.topology.resources import Exchange, Queue, Topology

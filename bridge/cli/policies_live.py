@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridge.broker.endpoint import parse_url
+from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerError
-from bridge.broker.live import CommandFailed, ConsoleBroker, HttpBroker, LiveBroker
+from bridge.broker.management.live import CommandFailed, ConsoleBroker, HttpBroker, LiveBroker
 from bridge.cli.policies_input import (
     accepted,
     add_output,

@@ -9,7 +9,7 @@ from itertools import chain
 
 from bridge.broker import seal
 from bridge.broker.errors import BrokerError
-from bridge.broker.live import CommandFailed, LiveBroker
+from bridge.broker.management.live import CommandFailed, LiveBroker
 from bridge.cli.terminal import progress
 from bridge.topology.diff import Action, Change
 from bridge.topology.fate import Resource

@@ -21,11 +21,11 @@ from pathlib import Path
 from bridge.admin.application import application
 from bridge.admin.server import AdminServer
 from bridge.admin.service import Service
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import AccessRefused, BrokerError, ManagementRefused, NotFound
-from bridge.broker.installation import Installation
-from bridge.broker.management import Management
-from bridge.broker.node import Node
+from bridge.broker.management.api import Management
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
 from bridge.broker.retry import retry
 from bridge.cli.build import BUILD
 from bridge.cli.certified import Certified, certify
@@ -35,7 +35,7 @@ from bridge.cli.measures import families
 from bridge.cli.settings import Port, Settings, SettingsError, read_settings
 from bridge.cli.stalls import Stalls
 from bridge.cli.stopping import Stopping, first
-from bridge.engine.directory import Directory
+from bridge.engine.administration.directory import Directory
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings as GatewaySettings

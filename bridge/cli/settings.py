@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.broker.endpoint import Endpoint, parse_url
-from bridge.broker.http import default_urls
+from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.broker.management.http import default_urls
 from bridge.model.entity import Tier
 
 PORT_DEFAULT = 5672

@@ -16,13 +16,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from bridge.broker.channel import Channel
+from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, NotFound
-from bridge.broker.management import Management
-from bridge.engine.deferral import Deferral
-from bridge.engine.intake import Intake
+from bridge.broker.management.api import Management
+from bridge.engine.deferral.entities import Deferral
 from bridge.engine.peers import Peers
-from bridge.engine.receiving import Receiving
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
 from bridge.model.counts import Counts

@@ -10,13 +10,25 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
-from bridge.broker.management import Management
+from bridge.broker.management.api import Management
 from bridge.engine import texts
-from bridge.engine.administration import Administration
+from bridge.engine.administration.changes import Administration
+from bridge.engine.administration.directory import Directory, OnChange
+from bridge.engine.administration.disposal import Disposal
+from bridge.engine.administration.news import CHANGED, ENTITY_CHANGED, FULL, PEEKED, News
+from bridge.engine.administration.provision import (
+    changed,
+    merged,
+    new_incarnation,
+    provide,
+    provision,
+    put_policies,
+)
+from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
     Complete,
     DeadLetter,
@@ -30,41 +42,29 @@ from bridge.engine.api import (
     SessionReceiver,
     Undeliverable,
 )
-from bridge.engine.browsing import Browsing
+from bridge.engine.browse.browsing import Browsing
+from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting, WaitingHere
-from bridge.engine.deferral import Deferral
-from bridge.engine.departure import Departure
-from bridge.engine.directory import Directory, OnChange
-from bridge.engine.disposal import Disposal
-from bridge.engine.holding import Holding
-from bridge.engine.intake import Intake
-from bridge.engine.locktable import LockTable
-from bridge.engine.news import CHANGED, ENTITY_CHANGED, FULL, PEEKED, News
-from bridge.engine.owner import Owner
+from bridge.engine.deferral.entities import Deferral
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
-from bridge.engine.provision import (
-    changed,
-    merged,
-    new_incarnation,
-    provide,
-    provision,
-    put_policies,
-)
-from bridge.engine.receiver import QueueReceiver
-from bridge.engine.receiving import Receiving
-from bridge.engine.sender import Sender
-from bridge.engine.sending import FULL_S, Sending
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.receiver import QueueReceiver
+from bridge.engine.receiving.receivers import Receiving
+from bridge.engine.receiving.turn import Turn
+from bridge.engine.sending.requests import FULL_S, Sending
+from bridge.engine.sending.sender import Sender
+from bridge.engine.sending.topic_size import full_topics
 from bridge.engine.sessions.accepting import Accepting, is_of_session
-from bridge.engine.settlements import Settlements
-from bridge.engine.settling import Settling, refusal
-from bridge.engine.showing import read_shown
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.owner import Owner
+from bridge.engine.settlement.settling import Settling, refusal
+from bridge.engine.settlement.showing import read_shown
 from bridge.engine.state import State, policy_reasons
-from bridge.engine.topic_size import full_topics
-from bridge.engine.turn import Turn
-from bridge.engine.usage import Usage
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus

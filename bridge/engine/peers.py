@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 from uuid import UUID
 
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
-from bridge.engine.locktable import INSTANCE_BYTES
-from bridge.engine.sender import Sender
+from bridge.engine.sending.sender import Sender
+from bridge.engine.settlement.locktable import INSTANCE_BYTES
 from bridge.model import errors
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError
 from bridge.model.name import EntityPath, parse_path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.broker.management import Management
-from bridge.engine.intake import Intake
-from bridge.engine.sender import Sender
+from bridge.broker.management.api import Management
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.sender import Sender
 from bridge.machine.suspects import Suspect
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities

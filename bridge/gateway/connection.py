@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge.broker.outlet import Outlet
+from bridge.broker.connection.outlet import Outlet
 from bridge.gateway import attaching, texts
 from bridge.gateway.admission import Ended, Visit
 from bridge.gateway.grants import Grants

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bridge.broker.outlet import Outlet
+from bridge.broker.connection.outlet import Outlet
 from bridge.wire.websocket import (
     BINARY,
     CLOSE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 
 BYTES_MAX = 64 << 20

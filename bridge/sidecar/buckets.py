@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
-from bridge.broker.pool import Lease
 from bridge.broker.seal import seal, settle
 from bridge.machine import arrival
 from bridge.machine.wheel import Bucket, Place, place

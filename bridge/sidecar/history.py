@@ -6,9 +6,9 @@ in no segment yet the journal has told already (`machine.replay`).
 
 from __future__ import annotations
 
+from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
-from bridge.broker.journal_reader import Entry, JournalReader
-from bridge.broker.pool import Lease
+from bridge.broker.streams.journal_reader import Entry, JournalReader
 from bridge.machine.history import History
 from bridge.model.entity import SendEntity
 from bridge.sidecar.in_flight import InFlight

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 
 from bridge.broker.errors import BrokerError
+from bridge.engine.administration.disposal import Disposal
 from bridge.engine.clock import now_ms
-from bridge.engine.disposal import Disposal
 from bridge.machine.idleness import key_of, temporaries, watched
 from bridge.model.entity import Entity, EntityStatus, SendEntity, Subscription, Topic
 from bridge.model.errors import ServiceBusError

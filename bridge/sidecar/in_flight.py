@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.sequencer import Answer, Publication, Sequencer

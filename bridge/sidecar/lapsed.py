@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.handover import HandOver, Publish
-from bridge.broker.pool import Lease
 from bridge.engine.poison import Poison
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.topology import names

@@ -28,12 +28,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.broker import failpoint
-from bridge.broker.address import take_address
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.address import take_address
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import AckLost, BrokerError, ChannelClosed, PublishRefused
 from bridge.broker.handover import Acks, Publish
-from bridge.broker.pool import Lease
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send

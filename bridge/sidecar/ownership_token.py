@@ -9,7 +9,7 @@ lies before it, and acks need not be single.
 
 from __future__ import annotations
 
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.handover import Publish
 from bridge.machine.arrival import OWNERSHIP_TOKEN_KIND
 from bridge.sidecar.in_flight import InFlight

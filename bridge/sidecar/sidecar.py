@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
-from bridge.broker.boot import node_boot
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.boot import node_boot
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.connection.pool import LOOK_S, Lease, Pool
 from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
-from bridge.broker.pool import LOOK_S, Lease, Pool
 from bridge.broker.retry import GrowingWait, retry
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import uuid4
 
-from bridge.broker.address import await_ends
+from bridge.broker.connection.address import await_ends
+from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
-from bridge.broker.journal_reader import Entry, JournalReader
-from bridge.broker.pool import Lease
+from bridge.broker.streams.journal_reader import Entry, JournalReader
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer, is_snapshot, marker
 from bridge.sidecar.in_flight import InFlight

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.broker.ports import Ports
+from bridge.broker.node.ports import Ports
 from tests.acceptance.sdk import client_of, send, take
 from tests.acceptance.test_serve import expect_sentence, ready, serve
 from tests.brokers.certificates import make_certificates

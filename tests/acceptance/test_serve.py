@@ -24,7 +24,7 @@ from azure.servicebus import ServiceBusClient, TransportType
 from azure.servicebus.exceptions import ServiceBusError
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.broker.ports import Ports
+from bridge.broker.node.ports import Ports
 from bridge.topology.definitions import namespace_parameter_name
 from tests.acceptance.sdk import client_of, send, take
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of

@@ -17,10 +17,10 @@ import time
 import pika
 import pika.spec
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import parse_url
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
 from bridge.wire.basic import Properties, encode_fields, long, with_fields

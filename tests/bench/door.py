@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
 from bridge.topology import names
 from bridge.wire import envelope
 from bridge.wire.basic import Properties

@@ -11,7 +11,7 @@ import sys
 import time
 
 from bridge.broker.handover import Publish
-from bridge.broker.installation import Installation
+from bridge.broker.node.installation import Installation
 from bridge.machine.history import row
 from bridge.model.entity import Queue
 from bridge.topology import names

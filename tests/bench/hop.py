@@ -13,7 +13,7 @@ import os
 import sys
 
 from bridge.broker.handover import Publish
-from bridge.broker.installation import Installation
+from bridge.broker.node.installation import Installation
 from bridge.model.entity import Queue
 from bridge.topology import names
 from bridge.wire import envelope

@@ -13,7 +13,7 @@ from kombu.transport.native_delayed_delivery import (
     level_name,
 )
 
-from bridge.broker.channel import Channel
+from bridge.broker.connection.channel import Channel
 from bridge.broker.handover import Publish
 from bridge.wire.basic import Properties
 from tests.bench.rabbit import fill

@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import replace
 
-from bridge.broker.management import Management
+from bridge.broker.management.api import Management
 from bridge.model.entity import Namespace, Queue
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace

@@ -21,8 +21,8 @@ from pathlib import Path
 import pamqp.base
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from bridge.broker.installation import Installation
-from bridge.broker.node import Node
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
 from bridge.topology.capabilities import Capabilities
 from tests.bench.figure import Figure, report
 from tests.bench.rabbit import bench, installations

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import aiohttp
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
 from bridge.broker.handover import HandOver, Publish
-from bridge.broker.installation import Installation
-from bridge.broker.node import Node
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
 from bridge.model.entity import Namespace, Queue, Topic
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace

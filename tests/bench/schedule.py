@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.delivery import Delivery
 from bridge.model.entity import Queue
 from bridge.topology import names
 from bridge.wire.basic import Properties

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bridge.broker.installation import Installation
-from bridge.broker.node import Node
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
 from tests.bench.figure import Figure, compare, report
 from tests.bench.rabbit import bench, installations
 from tests.bench.server import bridge_server, memory_server

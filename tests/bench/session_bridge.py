@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from bridge.broker.endpoint import parse_url
-from bridge.broker.management import Management
+from bridge.broker.connection.endpoint import parse_url
+from bridge.broker.management.api import Management
 from bridge.engine.api import Received, ReceiveMode
 from bridge.engine.clock import now_ms
 from bridge.engine.namespace import RabbitNamespace

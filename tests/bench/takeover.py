@@ -17,9 +17,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from bridge.broker.address import take_address
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.address import take_address
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.handover import Publish
 from bridge.machine.arrival import Send
 from bridge.machine.sequencer import Sequencer, blank, marker

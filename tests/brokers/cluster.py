@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bridge.broker.installation import Installation
+from bridge.broker.node.installation import Installation
 from tests.brokers.node import CREDENTIALS, Node
 
 NAMES = ("a", "b", "c")

@@ -1,4 +1,4 @@
-"""A RabbitMQ node for tests that block: `bridge.broker.node` behind an event loop of its own.
+"""A RabbitMQ node for blocking tests: `bridge.broker.node.private` behind a loop of its own.
 
 Its ports stay the same over a kill and a new start, so that what is connected to it can come back.
 """
@@ -14,9 +14,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bridge.broker import node as private
-from bridge.broker.installation import Installation
-from bridge.broker.ports import Ports
+from bridge.broker.node import private
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.ports import Ports
 
 CREDENTIALS = "guest:guest"
 
@@ -29,7 +29,7 @@ class Node:
     """One node; `start`, `kill` and `start` again as a test likes; at last `close`."""
 
     def __init__(self, installation: Installation, folder: Path, **options: Any) -> None:
-        """Describe a node; `options` are those of `bridge.broker.node.Node`."""
+        """Describe a node; `options` are those of `bridge.broker.node.private.Node`."""
         self.folder = folder
         self._ports = Ports(2)
         self.port, self.management_port = self._ports.numbers

@@ -14,7 +14,7 @@ import random
 import sys
 from dataclasses import dataclass, field
 
-from bridge.broker.endpoint import parse_url
+from bridge.broker.connection.endpoint import parse_url
 from bridge.engine.api import (
     Abandon,
     Complete,

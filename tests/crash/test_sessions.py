@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model
 from bridge.model.name import EntityPath

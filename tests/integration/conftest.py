@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from tests.fixtures.broker import Broker
 
 

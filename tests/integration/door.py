@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from bridge.broker.endpoint import Endpoint
-from bridge.broker.management import Management
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.management.api import Management
 from bridge.engine.api import Complete, Outgoing, Received, ReceiveMode, Receiver
 from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.delivery import Delivery
 
 WITHIN_S = 20.0
 

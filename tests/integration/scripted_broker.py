@@ -18,7 +18,7 @@ import pamqp.frame
 import pamqp.header
 import pamqp.heartbeat
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 
 FRAME_MAX = 131_072
 

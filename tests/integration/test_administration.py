@@ -10,8 +10,8 @@ from typing import Any
 import pika
 import pytest
 
-from bridge.broker.endpoint import Endpoint
-from bridge.broker.management import Management
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.management.api import Management
 from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model
 from bridge.model.errors import (

@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from bridge.broker.channel import Channel
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Outgoing
-from bridge.engine.envelopes import encode, new_identity
+from bridge.engine.sending.envelopes import encode, new_identity
 from bridge.machine import arrival
 from bridge.machine.arrival import Command
 from bridge.machine.sequencer import Publication, Sequencer, blank

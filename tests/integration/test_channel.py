@@ -9,9 +9,9 @@ import random
 import pika
 import pytest
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import parse_url
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,

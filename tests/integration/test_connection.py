@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.broker.boot import node_boot
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.boot import node_boot
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.errors import ConnectionLost, LoginRefused
-from bridge.broker.management import Management
+from bridge.broker.management.api import Management
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.integration.inbox import QUORUM, WITHIN_S, eventually

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.broker.endpoint import parse_url
+from bridge.broker.connection.endpoint import parse_url
 from bridge.engine.api import Defer, Received, ReceiveMode
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model

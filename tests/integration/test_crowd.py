@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from bridge.broker.channel import Channel
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.machine.credit.clustered_gets import CONSUMERS_MAX, HELD_MIN
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Complete, DeadLetter, Disposition, Received, ReceiveMode
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import (
     Complete,
     DeadLetter,

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import (
     Abandon,
     Complete,
@@ -101,7 +101,7 @@ async def test_deferred_messages_that_make_too_large_an_answer(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of them is locked or deleted; fewer of them are had."""
-    monkeypatch.setattr("bridge.engine.deferred.ASK_BYTES_MAX", 2_500)
+    monkeypatch.setattr("bridge.engine.deferral.holder.ASK_BYTES_MAX", 2_500)
     numbers = await deferred(door, "a", "b", "c")
     for mode in (PEEK_LOCK, ReceiveMode.RECEIVE_AND_DELETE):
         with pytest.raises(MessageSizeExceeded, match="Ask for fewer"):
@@ -305,7 +305,7 @@ async def test_bodies_beyond_the_room_are_read_again(
     endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many large deferred messages do not fill the bridge's memory, and each is still had."""
-    monkeypatch.setattr("bridge.engine.deferral.BODIES_BYTES_MAX", 2_500)
+    monkeypatch.setattr("bridge.engine.deferral.entities.BODIES_BYTES_MAX", 2_500)
     async with open_door(endpoint, broker.management_url, QUEUE) as door:
         bodies = [str(number) * 200 for number in range(8)]
         numbers = await deferred(door, *bodies)
@@ -325,7 +325,7 @@ async def test_nobody_holds_what_nobody_asks_for(
     endpoint: Endpoint, broker: Broker, confirming: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a while without asks and locks it is RabbitMQ's alone; the next ask finds it."""
-    monkeypatch.setattr("bridge.engine.deferred.IDLE_S", 0.5)
+    monkeypatch.setattr("bridge.engine.deferral.holder.IDLE_S", 0.5)
     async with open_door(endpoint, broker.management_url, QUEUE) as door:
         first, second = await deferred(door, "a", "b")
         (held,) = await by_number(door, first)

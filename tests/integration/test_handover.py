@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.errors import (
     AckLost,
     BrokerError,
@@ -318,8 +318,8 @@ async def test_a_broker_that_is_killed_loses_nothing(
 
 HOP = f"""
 import asyncio, sys
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import parse_url
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.handover import AT_ONCE, HandOver, Publish
 
 async def main():

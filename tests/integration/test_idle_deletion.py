@@ -198,7 +198,7 @@ async def test_who_sends_while_it_is_being_deleted_has_it_back(
     found = rig.namespace.directory.find("jobs")
     assert isinstance(found, model.Queue)
     await rig.namespace.administration.update(replace(found, status=EntityStatus.RECEIVE_DISABLED))
-    monkeypatch.setattr("bridge.engine.disposal.SETTLE_S", 1.0)
+    monkeypatch.setattr("bridge.engine.administration.disposal.SETTLE_S", 1.0)
     await rig.pass_time(IDLE_MS)
     await until(lambda: rig.status("jobs") is EntityStatus.DELETING)
     with pytest.raises(EntityDisabled):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import parse_url
-from bridge.broker.journal_reader import Entry
-from bridge.engine.journal_scan import STOP, JournalScan
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import parse_url
+from bridge.broker.streams.journal_reader import Entry
+from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.topology import names, parts
 from bridge.wire import journal, stamp
 from bridge.wire.basic import Properties

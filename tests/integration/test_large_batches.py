@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import ReceiveMode
 from bridge.model import entity as model
 from bridge.wire.amqp10.message import BATCH_MESSAGES_MAX

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bridge.broker.address import take_address
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.address import take_address
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.handover import HandOver, Publish
 from bridge.machine.arrival import Send
 from bridge.machine.sequencer import Publication, Sequencer, blank, marker

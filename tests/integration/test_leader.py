@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import (
     AckLost,
     BrokerError,

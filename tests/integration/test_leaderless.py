@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pika
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.cli.measures import LEADERLESS_MAX, of_leaderless
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.engine.api import Abandon, DeadLetter, Defer, Release
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, ServerBusy

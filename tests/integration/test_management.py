@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import ConnectionLost, LoginRefused, ManagementRefused
-from bridge.broker.http import default_urls
-from bridge.broker.management import Management
+from bridge.broker.management.api import Management
+from bridge.broker.management.http import default_urls
 from bridge.topology.resources import Binding, Exchange, Policy, Queue, Value
 from tests.fixtures.broker import Broker
 

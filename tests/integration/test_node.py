@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, NodeFailed
-from bridge.broker.installation import Installation
-from bridge.broker.management import Management
-from bridge.broker.node import Node
+from bridge.broker.management.api import Management
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
 from bridge.wire.basic import Properties
 from tests.brokers.certificates import make_certificates
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox, eventually
@@ -165,8 +165,8 @@ async def test_it_tells_when_it_ends_by_itself(make_node: MakeNode) -> None:
 STARTER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from bridge.broker.installation import Installation
-from bridge.broker.node import Node
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
 
 async def main():
     installation = Installation(scripts=Path(sys.argv[2]), path=sys.argv[3])

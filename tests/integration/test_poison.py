@@ -19,8 +19,8 @@ import pytest
 import pytest_asyncio
 from azure.servicebus._pyamqp._decode import decode_payload
 
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.engine.api import Received
 from bridge.engine.clock import now_ms

@@ -7,10 +7,10 @@ import asyncio
 import pamqp.base
 import pamqp.commands as spec
 
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint, parse_url
-from bridge.broker.management import Management
-from bridge.engine.provision import provision
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.broker.management.api import Management
+from bridge.engine.administration.provision import provision
 from bridge.engine.state import policy_reasons
 from bridge.model import entity as model
 from bridge.topology import definitions, names

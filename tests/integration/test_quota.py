@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import QuotaExceeded

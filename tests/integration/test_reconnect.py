@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.broker.connection import Connection
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.errors import BrokerError, LoginRefused, NotFound, ResourceLocked
 from bridge.broker.reconnect import keep_connected
 from tests.fixtures.broker import Broker

@@ -11,9 +11,9 @@ from typing import Any
 import pamqp.commands as spec
 import pytest
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,

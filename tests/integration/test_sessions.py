@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from bridge.broker.channel import Channel
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, ReceiveMode, Release
 from bridge.engine.clock import now_ms
 from bridge.engine.sessions import windows

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, Defer, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, SessionCannotBeLocked, SessionLockLost

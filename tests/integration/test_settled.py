@@ -9,10 +9,10 @@ from pathlib import Path
 import pamqp.commands as spec
 import pytest
 
-from bridge.broker.channel import Channel
-from bridge.broker.connection import Connection
-from bridge.broker.delivery import Delivery
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.wire.basic import Properties
 from tests.brokers.certificates import make_certificates

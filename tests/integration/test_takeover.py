@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bridge.broker.connection import Connection
+from bridge.broker.connection.connection import Connection
 from bridge.model.entity import Tier
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState

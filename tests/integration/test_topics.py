@@ -10,7 +10,7 @@ import pika
 import pytest
 import pytest_asyncio
 
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, DeadLetter, Defer, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, NotAllowed, QuotaExceeded

@@ -10,8 +10,8 @@ import pika
 import pytest
 import pytest_asyncio
 
-from bridge.broker.channel import Channel
-from bridge.broker.endpoint import Endpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, DeadLetter, Outgoing
 from bridge.engine.clock import now_ms
 from bridge.gateway.receiving import message_of
@@ -538,7 +538,7 @@ async def test_an_abandon_with_properties_keeps_what_is_left_of_the_ttl(door: Do
 
 def test_properties_of_a_native_user_are_not_used(endpoint: Endpoint) -> None:
     """A door's record has no user id, priority or expiration in its envelope."""
-    from bridge.engine.envelopes import encode
+    from bridge.engine.sending.envelopes import encode
     from bridge.wire.envelope import Operation, decode
 
     record = Record(Properties(user_id="u", priority=3, expiration="5", delivery_mode=1), b"x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.broker.endpoint import Endpoint, parse_url
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 
 HOST = ("rabbit", 5672)
 

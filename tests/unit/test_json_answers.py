@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.broker.json_answers import DEPTH_MAX, read
+from bridge.broker.management.json_answers import DEPTH_MAX, read
 
 
 def test_one_value_that_nests_without_end() -> None:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from bridge.broker.ports import Ports
+from bridge.broker.node.ports import Ports
 
 
 def test_a_reserved_port_is_for_whoever_listens_on_it() -> None:

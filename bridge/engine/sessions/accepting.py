@@ -13,12 +13,11 @@ from functools import partial
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
+from bridge.engine.browse.settlements import Settlements
 from bridge.engine.counters import Counters
-from bridge.engine.departure import Departure
-from bridge.engine.intake import Intake
-from bridge.engine.locktable import LockTable
 from bridge.engine.peers import Peers
-from bridge.engine.sender import REPLY_TIMEOUT_S, Sender
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.sender import REPLY_TIMEOUT_S, Sender
 from bridge.engine.sessions import whereabouts
 from bridge.engine.sessions.events import (
     EVENT,
@@ -38,7 +37,8 @@ from bridge.engine.sessions.messages import Key
 from bridge.engine.sessions.receiver import SessionReceiver
 from bridge.engine.sessions.seat import ASK_HEADERS
 from bridge.engine.sessions.whereabouts import Here, There, Whereabouts
-from bridge.engine.settlements import Settlements
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.settled import SettledMemory
 from bridge.machine.shelf import Room
 from bridge.model import entity as model

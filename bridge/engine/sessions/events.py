@@ -7,7 +7,7 @@ from typing import cast
 from uuid import UUID
 
 from bridge.engine.api import Received
-from bridge.engine.showing import read_shown, show
+from bridge.engine.settlement.showing import read_shown, show
 from bridge.wire.basic import Table, long, text
 
 EVENT = "session-event"

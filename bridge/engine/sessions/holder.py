@@ -17,14 +17,14 @@ from functools import partial
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.counters import Counters
-from bridge.engine.departure import Departure
-from bridge.engine.intake import Intake
-from bridge.engine.locktable import LockTable
-from bridge.engine.sender import Sender
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.sender import Sender
 from bridge.engine.sessions.messages import SessionMessages, Tell
 from bridge.engine.sessions.seat import Seat
 from bridge.engine.sessions.takeover import take_over
 from bridge.engine.sessions.windows import Windows
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.settled import SettledMemory
 from bridge.machine.shelf import Room
 from bridge.model import entity as model

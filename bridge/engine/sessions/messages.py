@@ -12,16 +12,16 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from bridge.broker import failpoint
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
-from bridge.engine.departure import Departure
-from bridge.engine.holding import Holding, read, unreadable
-from bridge.engine.locktable import LockTable
 from bridge.engine.sessions import events
 from bridge.engine.sessions.windows import Windows
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.holding import Holding, read, unreadable
+from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.subscriptions import reader_of
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.deduplicator import Left

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.broker import failpoint
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.seal import seal
 from bridge.engine.clock import now_ms
-from bridge.engine.intake import Intake
-from bridge.engine.sender import Sender
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.sender import Sender
 from bridge.machine.sessions.states import States
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts

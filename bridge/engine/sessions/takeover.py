@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bridge.engine.intake import Intake
+from bridge.engine.receiving.intake import Intake
 from bridge.engine.sessions.windows import Windows
 
 LOOK_S = 0.05

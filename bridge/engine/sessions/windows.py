@@ -14,10 +14,10 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 
-from bridge.broker.channel import Channel
-from bridge.broker.delivery import Delivery
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.pool import Route
 from bridge.broker.errors import BrokerError, ConnectionLost
-from bridge.broker.pool import Route
 
 WINDOW = 2_000
 WINDOWS_MAX = 500

@@ -6,8 +6,8 @@ import os
 import uuid
 from typing import Any, cast
 
-from bridge.engine.holding import Holding
-from bridge.engine.locktable import LockTable
+from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.locktable import LockTable
 
 
 async def test_tokens_given_under_an_earlier_name_are_own() -> None:

@@ -1,0 +1,1 @@
+"""One connection to RabbitMQ and the channels on it."""

@@ -1,0 +1,70 @@
+"""Which boot of which node a connection ends at.
+
+A sequencer may believe its journal only while the broker has not failed in between (see
+docs/architecture.md), so it must recognise a boot. Uptimes of the management API are up to five
+seconds old; an Erlang process id, though, names its node and the *creation* that the node got
+when it started, a number of 32 bits that differs at every start. RabbitMQ shows one to its clients:
+it is what the reply address of direct reply-to is made of (seen alike on 3.10, 4.0 and 4.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+
+from bridge.broker.connection.address import take_address
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError, BrokerSilent
+from bridge.wire.basic import Properties
+from bridge.wire.headers import DIRECT_REPLY_TO
+
+_NEW_PID = b"\x83X"
+"""External term format, then NEW_PID_EXT: node, id, serial, and four octets of creation
+(https://www.erlang.org/doc/apps/erts/erl_ext_dist.html#new_pid_ext)."""
+
+TIMEOUT_S = 30.0
+
+
+async def node_boot(connection: Connection) -> str:
+    """Return a name of the running boot of the connection's node.
+
+    Two equal names mean the same boot of the same node. In a cluster it says nothing about the
+    other nodes.
+    """
+    channel = await connection.channel()
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def on_probe(delivery: Delivery) -> None:
+        if not address.done():
+            address.set_result(Properties.decode(delivery.properties).reply_to or "")
+
+    def on_closed(error: BrokerError) -> None:
+        if not address.done():
+            address.set_exception(error.again())
+
+    channel.on_closed = on_closed
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            probe = await channel.declare_queue(exclusive=True)
+            await take_address(channel)
+            await channel.consume(probe.name, on_probe, no_ack=True)
+            channel.publish("", probe.name, Properties(reply_to=DIRECT_REPLY_TO).encode(), b"")
+            return _creation(await address)
+    except TimeoutError:
+        raise BrokerSilent(text=f"no reply address within {TIMEOUT_S:g} s") from None
+    finally:
+        channel.abandon()
+
+
+def _creation(address: str) -> str:
+    """Take node and creation out of a reply address."""
+    encoded = address.removeprefix(DIRECT_REPLY_TO + ".").partition(".")[0]
+    try:
+        pid = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except binascii.Error:
+        pid = b""
+    if not pid.startswith(_NEW_PID) or len(pid) < 16:
+        raise BrokerError(text=f"a reply address of an unknown form: {address!r}")
+    return f"{pid[2:-12].hex()}-{pid[-4:].hex()}"

@@ -1,0 +1,294 @@
+"""A channel: everything that is done on RabbitMQ is done on one.
+
+Its layers are `Rpc`, `Declaring`, `Consuming` and `Publishing`; here frames are told apart,
+contents put together, and the end is made: when a channel closes, for whatever reason, everything
+that waits on it fails with that reason, and `on_closed` is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import cast
+
+from bridge.broker.connection.answer import closed
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.publishing import CONFIRM_TIMEOUT_S, Publishing
+from bridge.broker.connection.rpc import RPC_TIMEOUT_S, Question
+from bridge.broker.connection.transport import Transport
+from bridge.broker.errors import (
+    BrokerError,
+    ChannelClosed,
+    ConnectionLost,
+    channel_closed,
+)
+from bridge.wire import amqp091 as wire
+
+_METHOD_ID = struct.Struct(">I")
+_CONTENT_SIZE = struct.Struct(">Q")
+_CONFIRM = struct.Struct(">QB")
+
+_CLOSED_BY_US = 200
+
+CLOSE_TIMEOUT_S = 10.0
+"""How long RabbitMQ may take to close a channel. Seen once in 16 runs of leader kills (3.10.8): not
+within 30 s."""
+
+OnWritten = Callable[[BrokerError | None], None]
+
+BODY_BYTES_MAX = 512 << 20
+"""Above what any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
+
+
+class Channel(Publishing):
+    """A channel of a connection; `Connection.channel` makes them.
+
+    Attributes:
+        closed: set when the channel is closed.
+        close_reason: why it is closed; None while it is open.
+        on_closed: called once with that reason.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        number: int,
+        *,
+        on_free: Callable[[int], None],
+        timeout_s: float = RPC_TIMEOUT_S,
+        confirm_timeout_s: float = CONFIRM_TIMEOUT_S,
+    ) -> None:
+        super().__init__(transport, number, timeout_s, confirm_timeout_s)
+        self.closed = asyncio.Event()
+        self.on_closed: Callable[[BrokerError], None] | None = None
+        self._on_free = on_free
+        self._close_timeout_s = min(timeout_s, CLOSE_TIMEOUT_S)
+        self._content: tuple[int, object, Question | None] | None = None
+        self._properties = b""
+        self._size = 0
+        self._chunks: list[bytes] = []
+        self._missing = 0
+        self._closing: asyncio.Future[None] | None = None
+        self._barrier: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        state = "open" if self.close_reason is None else f"closed: {self.close_reason}"
+        return (
+            f"<Channel {self.number} [{state}, {self.unconfirmed} unconfirmed, "
+            f"{self.outstanding} outstanding]>"
+        )
+
+    def open(self) -> Awaitable[None]:
+        """Open it; `Connection.channel` has done so."""
+        return self._tell(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
+
+    def open_soon(self) -> None:
+        """Write what opens it; `Connection.channel_soon` has done so."""
+        self._ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
+
+    def barrier(self) -> asyncio.Future[None]:
+        """Return what is done when RabbitMQ has handled all written until the end of this turn.
+
+        It leaves in the same packet as the acks of this turn, and all who ask share it.
+        """
+        if self._barrier is None:
+            if self.close_reason is not None:
+                raise self.close_reason.again()
+            self._barrier = self._transport.loop.create_future()
+            self._transport.due.append(self._write_barrier)
+            self._transport.flush_soon()
+        return self._barrier
+
+    def _write_barrier(self) -> None:
+        barrier, self._barrier = self._barrier, None
+        if barrier is None:
+            return
+        if self.close_reason is not None:
+            barrier.set_exception(self.close_reason.again())
+            barrier.exception()
+        else:
+            self._ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
+
+    def when_written(self, told: OnWritten) -> None:
+        """Call back when the kernel has all that was written until now, in this turn of the loop.
+
+        Where the socket would block that is later. Called with the reason when the channel has
+        ended before.
+        """
+        if self.close_reason is not None:
+            raise self.close_reason.again()
+        self._transport.written.append(partial(self._on_written, told))
+        self._transport.flush_soon()
+
+    def _on_written(self, told: OnWritten) -> None:
+        self._notify(told, self.close_reason)
+
+    def drain(self) -> Awaitable[None]:
+        """Wait until little of what was written is unsent."""
+        return self._transport.drain(self._timeout_s)
+
+    def flush(self) -> None:
+        """Write what was collected so far without waiting for the end of the turn."""
+        self._transport.flush()
+
+    def close(self) -> Awaitable[None]:
+        """Close it; what is unacked goes back to its queue, in its old order.
+
+        Waits a moment when something was settled just now, lest RabbitMQ forget it. Returns when
+        RabbitMQ has answered, so that nothing of this channel happens later.
+
+        Raises:
+            BrokerSilent: RabbitMQ has not answered in time. The connection has been ended then: a
+                channel that stands still keeps what it holds, and its place in the inbox, until
+                RabbitMQ ends it with its connection.
+        """
+        return closed(self.linger(), self._end, self._close_timeout_s, self._on_silent)
+
+    def _end(self) -> asyncio.Future[None] | None:
+        self.abandon()
+        return self._closing
+
+    def _on_silent(self, text: str) -> None:
+        self._transport.lose(ConnectionLost(text=text))
+
+    def abandon(self) -> None:
+        """Close it without waiting for RabbitMQ's answer."""
+        self._give_up(ChannelClosed(_CLOSED_BY_US, "closed by the bridge"))
+
+    def on_method(self, raw: bytes, start: int, end: int) -> None:
+        """Take a method frame."""
+        method: int = _METHOD_ID.unpack_from(raw, start)[0]
+        if self.close_reason is not None:
+            self._on_method_while_closing(method)
+            return
+        if self._content is not None:
+            raise ValueError("a method where a message's content was due")
+        if method == wire.BASIC_DELIVER:
+            self._content = method, self._read_deliver(raw, start, end), None
+        elif method in (wire.BASIC_ACK, wire.BASIC_NACK):
+            number, bits = _CONFIRM.unpack_from(raw, start + 4)
+            self._on_confirm(number, bits & 1 == 1, method == wire.BASIC_ACK)
+        elif method in (wire.BASIC_RETURN, wire.BASIC_GET_OK):
+            question = self._take_question(method) if method == wire.BASIC_GET_OK else None
+            self._content = method, wire.read_method(raw, start, end).arguments, question
+        else:
+            self._on_rare_method(wire.read_method(raw, start, end))
+
+    def _on_rare_method(self, method: wire.Method) -> None:
+        arguments = method.arguments
+        match method.number:
+            case wire.CHANNEL_CLOSE:
+                code, text = cast("tuple[int, str]", arguments[:2])
+                self._transport.write(wire.method_frame(self.number, wire.CHANNEL_CLOSE_OK))
+                self.finish(channel_closed(code, text))
+                self._free()
+            case wire.BASIC_CANCEL:
+                self._on_cancel(cast(str, arguments[0]))
+            case wire.BASIC_CANCEL_OK:
+                self._on_cancel_ok(cast(str, arguments[0]))
+                self._answer(method)
+            case wire.BASIC_GET_EMPTY:
+                self._take_question(method.number).resolve(None)
+            case wire.CHANNEL_FLOW:
+                frame = wire.method_frame(self.number, wire.CHANNEL_FLOW_OK, arguments[0])
+                self._transport.write(frame)
+            case _:
+                self._answer(method)
+
+    def _on_method_while_closing(self, method: int) -> None:
+        """After channel.close everything but the end of it is to be ignored."""
+        if method == wire.CHANNEL_CLOSE:
+            self._transport.write(wire.method_frame(self.number, wire.CHANNEL_CLOSE_OK))
+        elif method == wire.CHANNEL_CLOSE_OK:
+            self._free()
+
+    def on_header(self, raw: bytes, start: int, end: int) -> None:
+        """Take a content header frame."""
+        if self.close_reason is not None:
+            return
+        if self._content is None or self._missing:
+            raise ValueError("a content header that nothing announced")
+        size: int = _CONTENT_SIZE.unpack_from(raw, start + 4)[0]
+        if size > BODY_BYTES_MAX:
+            raise ValueError(f"a message of {size} bytes")
+        self._properties = raw[start + 12 : end]
+        self._size = self._missing = size
+        if size == 0:
+            self._complete(b"")
+
+    def on_body(self, raw: bytes, start: int, end: int) -> None:
+        """Take a body frame."""
+        if self.close_reason is not None:
+            return
+        length = end - start
+        missing = self._missing - length
+        if missing < 0 or length == 0:
+            raise ValueError("a body frame that is longer than the message")
+        self._missing = missing
+        if missing == 0 and length == self._size:
+            self._complete(raw[start:end])
+            return
+        self._chunks.append(raw[start:end])
+        if missing == 0:
+            body = b"".join(self._chunks)
+            self._chunks.clear()
+            self._complete(body)
+
+    def _complete(self, body: bytes) -> None:
+        assert self._content is not None
+        method, subject, question = self._content
+        self._content = None
+        if method == wire.BASIC_DELIVER:
+            delivery = cast(Delivery, subject)
+            delivery.properties = self._properties
+            delivery.body = body
+            try:
+                self._receiver(delivery)  # type: ignore[misc]
+            except Exception as error:
+                self._blame(error)
+        elif question is not None:
+            tag, redelivered, exchange, key, ready = cast(
+                "tuple[int, bool, str, str, int]", subject
+            )
+            message = (exchange, key, self._properties, body)
+            self._answer_get(question, Delivery(tag, redelivered, *message, "", self, ready))
+        else:
+            code, text, exchange, key = cast("tuple[int, str, str, str]", subject)
+            self._on_return(code, text, exchange, key, self._properties, body)
+
+    def _give_up(self, error: BrokerError) -> None:
+        """Close it from this side, without waiting."""
+        if self.close_reason is not None:
+            return
+        self._before_write()
+        self._has_left_asking = self.awaits_queue
+        code = error.code or _CLOSED_BY_US
+        frame = wire.method_frame(self.number, wire.CHANNEL_CLOSE, code, error.text[:80], 0, 0)
+        self._transport.write(frame)
+        self._closing = self._transport.loop.create_future()
+        self.finish(error)
+
+    def _free(self) -> None:
+        if self._closing is not None and not self._closing.done():
+            self._closing.set_result(None)
+        self._on_free(self.number)
+
+    def finish(self, error: BrokerError) -> None:
+        """Fail all that waits on the channel; the connection calls this when it ends."""
+        if self.close_reason is not None:
+            if self._closing is not None and not self._closing.done():
+                self._closing.set_result(None)
+            return
+        self.close_reason = error
+        self._content = None
+        self._chunks.clear()
+        self._drop_deliveries()
+        if self._barrier is not None:
+            self._write_barrier()
+        self._fail_questions(error.again)
+        self._fail_publishes(error.again)
+        self.closed.set()
+        if self.on_closed is not None:
+            self._notify(self.on_closed, error)

@@ -1,0 +1,288 @@
+"""A pool of connections: which one serves which queue, and what a dead queue may cost the others.
+
+RabbitMQ answers a consume or a get of a quorum queue without a leader by ending the whole
+connection (541 INTERNAL_ERROR; docs/rabbitmq-faults.md: no-leader): at once when the queue's Raft
+server is stopped, after half a minute when there is no majority; all that was unacked on it
+returns, and is counted. So each queue (or entity) has its place on one of several connections,
+which is opened when it is first asked for; and one that may have caused such an end is from then on
+asked on a connection of its own (`machine/suspects.py`), until it has answered and has nothing
+under way there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.reconnect import keep_connected
+from bridge.machine.suspects import Suspects, named_in
+
+SIZE = 16
+"""Connections that queues share: a first failure costs a sixteenth of them."""
+
+RETURN_S = 5.0
+"""A suspect that answers goes back when it had nothing under way for so long."""
+
+LOOK_S = 0.25
+
+_ERROR_CODES = range(500, 600)
+"""A connection that RabbitMQ ends for what was done on it; it is told to go away with 320."""
+
+Serve = Callable[["_Member", Connection], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+
+class Lease:
+    """The connection that serves a queue or an entity, for as long as it lasts."""
+
+    def __init__(self, connection: Connection, owner: str) -> None:
+        self.connection = connection
+        self.owner = owner
+
+    def __repr__(self) -> str:
+        return f"<Lease of {self.connection!r} for {self.owner!r}>"
+
+    async def channel(self) -> Channel:
+        """Open a channel."""
+        return await self.connection.channel(self.owner)
+
+    def channel_soon(self) -> Channel:
+        """Open a channel without waiting; see `Connection.channel_soon`."""
+        return self.connection.channel_soon(self.owner)
+
+    @property
+    def has_channels_to_spare(self) -> bool:
+        """Whether less than half of all channels are in use."""
+        return self.connection.has_channels_to_spare
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether RabbitMQ has an alarm and reads nothing from the connection."""
+        return self.connection.is_blocked
+
+
+class Route:
+    """The way to one queue, whichever connection serves it now."""
+
+    def __init__(self, pool: Pool, owner: str) -> None:
+        self._pool = pool
+        self._owner = owner
+
+    async def channel(self) -> Channel:
+        """Open a channel, once there is a connection."""
+        return await (await self._pool.lease(self._owner)).channel()
+
+    def channel_soon(self) -> Channel:
+        """Open a channel without waiting.
+
+        Raises:
+            BrokerError: there is no connection, or it has all the channels that it may have.
+        """
+        return self._pool.lease_now(self._owner).channel_soon()
+
+
+class Pool:
+    """Connections that are opened when they are first needed and come back when they are lost.
+
+    Args:
+        name: what RabbitMQ shows of each, with its number.
+        settle_s: so long nothing is asked on a connection that replaces a lost one.
+        judges: a suspect goes back by itself, when it has answered and has nothing under way;
+            otherwise when it is given back.
+        size: how many there are, beside those of suspects.
+
+    Attributes:
+        suspects: the queues that may have ended a connection.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        name: str,
+        settle_s: float,
+        judges: bool = True,
+        size: int = SIZE,
+    ) -> None:
+        self.suspects = Suspects()
+        self._endpoint = endpoint
+        self._name = name
+        self._settle_s = settle_s
+        self._judges = judges
+        self._size = size
+        self._shared: dict[int, _Member] = {}
+        self._own: dict[str, _Member] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Pool {self._name!r} [{len(self._shared)} shared, {len(self._own)} of suspects]>"
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are up."""
+        members = (*self._shared.values(), *self._own.values())
+        return [each.connection for each in members if each.connection is not None]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether one is up."""
+        return bool(self.connections)
+
+    def route(self, owner: str) -> Route:
+        """Return the way to a queue."""
+        return Route(self, owner)
+
+    async def lease(self, owner: str) -> Lease:
+        """Return the connection that serves a queue or an entity, once it is there."""
+        while True:
+            member = self._member(owner)
+            await member.ready.wait()
+            if member.connection is not None and self._member(owner) is member:
+                return Lease(member.connection, owner)
+
+    def lease_now(self, owner: str) -> Lease:
+        """Return the connection that serves a queue or an entity.
+
+        Raises:
+            ConnectionLost: it is not there.
+        """
+        connection = self._member(owner).connection
+        if connection is None:
+            raise ConnectionLost(text="not connected")
+        return Lease(connection, owner)
+
+    def is_suspect(self, owner: str) -> bool:
+        """Whether it is asked on a connection of its own."""
+        return owner in self.suspects
+
+    def suspect(self, owner: str, error: str) -> None:
+        """It gave no answer; the next lease is of a connection of its own."""
+        self.suspects.failed(owner, error, time.time_ns() // 1_000_000)
+        log.warning("queue.silent name=%s error=%s", owner, error)
+
+    def give_back(self, owner: str) -> None:
+        """It has answered and has nothing under way: it is served like all others again."""
+        self.suspects.cleared(owner)
+        member = self._own.pop(owner, None)
+        if member is not None:
+            self._end(member)
+            log.info("queue.answers name=%s", owner)
+
+    def flush(self) -> None:
+        """Write what was collected so far without waiting for the end of the turn."""
+        for member in self._shared.values():
+            if member.connection is not None:
+                member.connection.flush()
+        for member in self._own.values():
+            if member.connection is not None:
+                member.connection.flush()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._is_closed = True
+        for member in (*self._shared.values(), *self._own.values()):
+            self._end(member)
+        self._shared.clear()
+        self._own.clear()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _member(self, owner: str) -> _Member:
+        if self._is_closed:
+            raise ConnectionLost(text="closing")
+        if owner in self.suspects:
+            member = self._own.get(owner)
+            if member is None or member.task.done():
+                name = f"{self._name} {owner}"
+                member = _Member(self, name, partial(self._serve_suspect, owner))
+                self._own[owner] = member
+            return member
+        number = zlib.crc32(owner.encode()) % self._size
+        member = self._shared.get(number)
+        if member is None or member.task.done():
+            member = _Member(self, f"{self._name} {number + 1}", self._serve)
+            self._shared[number] = member
+        return member
+
+    def _end(self, member: _Member) -> None:
+        self._ending.add(member.task)
+        member.task.add_done_callback(self._ending.discard)
+        member.task.cancel()
+
+    async def _serve(self, member: _Member, connection: Connection) -> None:
+        if member.has_been_up:
+            await asyncio.sleep(self._settle_s)
+        member.open(connection)
+        await asyncio.get_running_loop().create_future()
+
+    async def _serve_suspect(self, owner: str, member: _Member, connection: Connection) -> None:
+        await asyncio.sleep(max(self.suspects.pause_s(owner), self._settle_s))
+        member.open(connection)
+        quiet_s = 0.0
+        while quiet_s < RETURN_S:
+            await asyncio.sleep(LOOK_S)
+            if self._judges and connection.queue_answers and not connection.awaits_queue:
+                self.suspects.answered(owner)
+            quiet_s = quiet_s + LOOK_S if connection.is_idle else 0.0
+        # Nobody asks: one that has not answered stays a suspect, and has another one when asked.
+        if self.suspects.is_answering(owner):
+            self.suspects.cleared(owner)
+            log.info("queue.answers name=%s", owner)
+        self._own.pop(owner, None)
+
+    def note_end(self, connection: Connection, error: ConnectionLost) -> None:
+        """A connection has ended: whoever may be the cause is suspect."""
+        if error.code in _ERROR_CODES:
+            for owner in named_in(error.text, connection.unanswered - {""}):
+                self.suspect(owner, str(error))
+
+
+class _Member:
+    """One connection of a pool, and its successors."""
+
+    def __init__(self, pool: Pool, name: str, serve: Serve) -> None:
+        self.connection: Connection | None = None
+        self.ready = asyncio.Event()
+        self.has_been_up = False
+        self._pool = pool
+        self._name = name
+        self._serve = serve
+        self.task = asyncio.create_task(self._keep(), name=name)
+
+    def open(self, connection: Connection) -> None:
+        """Have the connection used."""
+        self.has_been_up = True
+        self.connection = connection
+        self.ready.set()
+
+    async def _keep(self) -> None:
+        try:
+            await keep_connected(
+                self._pool._endpoint, self._work, name=self._name, is_login_final=False
+            )
+        except BrokerError as error:
+            log.error("pool.ended name=%s error=%s", self._name, error)
+        finally:
+            self.ready.set()  # whoever waits for this one has another
+
+    async def _work(self, connection: Connection) -> None:
+        connection.on_closed = partial(self._on_closed, connection)
+        try:
+            await self._serve(self, connection)
+        finally:
+            self.connection = None
+            self.ready.clear()
+
+    def _on_closed(self, connection: Connection, error: ConnectionLost) -> None:
+        self.connection = None
+        self.ready.clear()
+        self._pool.note_end(connection, error)

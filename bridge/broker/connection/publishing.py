@@ -1,0 +1,282 @@
+"""Publishing on a channel: numbers, confirms, and the returns that belong to them.
+
+RabbitMQ confirms by number, in any order when targets differ, and many at once with `multiple`.
+A mandatory message that no queue takes comes back by basic.return *before* it is confirmed
+(https://www.rabbitmq.com/docs/confirms#when-publishes-are-confirmed), and the return does not
+carry its number: it is found by its content. Of two messages that are equal in everything either
+may be taken for the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bridge.broker.connection.consuming import Consuming
+from bridge.broker.connection.transport import PARTS_MAX, Transport
+from bridge.broker.errors import (
+    BrokerError,
+    BrokerSilent,
+    PublishRefused,
+    Unroutable,
+    WriteBufferFull,
+)
+from bridge.wire import amqp091 as wire
+from bridge.wire.basic import Properties
+
+Settled = Callable[[BrokerError | None], None]
+"""Called once for a publish: None when it was confirmed, else why it was not."""
+
+_Publish = tuple[str, str, bytes, bytes, Settled | None]
+"""Exchange, routing key, properties, body, and who wants to know."""
+
+CONFIRM_TIMEOUT_S = 30.0
+"""A confirm later than this will not come (docs/rabbitmq-faults.md: stream-confirm)."""
+
+_ROUTES_MAX = 1_024
+_WATCHES = 4
+"""How often the oldest unconfirmed publish is looked at within the deadline."""
+
+
+class Publishing(Consuming):
+    """The part of a channel that publishes.
+
+    Attributes:
+        on_confirm: called with (number, multiple, is_ack) for each confirm. A returned message is
+            reported singly as not acked, before the range that it is in.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        number: int,
+        timeout_s: float,
+        confirm_timeout_s: float = CONFIRM_TIMEOUT_S,
+    ) -> None:
+        super().__init__(transport, number, timeout_s)
+        self.on_confirm: Callable[[int, bool, bool], None] | None = None
+        self._confirm_timeout_s = confirm_timeout_s
+        self._routes: dict[tuple[str, str, bool], bytes] = {}
+        self._is_confirming = False
+        self._published = 0
+        self._lowest = 1
+        self._unconfirmed: dict[int, _Publish] = {}
+        self._refusals: dict[int, Unroutable] = {}
+        self._last_returned = 0
+        self._watch: asyncio.TimerHandle | None = None
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many publishes wait for their confirm."""
+        return len(self._unconfirmed)
+
+    def leads_to(self, queue: str) -> bool:
+        """Whether a publish to this queue by its name waits for its confirm."""
+        return any(publish[:2] == ("", queue) for publish in self._unconfirmed.values())
+
+    def confirm_select(self) -> Awaitable[None]:
+        """Have every publish confirmed from now on."""
+        if self._is_confirming:
+            return asyncio.sleep(0)
+        selected = self._tell(wire.CONFIRM_SELECT_OK, wire.CONFIRM_SELECT, False)
+        self._is_confirming = True
+        return selected
+
+    def confirm_select_soon(self) -> None:
+        """Have every publish confirmed from now on, without waiting."""
+        self._ask((wire.CONFIRM_SELECT_OK,), wire.CONFIRM_SELECT, False)
+        self._is_confirming = True
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        mandatory: bool = True,
+        settled: Settled | None = None,
+    ) -> int:
+        """Write a message at the end of this turn of the loop and return its number (1, 2, ...).
+
+        Args:
+            exchange: where to; "" is the default exchange.
+            routing_key: with which key.
+            properties: encoded properties.
+            body: the whole body.
+            mandatory: have it returned when no queue takes it.
+            settled: called when it is confirmed, refused, returned, or lost with the channel.
+
+        Raises:
+            BrokerError: nothing was published (the channel is closed, or WriteBufferFull).
+        """
+        if self.close_reason is not None:
+            raise self.close_reason.again()
+        transport = self._transport
+        if transport.is_full:
+            raise WriteBufferFull(text="RabbitMQ reads too slowly; too much is unsent")
+        route = exchange, routing_key, mandatory
+        method = self._routes.get(route)
+        if method is None:
+            method = wire.publish_method(self.number, exchange, routing_key, mandatory)
+            if len(self._routes) >= _ROUTES_MAX:
+                self._routes.clear()
+            self._routes[route] = method
+        parts = transport.parts
+        parts.append(method)
+        parts += wire.content_frames(self.number, properties, body, transport.payload_max)
+        if len(parts) > PARTS_MAX:
+            transport.flush()
+        else:
+            transport.flush_soon()
+        self._published = number = self._published + 1
+        if self._is_confirming:
+            self._unconfirmed[number] = exchange, routing_key, properties, body, settled
+            if self._watch is None:
+                self._watch_from(number, 0)
+        return number
+
+    def publish_confirmed(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        mandatory: bool = True,
+    ) -> Awaitable[None]:
+        """Publish one message; what is awaited is done when RabbitMQ has it.
+
+        Raises:
+            PublishRefused: a queue is full.
+            Unroutable: no queue took it.
+            BrokerError: the channel or connection was lost; the message may have arrived.
+        """
+        assert self._is_confirming, "confirm_select comes first"
+        future: asyncio.Future[None] = self._transport.loop.create_future()
+
+        def settled(error: BrokerError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.publish(exchange, routing_key, properties, body, mandatory=mandatory, settled=settled)
+        return future
+
+    def _on_confirm(self, number: int, multiple: bool, is_ack: bool) -> None:
+        if number == 0 and multiple:
+            number = self._published
+        if not self._is_confirming or number > self._published:
+            raise ValueError(f"a confirm for publish {number} of {self._published}")
+        numbers = range(self._lowest if multiple else number, number + 1)
+        if numbers.start == self._lowest:
+            self._lowest = max(self._lowest, number + 1)
+        take = self._unconfirmed.pop
+        has_refusals = not is_ack or bool(self._refusals)
+        error: BrokerError | None = None
+        for each in numbers:
+            publish = take(each, None)
+            if publish is None:
+                continue
+            if has_refusals:
+                error = self._refusal(each, publish, is_ack)
+                if error is not None and self.on_confirm is not None:
+                    self._notify(self.on_confirm, each, False, False)
+            settled = publish[4]
+            if settled is not None:
+                try:
+                    settled(error)
+                except Exception as failure:
+                    self._blame(failure)
+        if self.on_confirm is not None and is_ack and (multiple or error is None):
+            self._notify(self.on_confirm, number, multiple, True)
+
+    def _refusal(self, number: int, publish: _Publish, is_ack: bool) -> BrokerError | None:
+        returned = self._refusals.pop(number, None)
+        if returned is not None or is_ack:
+            return returned
+        return PublishRefused(text=f"RabbitMQ refused a message to {_place(publish)}")
+
+    def _on_return(
+        self, code: int, text: str, exchange: str, routing_key: str, properties: bytes, body: bytes
+    ) -> None:
+        if not self._is_confirming:
+            return
+        for number in self._returned(exchange, routing_key, properties, body):
+            self._last_returned = number
+            self._refusals[number] = Unroutable(
+                code, f"{text}: no queue took a message to {exchange!r} with key {routing_key!r}"
+            )
+
+    def _returned(
+        self, exchange: str, routing_key: str, properties: bytes, body: bytes
+    ) -> list[int]:
+        """Find what was returned: the first such message behind the last one that was returned.
+
+        RabbitMQ may write the properties anew; then they are compared by value. When nothing
+        matches, all that went the same way are taken for returned: a message too many is sent
+        again, none is lost.
+        """
+        candidates = [
+            (number, publish)
+            for number, publish in self._unconfirmed.items()
+            if number not in self._refusals and publish[:2] == (exchange, routing_key)
+        ]
+        later = [each for each in candidates if each[0] > self._last_returned]
+        for numbers in (later, candidates):
+            for number, publish in numbers:
+                if publish[3] == body and _are_equal(publish[2], properties):
+                    return [number]
+        return [number for number, _ in candidates]
+
+    def _watch_from(self, oldest: int, times: int) -> None:
+        self._watch = self._transport.loop.call_later(
+            self._confirm_timeout_s / _WATCHES, self._look, oldest, times
+        )
+
+    def _look(self, watched: int, times: int) -> None:
+        """Close the channel when the same publish has been the oldest one for too long."""
+        self._watch = None
+        if not self._unconfirmed or self.close_reason is not None:
+            return
+        oldest = next(iter(self._unconfirmed))
+        if oldest != watched or self._transport.is_blocked:
+            self._watch_from(oldest, 0)
+        elif times + 1 < _WATCHES:
+            self._watch_from(oldest, times + 1)
+        else:
+            place = _place(self._unconfirmed[oldest])
+            self._give_up(
+                BrokerSilent(
+                    text=f"no confirm for a message to {place} in {self._confirm_timeout_s:g} s"
+                )
+            )
+
+    def _fail_publishes(self, error: Callable[[], BrokerError]) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for number in list(self._unconfirmed):
+            publish = self._unconfirmed.pop(number, None)
+            if publish is not None and publish[4] is not None:
+                self._notify(publish[4], error())
+
+
+def _place(publish: _Publish) -> str:
+    return f"exchange {publish[0]!r} with key {publish[1]!r}"
+
+
+def _are_equal(sent: bytes, returned: bytes) -> bool:
+    if sent == returned:
+        return True
+    try:
+        before, after = Properties.decode(sent), Properties.decode(returned)
+    except ValueError:
+        return False
+    # RabbitMQ routes by BCC and strips it.
+    headers = {key: field for key, field in (before.headers or {}).items() if key != "BCC"}
+    before.headers, after.headers = headers, after.headers or {}
+    return before == after

@@ -1,0 +1,156 @@
+"""Questions to RabbitMQ on one channel, and their answers.
+
+Questions may be pipelined. RabbitMQ answers in order, except that a queue's process sends
+consume-ok itself: an answer therefore goes to the first question that it can be the answer to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bridge.broker.connection.answer import arguments_of, done
+from bridge.broker.connection.transport import Transport
+from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
+from bridge.wire.amqp091 import (
+    BASIC_CONSUME_OK,
+    BASIC_GET_EMPTY,
+    BASIC_GET_OK,
+    Method,
+    method_frame,
+)
+
+RPC_TIMEOUT_S = 30.0
+"""How long an answer may take: longer than a leader election, shorter than a client waits."""
+
+_OF_QUEUES = frozenset((BASIC_CONSUME_OK, BASIC_GET_OK, BASIC_GET_EMPTY))
+"""Answers that come from a queue's own process. RabbitMQ ends the whole connection when that gives
+none (541): its Raft server is stopped, or has no leader within half a minute."""
+
+
+class Question:
+    """One question that waits for its answer."""
+
+    __slots__ = ("answers", "future", "timer")
+
+    def __init__(self, answers: tuple[int, ...], future: asyncio.Future[Any]) -> None:
+        self.answers = answers
+        self.future = future
+        self.timer: asyncio.TimerHandle | None = None
+
+    def resolve(self, value: object) -> bool:
+        """Answer it; False when nobody waits any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.future.done():
+            return False
+        self.future.set_result(value)
+        return True
+
+    def fail(self, error: BrokerError) -> None:
+        """Answer it with an error."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.future.done():
+            self.future.set_exception(error)
+            # An answer that nobody fetches (cancel_soon) is no reason for a warning.
+            self.future.exception()
+
+
+class Rpc:
+    """The questions of one channel.
+
+    Attributes:
+        number: the channel's number.
+        close_reason: why no more questions can be asked; None while it is open.
+        owner: for which queue or entity the channel is; "" when for none of its own.
+    """
+
+    def __init__(self, transport: Transport, number: int, timeout_s: float = RPC_TIMEOUT_S) -> None:
+        self.number = number
+        self.close_reason: BrokerError | None = None
+        self._transport = transport
+        self._timeout_s = timeout_s
+        self._questions: deque[Question] = deque()
+        self._has_left_asking = False
+        self.owner = ""
+
+    @property
+    def awaits_queue(self) -> bool:
+        """Whether a queue was asked something (consume, get) and has not answered yet."""
+        return self._has_left_asking or any(
+            not _OF_QUEUES.isdisjoint(question.answers) for question in self._questions
+        )
+
+    def _ask(
+        self,
+        answers: tuple[int, ...],
+        method: int,
+        *arguments: object,
+        future: asyncio.Future[Any] | None = None,
+    ) -> Question:
+        """Write a method and return what waits for one of these answers to it."""
+        frame = method_frame(self.number, method, *arguments)
+        if self.close_reason is not None:
+            raise self.close_reason.again()
+        loop = self._transport.loop
+        question = Question(answers, future or loop.create_future())
+        question.timer = loop.call_later(self._timeout_s, self._expire, question)
+        self._questions.append(question)
+        self._before_write()
+        self._transport.write(frame)
+        return question
+
+    def _call(self, answer: int, method: int, *arguments: object) -> Awaitable[tuple[Any, ...]]:
+        """Ask; what is awaited returns the arguments of the answer."""
+        return arguments_of(self._ask((answer,), method, *arguments).future)
+
+    def _tell(self, answer: int, method: int, *arguments: object) -> Awaitable[None]:
+        """Ask for what has no other answer than that it is done."""
+        return done(self._ask((answer,), method, *arguments).future)
+
+    def _before_write(self) -> None:
+        """Write what must come before the next frame."""
+
+    def _give_up(self, error: BrokerError) -> None:
+        """Close the channel for a reason of the bridge's own."""
+        raise NotImplementedError
+
+    def _notify(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call back; whoever fails in a callback loses the channel, not the connection."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._blame(error)
+
+    def _blame(self, error: Exception) -> None:
+        """Close the channel because a callback failed: what it did not do must not be settled."""
+        self._transport.loop.call_exception_handler(
+            {"message": f"a callback of channel {self.number} failed", "exception": error}
+        )
+        failure = ChannelClosed(text=f"a callback of the bridge failed: {error!r}")
+        failure.__cause__ = error
+        self._give_up(failure)
+
+    def _expire(self, question: Question) -> None:
+        names = ", ".join(f"{answer >> 16}.{answer & 0xFFFF}" for answer in question.answers)
+        question.fail(BrokerSilent(text=f"RabbitMQ sent no {names} within {self._timeout_s:g} s"))
+
+    def _take_question(self, number: int) -> Question:
+        """Return the question that a method answers; ValueError when nobody asked."""
+        for index, question in enumerate(self._questions):
+            if number in question.answers:
+                del self._questions[index]
+                if number in _OF_QUEUES:
+                    self._transport.queue_answers += 1
+                return question
+        raise ValueError(f"method {number >> 16}.{number & 0xFFFF} answers nothing")
+
+    def _answer(self, method: Method) -> None:
+        self._take_question(method.number).resolve(method)
+
+    def _fail_questions(self, error: Callable[[], BrokerError]) -> None:
+        while self._questions:
+            self._questions.popleft().fail(error())

@@ -1,0 +1,293 @@
+"""Frames in and out of one socket, and the heartbeats that tell whether it is alive.
+
+Reading: every chunk is cut into frames at once and each frame goes to the sink of its channel.
+Writing: parts are collected and joined once per turn of the event loop, so that a thousand
+publishes are one `send`. A sink that wants to add something at the very end of a turn (acks that
+can be said in one frame) registers itself in `due`; who waits until the kernel has what was written
+in a turn, in `written`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from bridge.broker.connection.answer import drained
+from bridge.broker.connection.outlet import Outlet
+from bridge.broker.connection.sink import Sink
+from bridge.broker.errors import BrokerError, ConnectionLost, TlsRefused
+from bridge.wire.amqp091 import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEAD,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_OVERHEAD,
+    HEARTBEAT,
+)
+
+FRAME_MAX_DEFAULT = 131_072
+"""RabbitMQ's own default; what is used until the connection is tuned, or when it sets no limit."""
+
+PARTS_MAX = 4_000
+"""So many unjoined parts are written without waiting for the end of the turn."""
+
+PAUSE_BYTES = 1 << 20
+"""Above this many unsent bytes `drain` waits."""
+
+UNSENT_POLL_S = 0.002
+"""How often a socket that would block is looked at again for those who wait in `written`."""
+
+UNSENT_BYTES_MAX = 64 << 20
+"""Above this many unsent bytes nothing more is published: several of the largest messages that
+RabbitMQ 4 takes (16 MiB)."""
+
+
+class Transport(asyncio.Protocol):
+    """The socket of one connection.
+
+    Attributes:
+        sinks: channel number -> who takes its frames.
+        parts: what is to be written at the end of this turn.
+        due: called at the end of this turn, before `parts` are joined.
+        written: called once when the kernel has them all, or the connection has ended.
+        is_full: too much is unsent; nothing more may be published.
+        is_blocked: RabbitMQ has an alarm and does not read.
+        lost: why the connection ended; None while it lives.
+        is_gone: set when the socket is closed, a turn of the loop after the loss.
+    """
+
+    def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
+        self.sinks: dict[int, Sink] = {}
+        self.parts: list[bytes] = []
+        self.due: list[Callable[[], None]] = []
+        self.written: list[Callable[[], None]] = []
+        self.is_full = False
+        self.is_blocked = False
+        self.lost: ConnectionLost | None = None
+        self.queue_answers = 0
+        self.is_gone = asyncio.Event()
+        self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
+        self.loop = asyncio.get_running_loop()
+        self._on_lost = on_lost
+        self._socket: asyncio.Transport | None = None
+        self._outlet: Outlet | None = None
+        self._untold: list[Callable[[], None]] = []
+        self._unsent_watch: asyncio.Handle | None = None
+        self._rest = b""
+        self._is_flush_due = False
+        self._is_paused = False
+        self._drained: list[asyncio.Future[None]] = []
+        self._has_heard = True
+        self._has_written = True
+        self._silent_ticks = 0
+        self._heartbeat: asyncio.TimerHandle | None = None
+
+    def connection_made(
+        self, transport: asyncio.BaseTransport, plain: asyncio.Transport | None = None
+    ) -> None:
+        """Keep the socket, and with TLS the transport below."""
+        self._socket = cast(asyncio.Transport, transport)
+        self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
+        self._outlet = Outlet(self._socket, plain)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut a chunk into frames and hand them out."""
+        self._has_heard = True
+        if self._rest:
+            data = self._rest + data
+        at = 0
+        size = len(data)
+        sinks = self.sinks
+        read_head = FRAME_HEAD.unpack_from
+        try:
+            while size - at >= FRAME_OVERHEAD:
+                kind, channel, length = read_head(data, at)
+                start = at + 7
+                end = start + length
+                if end >= size:
+                    if length > self.payload_max or kind not in (1, 2, 3, 8):
+                        raise ValueError(f"a frame of type {kind} and {length} bytes")
+                    break
+                if data[end] != FRAME_END:
+                    raise ValueError(f"a frame of type {kind} that does not end with 0xCE")
+                at = end + 1
+                if kind == FRAME_HEARTBEAT:
+                    continue
+                sink = sinks.get(channel)
+                if sink is None:
+                    if self.lost is not None:
+                        return
+                    raise ValueError(f"a frame for channel {channel}, which is not open")
+                if kind == FRAME_METHOD:
+                    sink.on_method(data, start, end)
+                elif kind == FRAME_BODY:
+                    sink.on_body(data, start, end)
+                elif kind == FRAME_HEADER:
+                    sink.on_header(data, start, end)
+                else:
+                    raise ValueError(f"a frame of type {kind}")
+        except (ValueError, IndexError, struct.error) as error:
+            failure = ConnectionLost(text=f"what came is not AMQP 0-9-1: {error}")
+            failure.__cause__ = error
+            self.lose(failure)
+            return
+        self._rest = data[at:] if at < size else b""
+
+    def eof_received(self) -> None:
+        """Let the socket close: RabbitMQ has said its last word."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that the socket is gone."""
+        self.is_gone.set()
+        error: ConnectionLost
+        if isinstance(exc, ssl.SSLError):
+            error = TlsRefused.of(exc)
+        else:
+            text = f"RabbitMQ closed the connection ({exc or 'end of stream'})"
+            error = ConnectionLost(text=text)
+        error.__cause__ = exc
+        self.lose(error)
+
+    def pause_writing(self) -> None:
+        """Make `drain` wait."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Let `drain` go on."""
+        self._is_paused = False
+        self.is_full = False
+        self._release_drained(None)
+
+    def write(self, frame: bytes) -> None:
+        """Write at the end of this turn of the loop."""
+        self.parts.append(frame)
+        if not self._is_flush_due:
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """See to it that what is in `parts` and `due` leaves at the end of this turn."""
+        if not self._is_flush_due and self.lost is None:
+            self._is_flush_due = True
+            self.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write all that was collected."""
+        self._is_flush_due = False
+        if self.lost is not None or self._socket is None:
+            self.parts.clear()
+            self.due.clear()
+            return
+        if self.due:
+            due, self.due = self.due, []
+            for emit in due:
+                emit()
+        if self.parts:
+            self._has_written = True
+            joined = b"".join(self.parts)
+            self.parts.clear()
+            self._send(joined)
+        if self.written:
+            self._untold += self.written
+            self.written.clear()
+            self._tell_written()
+
+    def _send(self, data: bytes) -> None:
+        """Give as much as possible to the kernel now, and the rest to the event loop."""
+        assert self._outlet is not None
+        self._outlet.write(data)
+        if self._is_paused and self._outlet.unsent_bytes > UNSENT_BYTES_MAX:
+            self.is_full = True
+
+    def _tell_written(self) -> None:
+        """Tell those who wait until the kernel has what they wrote, once it has."""
+        assert self._outlet is not None
+        if self._unsent_watch is not None:
+            return
+        if self._outlet.unsent_bytes:
+            # uvloop writes what goes over TLS at the end of the turn.
+            self._unsent_watch = self.loop.call_soon(self._watch_unsent)
+            return
+        self._tell()
+
+    def _watch_unsent(self) -> None:
+        assert self._outlet is not None
+        self._unsent_watch = None
+        if self._outlet.unsent_bytes:
+            self._unsent_watch = self.loop.call_later(UNSENT_POLL_S, self._watch_unsent)
+            return
+        self._tell()
+
+    def _tell(self) -> None:
+        untold, self._untold = self._untold, []
+        for tell in untold:
+            tell()
+
+    def drain(self, timeout_s: float) -> Awaitable[None]:
+        """Wait until little is unsent; BrokerSilent after the deadline."""
+        if self.lost is not None:
+            raise self.lost.again()
+        self.flush()
+        if not self._is_paused:
+            return asyncio.sleep(0)
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self._drained.append(waiter)
+        return drained(waiter, timeout_s, self._forget_drained)
+
+    def _forget_drained(self, waiter: asyncio.Future[None]) -> None:
+        if waiter in self._drained:
+            self._drained.remove(waiter)
+
+    def start_heartbeats(self, interval_s: float) -> None:
+        """Send one when nothing else was sent, and end the connection when nothing comes."""
+        if interval_s > 0:
+            self._heartbeat = self.loop.call_later(interval_s / 2, self._beat, interval_s)
+
+    def _beat(self, interval_s: float) -> None:
+        # Two intervals of silence are the end: https://www.rabbitmq.com/docs/heartbeats
+        self._silent_ticks = 0 if self._has_heard else self._silent_ticks + 1
+        self._has_heard = False
+        if self._silent_ticks >= 4:
+            self.lose(ConnectionLost(text=f"RabbitMQ was silent for {2 * interval_s:g} s"))
+            return
+        if not self._has_written and not self._is_paused:
+            self.write(HEARTBEAT)
+            self.flush()
+        self._has_written = False
+        self._heartbeat = self.loop.call_later(interval_s / 2, self._beat, interval_s)
+
+    def lose(self, error: ConnectionLost) -> None:
+        """End the connection here and now, for this reason."""
+        if self.lost is not None:
+            return
+        self.lost = error
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        if self._unsent_watch is not None:
+            self._unsent_watch.cancel()
+        if self._socket is not None:
+            self._socket.abort()
+        else:
+            self.is_gone.set()
+        self.parts.clear()
+        self.due.clear()
+        self._rest = b""
+        self._release_drained(error)
+        self._on_lost(error)
+        self._untold += self.written
+        self.written.clear()
+        self._tell()
+
+    def _release_drained(self, error: BrokerError | None) -> None:
+        waiters, self._drained = self._drained, []
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error.again())

@@ -1,0 +1,1 @@
+"""RabbitMQ as administrators see it: its management API, and `rabbitmqctl`."""

@@ -1,0 +1,261 @@
+"""RabbitMQ's management API, as far as the bridge needs it.
+
+Global parameters keep the definitions of entities, policies their changeable settings; the rest
+is for diffs, checks at start, health, and tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import ManagementRefused
+from bridge.broker.management.http import TIMEOUT_S, HttpApi
+from bridge.topology.resources import Policy, Value
+
+_Rows = list[dict[str, Any]]
+
+_SIZES = "name", "message_bytes"
+
+_SINGLE_MAX = 12
+"""More queues than that are not asked for one by one."""
+
+
+class Management:
+    """A client of the API of one broker or cluster.
+
+    Every call raises LoginRefused (wrong user), ManagementRefused (with the HTTP status and
+    RabbitMQ's words), or ConnectionLost (no host answers, or it has no management plugin).
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, urls: Sequence[str] | str = (), *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Keep where and who.
+
+        Args:
+            endpoint: the login and the virtual host, and the default for `urls`.
+            urls: base URLs, tried in turn; a login in one overrides the endpoint's.
+            timeout_s: deadline of each request.
+        """
+        self.vhost = endpoint.vhost
+        self._http = HttpApi(endpoint, urls, timeout_s=timeout_s)
+
+    def __repr__(self) -> str:
+        return f"<Management {self._http}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def global_parameters(self) -> dict[str, Value]:
+        """Return all global parameters by name. RabbitMQ shows a top-level `{}` as `[]`."""
+        rows = await self._rows("global-parameters")
+        return {row["name"]: row["value"] for row in rows}
+
+    async def global_parameter(self, name: str) -> Value:
+        """Return one; None when it is not there."""
+        row = await self._http.request("GET", "global-parameters", name, absent=None)
+        return None if row is None else row["value"]
+
+    async def put_global_parameter(self, name: str, value: Value) -> None:
+        """Write one."""
+        await self._http.request(
+            "PUT", "global-parameters", name, body={"name": name, "value": value}
+        )
+
+    async def delete_global_parameter(self, name: str) -> None:
+        """Delete one; one that is not there is no error."""
+        await self._http.request("DELETE", "global-parameters", name, absent=None)
+
+    async def policies(self, *, operator: bool = False) -> list[Policy]:
+        """Return the policies, or the operator policies, of the virtual host."""
+        rows = await self._rows(_policies(operator), self.vhost)
+        return [
+            Policy(
+                name=row["name"],
+                pattern=row["pattern"],
+                definition=row["definition"],
+                priority=row["priority"],
+                apply_to=row["apply-to"],
+                is_operator=operator,
+            )
+            for row in rows
+        ]
+
+    async def put_policy(self, policy: Policy) -> None:
+        """Create a policy or replace the one of this name."""
+        body = {
+            "pattern": policy.pattern,
+            "definition": policy.definition,
+            "priority": policy.priority,
+            "apply-to": policy.apply_to,
+        }
+        path = _policies(policy.is_operator), self.vhost, policy.name
+        await self._http.request("PUT", *path, body=body)
+
+    async def delete_policy(self, name: str, *, operator: bool = False) -> None:
+        """Delete a policy; one that is not there is no error."""
+        await self._http.request("DELETE", _policies(operator), self.vhost, name, absent=None)
+
+    async def queues(self, columns: Sequence[str] = ()) -> _Rows:
+        """Return the queues and streams of the virtual host; `columns` limits their keys."""
+        return await self._rows("queues", self.vhost, columns=columns)
+
+    async def queue(self, name: str) -> dict[str, Any] | None:
+        """Return one queue with its figures, which are seconds old; None when it is not there."""
+        row: dict[str, Any] | None = await self._http.request(
+            "GET", "queues", self.vhost, name, absent=None
+        )
+        return row
+
+    async def queue_bytes(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the size of the messages in those of some queues that are there; seconds old."""
+        rows: Sequence[dict[str, Any] | None]
+        if len(names) > _SINGLE_MAX:
+            wanted = set(names)
+            rows = [row for row in await self.queues(_SIZES) if row["name"] in wanted]
+        else:
+            rows = await asyncio.gather(*map(self.queue, names))
+        return {row["name"]: row.get("message_bytes") or 0 for row in rows if row is not None}
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue, also one that AMQP can no longer delete."""
+        await self._http.request("DELETE", "queues", self.vhost, name, absent=None)
+
+    async def exchanges(self, columns: Sequence[str] = ()) -> _Rows:
+        """Return the exchanges of the virtual host."""
+        return await self._rows("exchanges", self.vhost, columns=columns)
+
+    async def bindings(self, columns: Sequence[str] = ()) -> _Rows:
+        """Return the bindings of the virtual host, those of the default exchange included."""
+        with _naming_the_binding():
+            return await self._rows("bindings", self.vhost, columns=columns)
+
+    async def bindings_from(self, exchange: str) -> _Rows:
+        """Return the bindings of one exchange; none when it is not there."""
+        path = "exchanges", self.vhost, exchange, "bindings", "source"
+        with _naming_the_binding():
+            rows: _Rows | None = await self._http.request("GET", *path, absent=None)
+            return rows or []
+
+    async def queues_below(self, prefix: str) -> list[str]:
+        """Return the names of the queues whose names begin so."""
+        found: list[str] = []
+        page, pages = 1, 1
+        while page <= pages:
+            query = {"name": prefix, "page": str(page), "page_size": "500", "columns": "name"}
+            shown = await self._http.request("GET", "queues", self.vhost, query=query)
+            found += [row["name"] for row in shown["items"] if row["name"].startswith(prefix)]
+            pages, page = shown["page_count"], page + 1
+        return found
+
+    async def nodes(self) -> _Rows:
+        """Return the nodes. `uptime` and alarms are up to five seconds old."""
+        return await self._rows("nodes")
+
+    async def is_cluster(self) -> bool:
+        """Return whether it has several nodes; who may not ask is told that it has."""
+        try:
+            return len(await self.nodes()) > 1
+        except ManagementRefused:
+            return True
+
+    async def overview(self) -> dict[str, Any]:
+        """Return the overview: `rabbitmq_version`, `cluster_name`, totals."""
+        overview: dict[str, Any] = await self._http.request("GET", "overview")
+        return overview
+
+    async def alarms(self) -> list[str]:
+        """Return the alarms that are on, such as `memory on rabbit@host`; who may not ask: none."""
+        alarms = []
+        try:
+            nodes = await self.nodes()
+        except ManagementRefused:
+            return []
+        for node in nodes:
+            if node.get("mem_alarm"):
+                alarms.append(f"memory on {node['name']}")
+            if node.get("disk_free_alarm"):
+                alarms.append(f"disk on {node['name']}")
+        return alarms
+
+    async def definitions(self) -> dict[str, Any]:
+        """Return the definitions of the whole broker, global parameters included."""
+        with _naming_the_binding():
+            definitions: dict[str, Any] = await self._http.request("GET", "definitions")
+            return definitions
+
+    async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
+        """Load definitions into the broker."""
+        await self._http.request("POST", "definitions", body=dict(definitions))
+
+    async def whoami(self) -> dict[str, Any]:
+        """Return the user's name and tags."""
+        user: dict[str, Any] = await self._http.request("GET", "whoami")
+        return user
+
+    async def permissions(self) -> dict[str, Any] | None:
+        """Return the user's rights on the virtual host (configure, write, read); None if none.
+
+        A user without the tag administrator may not ask: ManagementRefused 401.
+        """
+        name = (await self.whoami())["name"]
+        path = "permissions", self.vhost, name
+        rights: dict[str, Any] | None = await self._http.request("GET", *path, absent=None)
+        return rights
+
+    async def feature_flags(self) -> dict[str, str]:
+        """Return the state of each feature flag: `enabled`, `disabled`, `unavailable`."""
+        return {row["name"]: row["state"] for row in await self._rows("feature-flags")}
+
+    async def vhosts(self) -> list[str]:
+        """Return the names of all virtual hosts that the user sees."""
+        return [row["name"] for row in await self._rows("vhosts")]
+
+    async def connections(self) -> _Rows:
+        """Return the client connections; a new one shows up after seconds."""
+        return await self._rows("connections")
+
+    async def close_connection(self, name: str) -> None:
+        """Close a client's connection by RabbitMQ's name of it."""
+        await self._http.request("DELETE", "connections", name, absent=None)
+
+    async def _rows(self, *path: str, columns: Sequence[str] = ()) -> _Rows:
+        query = {"columns": ",".join(columns)} if columns else {}
+        rows: _Rows = await self._http.request("GET", *path, query=query)
+        return rows
+
+
+@contextlib.contextmanager
+def _naming_the_binding() -> Iterator[None]:
+    """Say what makes RabbitMQ fail at listing its bindings: see `tilde-key`."""
+    try:
+        yield
+    except ManagementRefused as error:
+        if error.code != 500:
+            raise
+        raise ManagementRefused(
+            error.code,
+            f"{error.text} RabbitMQ's management API cannot list a binding with arguments and a "
+            "'~' in its key. If 'rabbitmqctl list_bindings' shows one, bind it by another key.",
+        ) from error
+
+
+def _policies(operator: bool) -> str:
+    return "operator-policies" if operator else "policies"

@@ -1,0 +1,148 @@
+"""HTTP to RabbitMQ's management API: which host answers, the login, JSON, and what errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import ConnectionLost, LoginRefused, ManagementRefused
+from bridge.broker.management import json_answers
+
+PORT = 15_672
+PORT_TLS = 15_671
+
+TIMEOUT_S = 30.0
+"""For one request. A list of thousands of queues takes seconds on a busy broker."""
+
+_UNKNOWN_USER = frozenset(("Not_Authorized", "Login failed"))
+"""How 4.x and 3.10 say that user or password are wrong; other 401s are missing rights."""
+
+
+def default_urls(endpoint: Endpoint) -> tuple[str, ...]:
+    """Return where the API is, when nobody has said it: the default port of each host."""
+    scheme, port = ("https", PORT_TLS) if endpoint.tls else ("http", PORT)
+    hosts = [f"[{host}]" if ":" in host else host for host, _ in endpoint.hosts]
+    return tuple(f"{scheme}://{host}:{port}" for host in hosts)
+
+
+class HttpApi:
+    """Requests to the API of one broker or cluster; `str` names its hosts without the login."""
+
+    def __init__(self, endpoint: Endpoint, urls: Sequence[str] | str, *, timeout_s: float) -> None:
+        """Keep where and who; see `Management`."""
+        urls = (urls,) if isinstance(urls, str) else tuple(urls)
+        self._bases = [_base(url, endpoint) for url in urls or default_urls(endpoint)]
+        self._tls = endpoint.tls
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(base for base, _ in self._bases)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(
+        self,
+        verb: str,
+        *path: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        **absent: None,
+    ) -> Any:
+        """Make a request at the first host that answers.
+
+        Args:
+            verb: the HTTP method.
+            path: segments below `/api`, not yet encoded.
+            body: what becomes JSON.
+            query: the query.
+            absent: `absent=None` makes "not found" the answer None.
+        """
+        failures = []
+        for base, login in list(self._bases):
+            try:
+                status, text = await self._exchange(verb, base, login, path, body, query)
+            except TimeoutError:
+                failures.append(f"{base} did not answer within {self._timeout_s:g} s")
+            except (OSError, aiohttp.ClientError) as error:
+                failures.append(f"{base}: {error}")
+            else:
+                # Whoever answers is asked first the next time.
+                self._bases.remove((base, login))
+                self._bases.insert(0, (base, login))
+                return _answer(status, text, f"{verb} /api/{'/'.join(path)}", bool(absent))
+        raise ConnectionLost(text="no management API answers: " + "; ".join(failures))
+
+    async def _exchange(
+        self,
+        verb: str,
+        base: str,
+        login: str,
+        path: Sequence[str],
+        body: object,
+        query: Mapping[str, str] | None,
+    ) -> tuple[int, str]:
+        url = f"{base}/api/" + "/".join(quote(segment, safe="") for segment in path)
+        if query:
+            url += "?" + "&".join(f"{key}={quote(value)}" for key, value in query.items())
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        headers = {"Authorization": login}
+        payload = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            payload = json.dumps(body).encode()
+        async with (
+            asyncio.timeout(self._timeout_s),
+            self._session.request(
+                verb,
+                URL(url, encoded=True),
+                data=payload,
+                headers=headers,
+                ssl=self._tls or True,
+                allow_redirects=False,
+            ) as response,
+        ):
+            return response.status, await response.text(errors="replace")
+
+
+def _base(url: str, endpoint: Endpoint) -> tuple[str, str]:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"a management URL begins with http:// or https://, not {url[:8]!r}")
+    user, password = endpoint.user, endpoint.password
+    if parts.username is not None:
+        user, password = unquote(parts.username), unquote(parts.password or "")
+    login = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    address = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{address}{parts.path.rstrip('/')}", login
+
+
+def _answer(status: int, text: str, what: str, is_absence_fine: bool) -> Any:
+    if status == 404 and is_absence_fine:
+        return None
+    if 200 <= status < 300:
+        try:
+            return json_answers.read(text) if text else None
+        except ValueError as error:
+            raise ManagementRefused(status, f"{what} answered no JSON: {text[:80]!r}") from error
+    try:
+        reason = json_answers.read(text).get("reason", text)
+    except (ValueError, AttributeError):
+        reason = text
+    if status == 401 and str(reason) in _UNKNOWN_USER:
+        raise LoginRefused(status, f"the management API does not know the user: {reason}")
+    raise ManagementRefused(status, f"{what}: {html.unescape(str(reason))[:500].strip()}")

@@ -1,0 +1,1 @@
+"""Private RabbitMQ nodes, as child processes."""

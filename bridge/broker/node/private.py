@@ -1,0 +1,283 @@
+"""A private RabbitMQ: a child of this process, on loopback only, its data kept in a folder.
+
+Its ports are free ones, new at each start unless they are given. epmd, which a node starts by
+itself and never stops, is started here as a second child. Both end with the bridge, however the
+bridge ends (on Linux the kernel sees to it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import ConnectionLost, ManagementRefused, NodeFailed
+from bridge.broker.management.api import Management
+from bridge.broker.node.folder import CONFIGURATION, PLUGINS, NodeFolder, NodePorts
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.ports import Ports
+from bridge.broker.node.processes import die_with_parent, end_leftovers
+
+START_TIMEOUT_S = 120.0
+"""3.10 takes up to 13 s on an idle machine; a recovery of much data takes longer."""
+
+STOP_TIMEOUT_S = 20.0
+
+CTL_TIMEOUT_S = 90.0
+"""rabbitmqctl gives up by itself after 60 s, mostly."""
+
+_POLL_S = 0.1
+
+
+class Node:
+    """One private node; it may be stopped or killed and started again over the same data.
+
+    Attributes:
+        folder: where everything of it is.
+        endpoint: where it listens, once started.
+        management_url: its management API, once started.
+        has_ended: set when the process is gone, for whatever reason.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        installation: Installation,
+        *,
+        name: str = "busbridge",
+        configuration: Mapping[str, str] | None = None,
+        plugins: Sequence[str] = PLUGINS,
+        port: int = 0,
+        management_port: int = 0,
+        epmd_port: int = 0,
+        cookie: str | None = None,
+    ) -> None:
+        """Describe a node.
+
+        Args:
+            folder: made when it is not there.
+            installation: which RabbitMQ.
+            name: the node's name before `@localhost`; it belongs to the data.
+            configuration: more lines of rabbitmq.conf, or others instead of `CONFIGURATION`'s.
+            plugins: what is enabled.
+            port: AMQP port, 0 for a free one.
+            management_port: HTTP port, 0 for a free one.
+            epmd_port: port of an epmd that another node of this process has started.
+            cookie: Erlang cookie; the nodes of a cluster share one. None keeps the folder's.
+        """
+        self.folder = folder.absolute()
+        self.name = f"{name}@localhost"
+        self.endpoint = Endpoint(hosts=(("127.0.0.1", port),))
+        self.management_url = ""
+        self.has_ended = asyncio.Event()
+        self.epmd_port = epmd_port
+        self._shares_epmd = epmd_port != 0
+        self._installation = installation
+        self._files = NodeFolder(
+            self.folder,
+            self.name,
+            configuration=CONFIGURATION | dict(configuration or {}),
+            plugins=plugins,
+            cookie=cookie,
+        )
+        self._port = port
+        self._management_port = management_port
+        self._process: asyncio.subprocess.Process | None = None
+        self._epmd: asyncio.subprocess.Process | None = None
+        self._waiter: asyncio.Task[None] | None = None
+        self._environment: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        state = f"pid {self._process.pid}" if self.is_running and self._process else "not running"
+        return f"<Node {self.name} [{state}, {self.endpoint}]>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def cookie(self) -> str:
+        """The Erlang cookie, which the nodes of a cluster share."""
+        return self._files.cookie
+
+    async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start it and return when it answers over AMQP and HTTP.
+
+        Raises:
+            NodeFailed: with the last lines of its log.
+        """
+        assert not self.is_running, "the node is running"
+        self._files.take()
+        try:
+            # A cluster's other nodes are found by this epmd: it survives a kill of its node.
+            spared = () if self._epmd is None else (self._epmd.pid,)
+            await end_leftovers(self.folder, spared=spared)
+            # It takes seconds until the node listens on them.
+            with Ports(4) as ports:
+                self._write_files(*ports.numbers)
+                await self._start_epmd()
+                await self._start_server()
+                async with asyncio.timeout(timeout_s):
+                    await self._until_it_answers()
+        except TimeoutError:
+            await self._clear()
+            raise NodeFailed(text=self._failure(f"did not answer in {timeout_s:g} s")) from None
+        except OSError as error:
+            await self._clear()
+            raise NodeFailed(text=f"RabbitMQ cannot be started: {error}") from error
+        except BaseException:
+            await self._clear()
+            raise
+
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop it in order; kill it when that takes longer; neither loses anything."""
+        if self._process is not None and self.is_running:
+            self._process.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self.has_ended.wait()
+        await self._clear()
+
+    async def kill(self) -> None:
+        """End it at once, as a power failure would; `start` may follow."""
+        await self._kill_server()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all its processes (SIGSTOP leaves it deaf, SIGCONT wakes it)."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    async def ctl(self, *arguments: str) -> str:
+        """Run `rabbitmqctl` against it and return what it prints.
+
+        Raises:
+            NodeFailed: with what it printed, when it failed.
+        """
+        process = await asyncio.create_subprocess_exec(
+            self._installation.scripts / "rabbitmqctl",
+            *arguments,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(CTL_TIMEOUT_S):
+                output = (await process.communicate())[0].decode(errors="replace")
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            text = f"rabbitmqctl {' '.join(arguments)} took more than {CTL_TIMEOUT_S:g} s"
+            raise NodeFailed(text=text) from None
+        if process.returncode:
+            raise NodeFailed(text=f"rabbitmqctl {' '.join(arguments)}: {output.strip()}")
+        return output
+
+    async def join(self, other: Node) -> None:
+        """Make it a member of another node's cluster; what it held is dropped."""
+        await self.ctl("stop_app")
+        await self.ctl("join_cluster", other.name)
+        await self.ctl("start_app")
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._until_it_answers()
+        except TimeoutError:
+            text = self._failure(f"did not answer in {START_TIMEOUT_S:g} s after it joined")
+            raise NodeFailed(text=text) from None
+
+    def _write_files(self, amqp: int, management: int, distribution: int, epmd: int) -> None:
+        has_epmd = self._epmd is not None or self._shares_epmd
+        ports = NodePorts(
+            amqp=self._port or amqp,
+            management=self._management_port or management,
+            distribution=distribution,
+            epmd=self.epmd_port if has_epmd else epmd,
+        )
+        self._files.write(ports)
+        self.epmd_port = ports.epmd
+        self.endpoint = Endpoint(hosts=(("127.0.0.1", ports.amqp),))
+        has_api = self._files.has_management
+        self.management_url = f"http://127.0.0.1:{ports.management}" if has_api else ""
+        self._environment = self._files.environment(ports, path=self._installation.path)
+
+    async def _start_epmd(self) -> None:
+        if self._shares_epmd or (self._epmd is not None and self._epmd.returncode is None):
+            return
+        program = self._installation.epmd()
+        if program is None:
+            return
+        self._epmd = await asyncio.create_subprocess_exec(
+            program,
+            "-port",
+            str(self.epmd_port),
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+
+    async def _start_server(self) -> None:
+        with self._files.console.open("wb") as console:
+            self._process = await asyncio.create_subprocess_exec(
+                self._installation.scripts / "rabbitmq-server",
+                env=self._environment,
+                cwd=self.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        self.has_ended = asyncio.Event()
+        self._waiter = asyncio.create_task(self._watch(self._process, self.has_ended))
+
+    @staticmethod
+    async def _watch(process: asyncio.subprocess.Process, has_ended: asyncio.Event) -> None:
+        await process.wait()
+        has_ended.set()
+
+    async def _until_it_answers(self) -> None:
+        while True:
+            if self.has_ended.is_set():
+                raise NodeFailed(text=self._failure("ended while it started"))
+            try:
+                connection = await Connection.open(
+                    self.endpoint, name="is it up?", heartbeat_s=0, open_timeout_s=5
+                )
+                await connection.close()
+                if self.management_url:
+                    async with Management(self.endpoint, self.management_url) as management:
+                        await management.overview()
+            except (ConnectionLost, ManagementRefused):
+                await asyncio.sleep(_POLL_S)
+            else:
+                return
+
+    def _failure(self, what: str) -> str:
+        return f"the private RabbitMQ in {self.folder} {what}:\n{self._files.last_words()}"
+
+    async def _kill_server(self) -> None:
+        self.signal(signal.SIGKILL)
+        if self._waiter is not None:
+            await self._waiter
+            self._waiter = None
+        self._process = None
+
+    async def _clear(self) -> None:
+        """End what is left of it, epmd included, and give the folder up."""
+        await self._kill_server()
+        if self._epmd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._epmd.kill()
+            await self._epmd.wait()
+            self._epmd = None
+        self._files.release()

@@ -1,0 +1,1 @@
+"""The definitions of entities: kept, changed, provided, and deleted when idle."""

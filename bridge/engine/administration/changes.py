@@ -1,0 +1,345 @@
+"""Creating, changing and deleting entities and rules: one at a time, whoever asks, from anywhere.
+
+A change is made by whoever holds the entity's change lock: an exclusive queue of RabbitMQ's, which
+only one connection can have. So of two creates at once one makes the entity, and the other, when
+its turn comes, finds it there. A topic's lock serves its subscriptions, too.
+
+    create, update   resources first, the definition last: who reads it finds them there
+    rules            the definition alone: no resource depends on them
+    delete           the definition first: nobody begins to use what is about to go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import BrokerError, ResourceLocked
+from bridge.broker.management.api import Management
+from bridge.engine import texts
+from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.provision import check_fixed, new_incarnation, provide
+from bridge.engine.receiving.intake import Intake
+from bridge.model import entity as model
+from bridge.model.errors import (
+    EntityAlreadyExists,
+    EntityNotFound,
+    QuotaExceeded,
+    ServerBusy,
+)
+from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.rules import check_rule
+from bridge.topology import definitions, names
+from bridge.topology.capabilities import Capabilities
+
+LOCK_S = 15.0
+"""So long a change waits for another one of the same entity."""
+
+LOCK_RETRY_S = 0.1
+
+SQL_FILTERS_MAX = 2_000
+CORRELATION_FILTERS_MAX = 100_000
+"""Filters of all subscriptions of a topic (Azure, Service Bus quotas); True and False are SQL."""
+
+Changed = TypeVar("Changed", bound=model.Entity)
+
+
+class Administration:
+    """The verbs that change what entities there are.
+
+    Args:
+        on_changed: called with an entity's path when its definition was written or deleted.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        management: Management,
+        intake: Intake,
+        capabilities: Capabilities,
+        on_changed: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._management = management
+        self._intake = intake
+        self._capabilities = capabilities
+        self._on_changed = on_changed
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def create(self, entity: Changed) -> Changed:
+        """Make an entity; of a topic only itself. Returns it as it is kept.
+
+        Raises:
+            EntityAlreadyExists: something of its name is there.
+            EntityNotFound: a subscription's topic is not there.
+            EntityConflict: RabbitMQ has something else of a name that it needs.
+            InvalidRule, QuotaExceeded: as `create_rule`, of a subscription's rules.
+            ServerBusy: another change of the entity takes too long.
+        """
+        async with self.alone(entity.front):
+            if await self.read(entity.path) is not None:
+                raise EntityAlreadyExists(texts.already_exists(entity.path))
+            if isinstance(entity, model.Subscription) and not isinstance(
+                await self.read(entity.topic), model.Topic
+            ):
+                raise EntityNotFound(texts.not_found(entity.topic))
+            self._check_rules(entity, ())
+            made = replace(entity, incarnation=new_incarnation())
+            await self.write(made)
+            return made
+
+    async def update(self, entity: Changed) -> Changed:
+        """Change an entity to what is given; subscriptions of a topic, and rules of a subscription,
+        stay as they are: who describes an entity may not know of the latest.
+
+        Raises:
+            EntityNotFound: there is none of that name.
+            EntityConflict: it differs in what is fixed at creation.
+            ServerBusy: another change of the entity takes too long.
+        """
+        async with self.alone(entity.front):
+            there = await self._there(entity.path)
+            check_fixed(entity.path, there, entity)
+            made = replace(entity, incarnation=there.incarnation)
+            if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
+                made = replace(made, rules=there.rules)
+            await self.write(made)
+            return made
+
+    async def delete(self, path: str) -> None:
+        """Delete an entity with its messages, and a topic with its subscriptions.
+
+        Raises:
+            EntityNotFound: there is none of that name.
+            ServerBusy: another change of the entity takes too long.
+        """
+        front = names.front_path(path)
+        async with self.alone(front):
+            await self._there(path)
+            gone = [path, *self._subscriptions_of(path)]
+            for each in reversed(gone):
+                await self.undefine(each)
+            for each in reversed(gone):
+                await self.remove_resources(each)
+
+    def get(self, path: str) -> model.Entity:
+        """Return an entity as it is known here.
+
+        Raises:
+            EntityNotFound: there is none of that name.
+        """
+        found = self._directory.find(path)
+        if found is None:
+            raise EntityNotFound(texts.not_found(path))
+        return found
+
+    def namespace(self) -> model.Namespace:
+        """Return all entities as they are known here, each kind sorted by name."""
+        return self._directory.namespace
+
+    async def create_rule(self, subscription: str, rule: model.Rule) -> None:
+        """Add a rule to a subscription.
+
+        Raises:
+            InvalidRule: its filter or action is none.
+            EntityNotFound: there is no such subscription.
+            EntityAlreadyExists: it has a rule of that name.
+            QuotaExceeded: the topic has as many filters as it may.
+            ServerBusy: another change of the topic takes too long.
+        """
+        async with self.alone(names.front_path(subscription)):
+            there = await self._subscription(subscription)
+            if _rule(there, rule.name) is not None:
+                raise EntityAlreadyExists(texts.already_exists(f"{there.path}/Rules/{rule.name}"))
+            await self._write_rules(there, (*there.rules, rule))
+
+    async def update_rule(self, subscription: str, rule: model.Rule) -> None:
+        """Put a rule in place of the subscription's rule of its name; raises as `create_rule`, and:
+
+        Raises:
+            EntityNotFound: the subscription has no such rule.
+        """
+        async with self.alone(names.front_path(subscription)):
+            there = await self._subscription(subscription)
+            old = self._required(there, rule.name)
+            await self._write_rules(
+                there, tuple(rule if each is old else each for each in there.rules)
+            )
+
+    async def delete_rule(self, subscription: str, name: str) -> None:
+        """Take a rule away; a subscription without rules gets no messages.
+
+        Raises:
+            EntityNotFound: there is no such subscription, or it has no such rule.
+            ServerBusy: another change of the topic takes too long.
+        """
+        async with self.alone(names.front_path(subscription)):
+            there = await self._subscription(subscription)
+            old = self._required(there, name)
+            await self._write_rules(there, tuple(each for each in there.rules if each is not old))
+
+    def rules(self, subscription: str) -> Sequence[model.Rule]:
+        """Return a subscription's rules; raises EntityNotFound."""
+        found = self.get(subscription)
+        if not isinstance(found, model.Subscription):
+            raise EntityNotFound(texts.not_found(subscription))
+        return found.rules
+
+    async def _subscription(self, path: str) -> model.Subscription:
+        found = await self._there(path)
+        if not isinstance(found, model.Subscription):
+            raise EntityNotFound(texts.not_found(path))
+        return found
+
+    def _required(self, subscription: model.Subscription, name: str) -> model.Rule:
+        found = _rule(subscription, name)
+        if found is None:
+            raise EntityNotFound(texts.not_found(f"{subscription.path}/Rules/{name}"))
+        return found
+
+    async def _write_rules(self, there: model.Subscription, rules: tuple[model.Rule, ...]) -> None:
+        changed = replace(there, rules=rules)
+        self._check_rules(changed, there.rules)
+        await self.define(changed)
+
+    def _check_rules(self, entity: model.Entity, there: Sequence[model.Rule]) -> None:
+        """Refuse new rules of a subscription that are none, or more than its topic may have."""
+        if not isinstance(entity, model.Subscription):
+            return
+        known = {each.name: each for each in there}
+        new = [each for each in entity.rules if known.get(each.name) != each]
+        for rule in new:
+            _check(entity.path, rule)
+        topic = self._directory.find(entity.topic)
+        others = topic.subscriptions if isinstance(topic, model.Topic) else ()
+        rules = [
+            *entity.rules,
+            *(
+                rule
+                for each in others
+                if each.path.lower() != entity.path.lower()
+                for rule in each.rules
+            ),
+        ]
+        correlation = sum(isinstance(each.filter, model.CorrelationFilter) for each in rules)
+        has_room = (
+            correlation <= CORRELATION_FILTERS_MAX and len(rules) - correlation <= SQL_FILTERS_MAX
+        )
+        if new and not has_room:
+            raise QuotaExceeded(
+                f"The topic '{entity.topic}' may have {SQL_FILTERS_MAX} SQL filters and "
+                f"{CORRELATION_FILTERS_MAX} correlation filters in all its subscriptions."
+            )
+
+    def _subscriptions_of(self, path: str) -> list[str]:
+        found = self._directory.find(path)
+        return [each.path for each in found.subscriptions] if isinstance(found, model.Topic) else []
+
+    async def read(self, path: str) -> model.Entity | None:
+        """Return an entity as RabbitMQ has it now."""
+        self._directory.take(await self._directory.fetch_entity(path))
+        return self._directory.find(path)
+
+    async def _there(self, path: str) -> model.Entity:
+        found = await self.read(path)
+        if found is None:
+            raise EntityNotFound(texts.not_found(path))
+        return found
+
+    async def write(self, entity: model.Entity) -> None:
+        """Have the resources of an entity, then its definition."""
+        wanted = definitions.with_entity(self._directory.namespace, entity)
+        channel = await self._intake.channel()
+        try:
+            await provide((entity,), wanted, self._capabilities, self._management, channel)
+        finally:
+            await _close(channel)
+        await self.define(entity)
+
+    async def undefine(self, path: str) -> None:
+        """Delete a definition."""
+        name = definitions.parameter_name(self._management.vhost, path)
+        await self._management.delete_global_parameter(name)
+        await self._told(path)
+
+    async def define(self, entity: model.Entity) -> None:
+        """Write the definition of an entity that has its resources; rules need none."""
+        name = definitions.parameter_name(self._management.vhost, entity.path)
+        await self._management.put_global_parameter(name, definitions.to_json(entity))
+        await self._told(entity.path)
+
+    async def _told(self, path: str) -> None:
+        """Know of a change here, and have the others know."""
+        await self.read(path)
+        self._on_changed(path)
+
+    async def remove_resources(self, path: str) -> None:
+        """Delete all that an entity is in RabbitMQ; the inbox last: who has it leads."""
+        base = names.resource_base(path)
+        channel = await self._intake.channel()
+        try:
+            for exchange in names.exchanges_of(path):
+                await channel.delete_exchange(exchange)
+            below = await self._management.queues_below(base + "/$")
+            for queue in (base, *sorted(below, key=names.is_inbox)):
+                await channel.delete_queue(queue)
+        finally:
+            await _close(channel)
+
+    @contextlib.asynccontextmanager
+    async def alone(self, front: str) -> AsyncIterator[None]:
+        """Hold the change lock of an entity, here and among all bridges."""
+        lock = self._locks.setdefault(front.lower(), asyncio.Lock())
+        try:
+            async with asyncio.timeout(LOCK_S):
+                await lock.acquire()
+        except TimeoutError:
+            raise ServerBusy(texts.change_under_way(front)) from None
+        try:
+            channel = await self._exclusive(front)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(BrokerError):
+                    await channel.delete_queue(names.change_lock(front))
+                await _close(channel)
+        finally:
+            lock.release()
+            if not lock.locked():
+                self._locks.pop(front.lower(), None)
+
+    async def _exclusive(self, front: str) -> Channel:
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + LOCK_S
+        while True:
+            channel = await self._intake.channel()
+            try:
+                await channel.declare_queue(
+                    names.change_lock(front), durable=False, exclusive=True, auto_delete=True
+                )
+            except ResourceLocked:
+                if loop.time() > end_s:
+                    raise ServerBusy(texts.change_under_way(front)) from None
+                await asyncio.sleep(LOCK_RETRY_S)
+            else:
+                return channel
+
+
+def _rule(subscription: model.Subscription, name: str) -> model.Rule | None:
+    return next((each for each in subscription.rules if each.name.lower() == name.lower()), None)
+
+
+def _check(subscription: str, rule: model.Rule) -> None:
+    try:
+        check_rule(rule)
+    except InvalidRule as error:
+        raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
+
+
+async def _close(channel: Channel) -> None:
+    with contextlib.suppress(BrokerError):
+        await channel.close()

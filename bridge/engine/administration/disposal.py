@@ -1,0 +1,232 @@
+"""The deletion of an idle entity: asked of all, then in steps that a successor may repeat.
+
+    1. status `Deleting` in the definition, of a topic's subscriptions too: doors refuse
+    2. five seconds: bridges hear of it, and what was under way arrives
+    3. bridges and RabbitMQ's consumers are asked once more; who used it meanwhile has it back
+    4. of a queue or topic: its front exchange goes, and nothing came before that
+    5. the first object whose loss says that there is no way back, the others, the inbox last
+    6. the definition
+
+All of it under the entity's change lock. Whoever finds `Deleting` begins again with the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from bridge.broker import failpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.management.api import Management
+from bridge.engine.administration.changes import Administration
+from bridge.engine.peers import Peers
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.envelopes import new_identity
+from bridge.engine.sending.sender import Sender
+from bridge.model import entity as model
+from bridge.model.entity import EntityStatus
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import SHORT_ID_BYTES
+from bridge.topology import names
+from bridge.wire import envelope, headers
+from bridge.wire.basic import Table, text
+
+SETTLE_S = 5.0
+"""So long after the status nothing is deleted."""
+
+ASK_S = 5.0
+"""A bridge that has not answered in this time may be using the entity."""
+
+Asked = Callable[[], Awaitable[bool]]
+
+log = logging.getLogger(__name__)
+
+_HEADERS: Table = {headers.KIND: text(envelope.KIND)}
+_NO_ENTITY = bytes(SHORT_ID_BYTES)
+
+
+class Disposal:
+    """Asks who uses entities, and deletes them.
+
+    Args:
+        administration: returns the verbs that change entities.
+    """
+
+    def __init__(
+        self,
+        administration: Callable[[], Administration],
+        management: Management,
+        intake: Intake,
+        sender: Sender,
+        peers: Peers,
+    ) -> None:
+        self._administration = administration
+        self._management = management
+        self._intake = intake
+        self._sender = sender
+        self._peers = peers
+
+    async def bridges(self) -> list[bytes]:
+        """Return the names of all bridges that are there."""
+        queues = await self._management.queues_below(names.BRIDGE_QUEUES)
+        return [bytes.fromhex(each.removeprefix(names.BRIDGE_QUEUES)) for each in queues]
+
+    async def ages_ms(self, paths: Sequence[str]) -> list[list[tuple[int, bool]] | None]:
+        """Ask every bridge when its clients used entities last.
+
+        Returns:
+            For each bridge, for each entity, how long ago that was (-1: never), and whether the
+            bridge refuses to serve it; nothing for a bridge that is gone, `None` for one that does
+            not answer.
+        """
+        bridges = await self._management.queues_below(names.BRIDGE_QUEUES)
+        return list(await asyncio.gather(*(self._ages_ms(each, paths) for each in bridges)))
+
+    async def consumed(self, entities: Sequence[model.ReceiveEntity]) -> list[bool]:
+        """Return which entities have consumers, themselves or their dead-letter sub-queues.
+
+        The bridge that holds a session entity's messages consumes it though nobody uses it; who
+        receives from its sessions says so.
+        """
+        channel = await self._intake.channel()
+        try:
+            return [await self._is_consumed(channel, each) for each in entities]
+        finally:
+            await _close(channel)
+
+    async def drain(self, front: str) -> None:
+        """Return when the leader has carried out all that has arrived for a queue or topic."""
+        body = envelope.encode_used(new_identity(), [(_NO_ENTITY, 0)])
+        await self._sender.ask("", names.inbox(front), _HEADERS, body, persistent=True)
+
+    async def delete(self, path: str, is_idle: Asked, is_drained: Asked) -> None:
+        """Delete an entity, if it is idle.
+
+        Args:
+            is_idle: asks everybody, once the doors refuse.
+            is_drained: whether nothing has come until the front exchange was gone.
+
+        Raises:
+            BrokerError, ServiceBusError: it is as far as it is; begin again.
+        """
+        administration = self._administration()
+        async with administration.alone(names.front_path(path)):
+            there = await administration.read(path)
+            if there is None:
+                return
+            if await self._has_way_back(there) and not await self._close_doors(
+                there, is_idle, is_drained
+            ):
+                return
+            await self._finish(there)
+
+    async def finish(self, path: str) -> None:
+        """Delete the rest of an entity that has lost so much already that nobody leads it."""
+        administration = self._administration()
+        async with administration.alone(names.front_path(path)):
+            there = await administration.read(path)
+            is_deleting = there is not None and there.status is EntityStatus.DELETING
+            if there is not None and is_deleting and not await self._has_way_back(there):
+                await self._finish(there)
+
+    async def _close_doors(self, there: model.Entity, is_idle: Asked, is_drained: Asked) -> bool:
+        gone = _with_subscriptions(there)
+        for each in gone:
+            if each.status is not EntityStatus.DELETING:
+                marked = replace(
+                    each, status=EntityStatus.DELETING, status_before=each.status.value
+                )
+                await self._administration().define(marked)
+        failpoint.reach("disposal.marked")
+        await asyncio.sleep(SETTLE_S)
+        if not await is_idle():
+            await self._restore(gone)
+            return False
+        if isinstance(there, model.Subscription):
+            return True
+        await self._delete_exchanges(names.front(there.path))
+        failpoint.reach("disposal.closed")
+        if await is_drained():
+            return True
+        await self._restore(gone)
+        return False
+
+    async def _restore(self, gone: Sequence[model.Entity]) -> None:
+        """Give entities back what they had; a topic last, as it was marked first."""
+        administration = self._administration()
+        for each in reversed(gone):
+            there = await administration.read(each.path)
+            if there is not None and there.status is EntityStatus.DELETING:
+                status = EntityStatus(there.status_before or EntityStatus.ACTIVE.value)
+                await administration.write(replace(there, status=status, status_before=""))
+
+    async def _finish(self, there: model.Entity) -> None:
+        administration = self._administration()
+        await self._delete_exchanges(_no_way_back(there))
+        failpoint.reach("disposal.begun")
+        gone = [each.path for each in reversed(_with_subscriptions(there))]
+        for path in gone:
+            await administration.remove_resources(path)
+        failpoint.reach("disposal.removed")
+        for path in gone:
+            await administration.undefine(path)
+
+    async def _has_way_back(self, there: model.Entity) -> bool:
+        channel = await self._intake.channel()
+        try:
+            await channel.declare_exchange(_no_way_back(there), passive=True)
+        except NotFound:
+            return False
+        finally:
+            await _close(channel)
+        return True
+
+    async def _delete_exchanges(self, *exchanges: str) -> None:
+        channel = await self._intake.channel()
+        try:
+            for exchange in exchanges:
+                await channel.delete_exchange(exchange)
+        finally:
+            await _close(channel)
+
+    async def _ages_ms(self, bridge: str, paths: Sequence[str]) -> list[tuple[int, bool]] | None:
+        try:
+            async with asyncio.timeout(ASK_S):
+                answer = await self._peers.used(bridge, paths)
+        except (ServiceBusError, BrokerError, TimeoutError, ValueError) as error:
+            log.warning("disposal.unanswered queue=%s error=%r", bridge, error)
+            return None
+        if answer is None:
+            return []
+        pairs = zip(answer[::2], answer[1::2], strict=True)
+        return [(age_ms, bool(refuses)) for age_ms, refuses in pairs]
+
+    @staticmethod
+    async def _is_consumed(channel: Channel, entity: model.ReceiveEntity) -> bool:
+        queues = [names.dead_letter_queue(entity.path)]
+        if not entity.requires_session:
+            queues.append(names.active_queue(entity.path))
+        for queue in queues:
+            if (await channel.declare_queue(queue, passive=True)).consumers:
+                return True
+        return False
+
+
+def _no_way_back(entity: model.Entity) -> str:
+    """Return the object that goes first: while it is there an entity can be given back whole."""
+    if isinstance(entity, model.Subscription):
+        return names.dead_letter_exchange(entity.path)
+    return names.active_exchange(entity.path)
+
+
+def _with_subscriptions(entity: model.Entity) -> list[model.Entity]:
+    return [entity, *entity.subscriptions] if isinstance(entity, model.Topic) else [entity]
+
+
+async def _close(channel: Channel) -> None:
+    with contextlib.suppress(BrokerError):
+        await channel.close()

@@ -1,0 +1,82 @@
+"""What bridges tell each other, over one fanout exchange: a type, and the path of an entity.
+
+(empty)   definitions have changed: read them
+changed   the definition of this entity has changed: read that
+peeked    nobody has peeked this entity before: tell what has left it
+full      the queue of this entity takes no more messages now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError
+from bridge.engine.poison import Poison
+from bridge.engine.sending.sender import Sender
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath, parse_path
+from bridge.topology import names
+from bridge.topology.parts import SCHEMA
+from bridge.wire.basic import Properties
+
+CHANGED = ""
+ENTITY_CHANGED = "changed"
+FULL = "full"
+PEEKED = "peeked"
+
+
+class News:
+    """Tells and hears.
+
+    Args:
+        instance: the name of this bridge; it does not hear itself, except of changes.
+        on_changed: definitions have changed.
+        on_told: another bridge has said something of an entity (a type and a path).
+        poison: what cannot be read is noted there.
+    """
+
+    def __init__(
+        self,
+        instance: bytes,
+        sender: Sender,
+        on_changed: Callable[[], None],
+        on_told: Callable[[str, EntityPath], None],
+        poison: Poison,
+    ) -> None:
+        self._name = instance.hex()
+        self._sender = sender
+        self._on_changed = on_changed
+        self._on_told = on_told
+        self._poison = poison
+
+    async def listen(self, connection: Connection) -> None:
+        """Hear on a connection, as long as it lasts."""
+        channel = await connection.channel()
+        await channel.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
+        queue = await channel.declare_queue("", durable=False, exclusive=True, auto_delete=True)
+        await channel.bind_queue(queue.name, names.EVENTS)
+        await channel.consume(queue.name, self._on_delivery, no_ack=True)
+        self._on_changed()
+
+    def tell(self, kind: str, path: EntityPath) -> None:
+        """Tell the other bridges; what RabbitMQ does not take now is not told."""
+        properties = Properties(type=kind, app_id=self._name).encode()
+        try:
+            self._sender.tell(names.EVENTS, properties, str(path).encode())
+        except (ServiceBusError, BrokerError):
+            return
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        try:
+            properties = Properties.decode(delivery.properties)
+            is_news = properties.type in (ENTITY_CHANGED, FULL, PEEKED)
+            path = parse_path(delivery.body.decode()) if is_news else None
+        except (ServiceBusError, ValueError) as error:
+            self._poison.note("events", names.EVENTS, error)
+            return
+        if not properties.type:
+            self._on_changed()
+        elif path is not None and properties.app_id != self._name:
+            self._on_told(properties.type, path)

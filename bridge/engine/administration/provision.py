@@ -1,0 +1,341 @@
+"""Makes RabbitMQ hold what entities compile to: what is missing is made, nothing is taken away.
+
+`provision` is for a start: what is there is read through the management API, so that a thousand
+entities that exist already cost no declaration. `provide` is for what has changed: it lists
+nothing, and costs what the changed entities are made of. Several bridges may do either at once:
+every step can be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import PreconditionFailed
+from bridge.broker.management.api import Management
+from bridge.broker.seal import seal, wait_s
+from bridge.model import entity as model
+from bridge.model.entity import EntityStatus
+from bridge.model.errors import EntityConflict
+from bridge.model.properties import CREATE_ONLY
+from bridge.topology import definitions
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.compiler import compile_part
+from bridge.topology.diff import Action, Change, diff
+from bridge.topology.mixed import refusal
+from bridge.topology.names import resource_base
+from bridge.topology.parts import QUORUM, journal
+from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
+from bridge.topology.resources import (
+    Binding,
+    Exchange,
+    Finding,
+    Parameter,
+    Policy,
+    Queue,
+    Topology,
+)
+
+
+def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
+    """Return the entities of both; a wanted one replaces an existing one of its name.
+
+    Shared access rules stay where no others are wanted: a `Config.json` has no place for them.
+
+    Raises:
+        EntityConflict: they differ in what cannot be changed.
+    """
+    found: dict[str, model.Entity] = {
+        definitions.path_of(entity).lower(): entity for entity in definitions.entities(existing)
+    }
+    for entity in definitions.entities(wanted):
+        path = definitions.path_of(entity)
+        there = found.get(path.lower())
+        if there is not None:
+            check_fixed(path, there, entity)
+            if isinstance(entity, model.Queue | model.Topic) and not entity.authorization_rules:
+                entity = replace(entity, authorization_rules=_rules_of(there))
+        found[path.lower()] = entity
+    return definitions.assemble(wanted, found.values())
+
+
+def new_incarnation() -> str:
+    """Return what tells an entity that is made now from others of its name."""
+    return os.urandom(6).hex()
+
+
+def _rules_of(entity: model.Entity) -> tuple[model.AuthorizationRule, ...]:
+    return () if isinstance(entity, model.Subscription) else entity.authorization_rules
+
+
+async def provision(
+    namespace: model.Namespace,
+    capabilities: Capabilities,
+    management: Management,
+    channel: Channel,
+    *,
+    with_definitions: bool = True,
+) -> tuple[Finding, ...]:
+    """Create and update; return what RabbitMQ cannot do as Service Bus does it.
+
+    The definitions come last: who reads them finds the resources there, and they outlast a kill of
+    RabbitMQ.
+
+    Args:
+        with_definitions: write them, too; otherwise they are there.
+
+    Raises:
+        EntityConflict: a resource is there with other unchangeable settings. Its entity has no
+            definition then; all others are made.
+        BrokerError: RabbitMQ, or its management API, refuses something.
+    """
+    live = await _live(management)
+    if said := refusal(live, management.vhost, wants_plain=False):
+        raise EntityConflict(said)
+    compiled = compile_namespace(
+        _standing(namespace), capabilities, priority=_priority(live.policies)
+    )
+    parameters = definitions.parameters(namespace, management.vhost) if with_definitions else ()
+    wanted = replace(compiled, parameters=parameters)
+    changes = diff(wanted, live, keep=True)
+    conflicts = [change for change in changes if change.action is Action.CONFLICT]
+    left_out = _parameters_of(conflicts, namespace, management.vhost)
+    last = [change for change in changes if isinstance(change.resource, Parameter)]
+    first = [change for change in changes if change not in (*last, *conflicts)]
+    for change in first:
+        await _make(change, management, channel)
+    if first:
+        await seal(channel, os.urandom(8))
+        await asyncio.sleep(wait_s((change.resource for change in first), live))
+    for change in last:
+        if _name_of(change.resource) not in left_out:
+            await _make(change, management, channel)
+    if conflicts:
+        raise EntityConflict(" ".join(_conflict(change) for change in conflicts))
+    return compiled.findings
+
+
+async def provide(
+    changed: Sequence[model.Entity],
+    namespace: model.Namespace,
+    capabilities: Capabilities,
+    management: Management,
+    channel: Channel,
+) -> tuple[Finding, ...]:
+    """Make what some entities of a namespace need; return what RabbitMQ does not do as Azure does.
+
+    Nothing is listed but the policies, and the bindings of dead-letter exchanges. Policies are
+    shared by all entities of equal settings, so they come of the whole namespace.
+
+    Args:
+        changed: entities of `namespace` that are new or changed.
+        channel: any; it is closed when there is a conflict.
+
+    Raises:
+        EntityConflict: a resource is there with other unchangeable settings.
+        BrokerError: RabbitMQ, or its management API, refuses something.
+    """
+    topology = await put_policies(changed, namespace, capabilities, management)
+    resources: list[Exchange | Queue] = [*topology.exchanges, *topology.queues]
+    for resource in resources:
+        await _make(Change(action=Action.CREATE, resource=resource), management, channel)
+    for change in diff(
+        topology, replace(topology, bindings=await _bindings(topology, management)), keep=True
+    ):
+        await _make(change, management, channel)
+    await seal(channel, os.urandom(8))
+    await asyncio.sleep(wait_s(topology.queues, _journals_of_others(changed, namespace)))
+    return topology.findings
+
+
+def _journals_of_others(changed: Sequence[model.Entity], namespace: model.Namespace) -> Topology:
+    """Return the streams that are there for what has not changed, as far as one tells all."""
+    new = {entity.path.lower() for entity in changed}
+    others = (each for each in model.send_entities(namespace) if each.path.lower() not in new)
+    first = next(others, None)
+    return Topology(queues=() if first is None else (journal(first.path),))
+
+
+async def put_policies(
+    changed: Sequence[model.Entity],
+    namespace: model.Namespace,
+    capabilities: Capabilities,
+    management: Management,
+) -> Topology:
+    """Have the policies of a namespace; return what the changed entities are beside them.
+
+    Two bridges that make entities of equal settings at once each write a policy without the other's
+    entity: so it is done again by whoever hears of a change.
+    """
+    policies = (*await management.policies(), *await management.policies(operator=True))
+    part = compile_part(namespace, changed, capabilities, priority=_priority(policies))
+    active = tuple(Queue(name=name, arguments=QUORUM) for name in part.settings)
+    wanted, live = Topology(policies=part.policies), Topology(queues=active, policies=policies)
+    for change in diff(wanted, live, keep=True):
+        if isinstance(change.resource, Policy):
+            await _put(change, change.resource, management)
+    return part.topology
+
+
+async def _put(change: Change, policy: Policy, management: Management) -> None:
+    if change.action is Action.DELETE:
+        await management.delete_policy(policy.name, operator=policy.is_operator)
+    else:
+        await management.put_policy(policy)
+
+
+def changed(before: model.Namespace, after: model.Namespace) -> list[model.Entity]:
+    """Return the entities that are new or others; of topics their subscriptions by themselves.
+
+    What is being deleted needs nothing any more.
+    """
+    known = {each.path.lower(): _bare(each) for each in definitions.entities(before)}
+    return [
+        each
+        for each in definitions.entities(_standing(after))
+        if known.get(each.path.lower()) != _bare(each)
+    ]
+
+
+def _standing(namespace: model.Namespace) -> model.Namespace:
+    """Return a namespace without what is being deleted."""
+    entities = definitions.entities(namespace)
+    stay = [each for each in entities if each.status is not EntityStatus.DELETING]
+    return definitions.assemble(namespace, stay)
+
+
+def _bare(entity: model.Entity) -> model.Entity:
+    return replace(entity, subscriptions=()) if isinstance(entity, model.Topic) else entity
+
+
+async def _bindings(topology: Topology, management: Management) -> tuple[Binding, ...]:
+    """Read the bindings that lead on by arguments: one of them may have to go."""
+    found = []
+    for exchange in topology.exchanges:
+        if exchange.type == "headers":
+            found += [_binding(row) for row in await management.bindings_from(exchange.name)]
+    return tuple(found)
+
+
+def _parameters_of(
+    conflicts: Iterable[Change], namespace: model.Namespace, vhost: str
+) -> frozenset[str]:
+    """Return the names of the definitions of entities with a conflict."""
+    names = [_name_of(change.resource) for change in conflicts]
+    return frozenset(
+        definitions.parameter_name(vhost, entity.path)
+        for entity in definitions.entities(namespace)
+        for base in (resource_base(entity.path),)
+        if any(name == base or name.startswith(base + "/$") for name in names)
+    )
+
+
+def _conflict(change: Change) -> str:
+    return f"{_named(change.resource)} is there already, and {change.reason}."
+
+
+def _priority(policies: Iterable[Policy]) -> int:
+    """Return the priority that `busbridge policies apply` has given our policies, if it has."""
+    ours = (
+        policy.priority
+        for policy in policies
+        if policy.name.startswith(PREFIX)
+        and not policy.is_operator
+        and policy.priority != PROTECTED_PRIORITY
+    )
+    return max(ours, default=PRIORITY)
+
+
+async def _make(change: Change, management: Management, channel: Channel) -> None:
+    resource = change.resource
+    is_delete = change.action is Action.DELETE
+    try:
+        match resource:
+            case Exchange():
+                await channel.declare_exchange(resource)
+            case Queue():
+                await channel.declare_queue(resource)
+            case Binding() if is_delete:
+                await channel.unbind_queue(
+                    resource.destination,
+                    resource.source,
+                    resource.routing_key,
+                    arguments=resource.arguments,
+                )
+            case Binding():
+                await channel.bind(resource)
+            case Policy():
+                await _put(change, resource, management)
+            case Parameter():
+                await management.put_global_parameter(resource.name, resource.value)
+    except PreconditionFailed as error:
+        raise EntityConflict(f"{_named(resource)} is there already: {error.text}") from error
+
+
+async def _live(management: Management) -> Topology:
+    """Read what there is in the virtual host."""
+    exchanges = await management.exchanges(("name", "type", "arguments"))
+    queues = await management.queues(("name", "arguments"))
+    bindings = await management.bindings()
+    parameters = await management.global_parameters()
+    return Topology(
+        exchanges=tuple(
+            Exchange(name=row["name"], type=row["type"], arguments=_arguments(row))
+            for row in exchanges
+        ),
+        queues=tuple(Queue(name=row["name"], arguments=_arguments(row)) for row in queues),
+        bindings=tuple(map(_binding, bindings)),
+        policies=(
+            *await management.policies(),
+            *await management.policies(operator=True),
+        ),
+        parameters=tuple(Parameter(name=name, value=value) for name, value in parameters.items()),
+    )
+
+
+def _binding(row: dict[str, Any]) -> Binding:
+    return Binding(
+        source=row["source"],
+        destination=row["destination"],
+        routing_key=row["routing_key"],
+        to_exchange=row["destination_type"] == "exchange",
+        arguments=_arguments(row),
+    )
+
+
+def _arguments(row: dict[str, Any]) -> dict[str, Any]:
+    """RabbitMQ shows an empty object as an empty list in some places."""
+    return row.get("arguments") or {}
+
+
+def _named(resource: object) -> str:
+    return f"The {type(resource).__name__.lower()} {_name_of(resource)!r} of RabbitMQ"
+
+
+def _name_of(resource: object) -> str:
+    return str(getattr(resource, "name", "") or getattr(resource, "source", ""))
+
+
+def check_fixed(path: str, there: model.Entity, wanted: model.Entity) -> None:
+    """Refuse a change of what is fixed when an entity is created.
+
+    Raises:
+        EntityConflict: it is one, or the entity is of another kind.
+    """
+    if type(there) is not type(wanted):
+        raise EntityConflict(
+            f"{path!r} is a {type(there).__name__.lower()} already, "
+            f"not a {type(wanted).__name__.lower()}."
+        )
+    for field, name in CREATE_ONLY.items():
+        before, after = getattr(there, field, None), getattr(wanted, field, None)
+        if before != after:
+            raise EntityConflict(
+                f"{name} of {path!r} is {before} and cannot be changed to {after}: "
+                "it is fixed when the entity is created."
+            )

@@ -1,0 +1,134 @@
+"""What this bridge's clients use of temporary entities: told to the entities' leaders.
+
+Sends pass the leader; this is about receivers, settlement, renewal and browsing. An open receiver
+is use as long as it is open. When to tell is `machine.use_reports`'s rule; a word goes through the
+entity's inbox, so that it reaches whoever leads, or leads next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from bridge.broker import failpoint
+from bridge.broker.errors import BrokerError
+from bridge.engine.clock import now_ms
+from bridge.engine.sending.sender import Sender
+from bridge.machine.idleness import key_of, watched
+from bridge.machine.use_reports import UseReports
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath
+from bridge.topology import names
+from bridge.wire import envelope
+
+TICK_S = 1.0
+"""So often open receivers are noted, and what could not be told is tried again."""
+
+_RANDOM_BYTES = envelope.IDENTITY_BYTES - 6
+
+log = logging.getLogger(__name__)
+
+
+class Usage:
+    """Notes uses, tells leaders, and answers when it is asked.
+
+    Args:
+        instance: returns the 6 bytes that name this bridge.
+        open_paths: returns the entities that have open receivers (lower case).
+        clock: the time (UTC ms).
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        instance: Callable[[], bytes],
+        open_paths: Callable[[], Iterable[str]],
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._sender = sender
+        self._instance = instance
+        self._open_paths = open_paths
+        self._clock = clock
+        self._watched: dict[str, tuple[bytes, str]] = {}
+        self._were_open: set[str] = set()
+        self._reports: dict[str, UseReports] = {}
+        self._wake = asyncio.Event()
+
+    def follow(self, namespace: model.Namespace) -> None:
+        """Learn which entities are temporary."""
+        self._watched = {
+            each.path.lower(): (key_of(each), front.path.lower())
+            for front in model.send_entities(namespace)
+            for each in watched(front)
+        }
+        there = {front for _, front in self._watched.values()}
+        self._reports = {front: self._reports.get(front) or UseReports() for front in there}
+        if there:
+            self._wake.set()
+
+    def note(self, path: EntityPath) -> None:
+        """Take note that a client uses an entity, or its dead-letter sub-queue."""
+        if self._watched:
+            self._note(path.key)
+
+    def ages_ms(self, paths: Sequence[str]) -> list[int]:
+        """Return how long ago the clients of this bridge used entities; -1: never."""
+        self._note_open()
+        return [self._age_ms(path.lower()) for path in paths]
+
+    async def run(self) -> None:
+        """Tell, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._watched:
+                self._note_open()
+                await self._tell_due()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await self._wake.wait()
+                self._wake.clear()
+
+    def _age_ms(self, path: str) -> int:
+        found = self._watched.get(path)
+        age_ms = self._reports[found[1]].age_ms(found[0], self._clock()) if found else None
+        return -1 if age_ms is None else age_ms
+
+    def _note(self, path: str) -> None:
+        found = self._watched.get(path)
+        if found is None:
+            return
+        key, front = found
+        now_ms = self._clock()
+        reports = self._reports[front]
+        reports.note(key, now_ms)
+        if reports.is_due(now_ms):
+            self._wake.set()
+
+    def _note_open(self) -> None:
+        """Take note of receivers: of those too that were closed since the last time."""
+        open_paths = set(self._open_paths())
+        for path in open_paths | self._were_open:
+            self._note(path)
+        self._were_open = open_paths
+
+    async def _tell_due(self) -> None:
+        now_ms = self._clock()
+        for front, reports in list(self._reports.items()):
+            if reports.is_due(now_ms):
+                await self._tell(front, reports)
+
+    async def _tell(self, front: str, reports: UseReports) -> None:
+        used = reports.take(self._clock())
+        identity = self._instance() + os.urandom(_RANDOM_BYTES)
+        body = envelope.encode_used(identity, used)
+        try:
+            await self._sender.publish("", names.inbox(front), envelope.SILENT_PROPERTIES, body)
+            failpoint.reach("usage.told")
+        except (ServiceBusError, BrokerError) as error:
+            reports.not_told(key for key, _ in used)
+            log.info("usage.untold entity=%s error=%s", front, error)

@@ -1,0 +1,1 @@
+"""Browse: what is in an entity, without taking any of it."""

@@ -1,0 +1,336 @@
+"""Browse: what is in an entity, from a sequence number on, without asking for any of it.
+
+Three sources, each in the order of numbers, are merged to one page:
+
+    active      read from the journal; those that have left the queue are passed over
+    moved       dead letters, deferred messages, and those put back with changes, as they are now
+    scheduled   the index of the entity's sequencer names them, the journal has them
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from bridge.broker.errors import BrokerError, NotFound, Unroutable
+from bridge.broker.streams.journal_reader import OFFSET, Entry
+from bridge.broker.streams.stream_reader import FIRST, at, read_stream
+from bridge.engine import texts
+from bridge.engine.api import Received
+from bridge.engine.browse.explaining import Explaining, Held
+from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.engine.browse.settlements import Settlements
+from bridge.engine.browse.view import OTHERS_TELL_S, BrowseView
+from bridge.engine.clock import now_ms
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.sender import Sender
+from bridge.engine.settlement.holding import death_of
+from bridge.machine.browse import Place, expires_ms, is_active_entry
+from bridge.model import entity as model
+from bridge.model.errors import ServerBusy
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table, python_value
+from bridge.wire.copies import Reader
+from bridge.wire.record import Record
+from bridge.wire.stamp import read_waiting
+
+COUNT_MAX = 250
+"""So many messages Azure returns at most."""
+
+PAGE_BYTES_MAX = 1 << 20
+"""A page with more is cut short, but for its first message."""
+
+PREFETCH = 64
+"""So many entries are on their way at a time: 16 MiB of messages of 256 KiB."""
+
+NEAR = 64
+"""Moved messages so near to each other are read at once."""
+
+SESSION_SCHEDULED_MAX = 5_000
+"""So many scheduled messages are looked through for those of a session."""
+
+_ABSENT: FieldValue = ("V", None)
+
+Waiting = Callable[[str, int, int], Awaitable[list[int]]]
+"""Names the scheduled messages of an entity: from a number on, so many at most."""
+
+
+class Browsing:
+    """Answers peeks.
+
+    Args:
+        waiting: names what is scheduled.
+        held: counts what the bridges hold.
+        on_first: called with an entity that nobody has peeked before.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        sender: Sender,
+        settlements: Settlements,
+        waiting: Waiting,
+        held: Held,
+        on_first: Callable[[str], None],
+    ) -> None:
+        self._intake = intake
+        self._sender = sender
+        self._settlements = settlements
+        self._waiting = waiting
+        self._held = held
+        self._on_first = on_first
+        self._views: dict[str, tuple[BrowseView, Explaining]] = {}
+        self._topics: dict[str, JournalScan] = {}
+        self._beginning = asyncio.Lock()
+
+    async def peek(
+        self,
+        path: EntityPath,
+        entity: model.Entity,
+        start: int,
+        count: int,
+        session_id: str | None = None,
+    ) -> list[Received]:
+        """Return messages from a sequence number on, in the order of their numbers.
+
+        Raises:
+            ServerBusy: RabbitMQ does not tell now.
+        """
+        page = _Page(min(count, COUNT_MAX), session_id)
+        try:
+            if isinstance(entity, model.Topic):
+                await self._scheduled(page, entity.path, self._topic(entity), start)
+            else:
+                await self._peek(page, path, entity, start)
+        except (NotFound, Unroutable) as error:
+            self._views.pop(entity.path.lower(), None)
+            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+        except BrokerError as error:
+            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+        return page.result()
+
+    async def _peek(
+        self, page: _Page, path: EntityPath, entity: model.ReceiveEntity, start: int
+    ) -> None:
+        view, explaining = await self._view(entity)
+        is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
+        await view.catch_up()
+        if not is_partitioned:
+            await explaining.look()
+        if path.sub_queue is SubQueue.DEAD_LETTER:
+            there = view.dead_letters() + view.deferred(Place.DEAD_DEFERRED)
+            await self._moved(page, view, there, start)
+            return
+        if is_partitioned:
+            await self._whole(page, view, start)
+        else:
+            await self._active(page, view, start)
+        gone = view.active.numbers.is_gone
+        there = [n for n in view.places.numbers(Place.ACTIVE) if not gone(n)]
+        await self._moved(page, view, there + view.deferred(Place.DEFERRED), start)
+        if isinstance(entity, model.Queue) and not is_partitioned:
+            await self._scheduled(page, entity.path, view.journal, start)
+
+    async def _view(self, entity: model.ReceiveEntity) -> tuple[BrowseView, Explaining]:
+        key = entity.path.lower()
+        async with self._beginning:
+            found = self._views.get(key)
+            if found is not None and found[0].incarnation == incarnation_of(entity):
+                found[0].entity = entity
+                return found
+            view = BrowseView(entity, self._intake, self._sender, self._settlements)
+            if await view.begin():
+                self._on_first(entity.path)
+                await asyncio.sleep(OTHERS_TELL_S)
+            self._views[key] = view, Explaining(view, self._intake, self._held)
+            return self._views[key]
+
+    def _topic(self, topic: model.Topic) -> JournalScan:
+        key = topic.path.lower()
+        if key not in self._topics:
+            self._topics[key] = JournalScan(self._intake, names.journal(topic.path), None)
+        return self._topics[key]
+
+    async def _active(self, page: _Page, view: BrowseView, start: int) -> None:
+        numbers, now = view.active.numbers, now_ms()
+
+        def take(number: int, entry: Entry) -> int:
+            table = entry.properties.headers or {}
+            if not is_active_entry(table) or number in view.places or numbers.is_gone(number):
+                return numbers.next_active(number + 1)
+            until_ms = expires_ms(table, view.reader)
+            if until_ms is None or until_ms > now:
+                page.add(_received(entry, view.reader, number))
+            if not page.is_full:
+                return numbers.next_active(number + 1)
+            page.end_at(number)
+            return STOP
+
+        await view.journal.scan(numbers.next_active(start), take, prefetch=page.prefetch)
+
+    async def _whole(self, page: _Page, view: BrowseView, start: int) -> None:
+        """Read the whole journal of a partitioned queue: its numbers stand there in turns."""
+        waiting = set(await self._waiting(view.entity.path, start, SESSION_SCHEDULED_MAX))
+        numbers, now = view.active.numbers, now_ms()
+
+        def take(entry: Entry) -> bool:
+            table = entry.properties.headers or {}
+            number = view.journal.see(entry)
+            if number in waiting and headers.WAITING in table:
+                page.add(_scheduled(entry, number))
+            elif number >= start and is_active_entry(table) and number not in view.places:
+                until_ms = expires_ms(table, None)
+                if not numbers.is_gone(number) and (until_ms is None or until_ms > now):
+                    page.add(_received(entry, None, number))
+            page.keep_lowest()
+            return False
+
+        stream = names.journal(view.entity.front)
+        await read_stream(self._intake, stream, FIRST, take, prefetch=2_000)
+
+    async def _moved(self, page: _Page, view: BrowseView, numbers: list[int], start: int) -> None:
+        """Add messages of the moved stream, those of the lowest numbers first."""
+        wanted = sorted(each for each in numbers if each >= start)
+        if page.session_id is None and len(wanted) > page.count:
+            del wanted[page.count :]
+            page.end_at(wanted[-1])
+        offsets = {view.places.offset(number): number for number in wanted}
+        now = now_ms()
+
+        def take(entry: Entry) -> bool:
+            number = offsets.pop(entry.offset, None)
+            if number is not None:
+                place = view.places.place(number)
+                until_ms = expires_ms(entry.properties.headers or {}, view.reader)
+                if place is not Place.ACTIVE or until_ms is None or until_ms > now:
+                    page.add(_received(entry, view.reader, number, place))
+            return not any(entry.offset < each <= entry.offset + NEAR for each in offsets)
+
+        stream = names.moved(view.entity.front)
+        while offsets:
+            first = min(offsets)
+            prefetch = min(len(offsets) + 1, NEAR)
+            await read_stream(self._intake, stream, at(first), take, prefetch=prefetch)
+            offsets.pop(first, None)  # what has left the stream is not shown
+
+    async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:
+        limit = page.count if page.session_id is None else SESSION_SCHEDULED_MAX
+        numbers = await self._waiting(path, start, limit)
+        if not numbers:
+            return
+        if len(numbers) == limit:
+            page.end_at(numbers[-1])
+        left = deque(numbers)
+
+        def take(number: int, entry: Entry) -> int:
+            if left[0] == number and headers.WAITING in (entry.properties.headers or {}):
+                page.add(_scheduled(entry, number))
+            while left and left[0] <= number:
+                left.popleft()
+            return left[0] if left else STOP
+
+        await scan.scan(numbers[0], take, prefetch=page.prefetch)
+
+
+class _Page:
+    """What is found, of which the lowest numbers are returned."""
+
+    def __init__(self, count: int, session_id: str | None) -> None:
+        self.count = count
+        self.session_id = session_id
+        self._found: dict[int, Received] = {}
+        self._bytes = 0
+        self._end: int | None = None
+
+    def end_at(self, number: int) -> None:
+        """A source may have more behind this number: so the page ends there."""
+        self._end = number if self._end is None else min(self._end, number)
+
+    @property
+    def prefetch(self) -> int:
+        """How many entries are read at a time."""
+        return PREFETCH if self.session_id is not None else min(self.count + 4, PREFETCH)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a source has given enough."""
+        return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
+
+    def add(self, received: Received) -> None:
+        """Take a message, if it is of the session that is asked for."""
+        record = received.record
+        if self.session_id is not None:
+            field = (record.properties.headers or {}).get(headers.SESSION_ID)
+            if field is None or python_value(field) != self.session_id:
+                return
+        self._found[received.sequence_number] = received
+        self._bytes += len(record.body) + 500
+
+    def keep_lowest(self) -> None:
+        """Forget what cannot be on the page."""
+        if len(self._found) > 2 * self.count + 100:
+            for number in sorted(self._found)[self.count :]:
+                del self._found[number]
+
+    def result(self) -> list[Received]:
+        """Return the page."""
+        found: list[Received] = []
+        size_bytes = 0
+        for number in sorted(self._found)[: self.count]:
+            if self._end is not None and number > self._end:
+                break
+            size_bytes += len(self._found[number].record.body) + 500
+            if found and size_bytes > PAGE_BYTES_MAX:
+                break
+            found.append(self._found[number])
+        return found
+
+
+def _received(
+    entry: Entry, reader: Reader | None, number: int, place: Place | None = None
+) -> Received:
+    """Return a message as a door sees it; a TTL that only the entity gives is not shown."""
+    properties = entry.properties
+    table = _stored(properties)
+    if reader is not None:
+        table = properties.headers = reader.own(table)
+    has_own_ttl = headers.OWN_TIME_TO_LIVE in table
+    return Received(
+        record=Record(properties, entry.body),
+        sequence_number=number,
+        enqueued_ms=_integer(table, headers.ENQUEUED_TIME) or 0,
+        delivery_count=_integer(table, headers.DELIVERED) or 0,
+        time_to_live_ms=_integer(table, headers.TIME_TO_LIVE) if has_own_ttl else None,
+        dead_letter=death_of(table) if place in (Place.DEAD, Place.DEAD_DEFERRED) else None,
+        is_deferred=place in (Place.DEFERRED, Place.DEAD_DEFERRED),
+    )
+
+
+def _scheduled(entry: Entry, number: int) -> Received:
+    _, due_ms, ttl_ms, _ = read_waiting(entry.properties)
+    _stored(entry.properties)
+    return Received(
+        record=Record(entry.properties, entry.body),
+        sequence_number=number,
+        enqueued_ms=due_ms,
+        delivery_count=0,
+        time_to_live_ms=ttl_ms,
+        is_scheduled=True,
+    )
+
+
+def _stored(properties: Properties) -> Table:
+    """Return a message's headers without those that a stream adds."""
+    table = properties.headers or {}
+    table.pop(OFFSET, None)
+    return table
+
+
+def _integer(table: Table, name: str) -> int | None:
+    value = table.get(name, _ABSENT)[1]
+    return value if isinstance(value, int) else None

@@ -1,0 +1,210 @@
+"""Reading a journal from a sequence number on: finds the place, then hands over what stands there.
+
+The place is estimated (`machine.anchors`) and corrected by what is read there. It is exact unless
+RabbitMQ and a sequencer failed together: a number that was published again stands behind higher
+ones then, and is found when the read goes on to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from bridge.broker.connection.address import HasChannels
+from bridge.broker.streams.journal_reader import Entry
+from bridge.broker.streams.stream_reader import FIRST, LAST, at, read_stream
+from bridge.machine.anchors import Anchors
+from bridge.machine.browse import number_of
+from bridge.wire import headers
+from bridge.wire.copies import Reader
+from bridge.wire.stamp import read_waiting
+
+FAR = 300
+"""A place so many numbers before the one that is wanted is worth another estimate."""
+
+TRUNCATED = 64
+"""A read that begins so far behind what was asked for begins with the oldest entry there is."""
+
+STOP = -1
+
+Take = Callable[[int, Entry], int]
+"""Takes a message; returns the next number that is wanted, or `STOP`."""
+
+
+class _Outcome(Enum):
+    END = "the journal ends"
+    STOPPED = "it was enough"
+    BACK = "begun behind the number"
+    FAR = "begun far before it"
+    SKIP = "what is wanted next is far ahead"
+
+
+class JournalScan:
+    """Reads one journal.
+
+    Args:
+        reader: of the subscription whose numbers count; `None`: the journal's own.
+    """
+
+    def __init__(self, connection: HasChannels, stream: str, reader: Reader | None) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._reader = reader
+        self._anchors = Anchors()
+        self._end = -1
+        self._first: int | None = None
+
+    async def bounds(self) -> tuple[int, int] | None:
+        """Return the first number that the journal has, and its last; `None`: it has none."""
+        last = await self._find_last()
+        if last is None:
+            return None
+        if self._first is None or not await self._is_there(self._first):
+            found: list[int] = []
+
+            def take(entry: Entry) -> bool:
+                number = self._see(entry)
+                if number >= 0:
+                    found.append(number)
+                return bool(found)
+
+            await read_stream(self._connection, self._stream, FIRST, take, prefetch=10)
+            if not found:
+                return None
+            self._first = found[0]
+        return self._first, last
+
+    async def scan(self, start: int, take: Take, *, prefetch: int = 250) -> None:
+        """Hand over the messages from a number on, until `take` stops or the journal ends."""
+        wanted = start
+        while wanted != STOP:
+            wanted = await self._scan(wanted, take, prefetch)
+
+    async def _scan(self, wanted: int, take: Take, prefetch: int) -> int:
+        """Read from one place; return the number to go on from, or `STOP`."""
+        if not len(self._anchors) and await self.bounds() is None:
+            return STOP
+        start, step, may_estimate = await self._place(wanted), 16, True
+        while True:
+            read = _Read(self, start, wanted, take, may_estimate=may_estimate)
+            await read_stream(
+                self._connection, self._stream, at(start), read.on_entry, prefetch=prefetch
+            )
+            if read.outcome is _Outcome.SKIP:
+                return read.wanted
+            if read.outcome is _Outcome.BACK:
+                start = max(min(self._estimate(wanted), start - step), 0)
+                step *= 4
+            elif read.outcome is _Outcome.FAR:
+                better = min(self._estimate(wanted) - 2, self._end)
+                may_estimate = better > start
+                start = max(better, start)
+            else:
+                return STOP
+
+    def see(self, entry: Entry) -> int:
+        """Learn where a message stands; return its number, -1 if it has none."""
+        return self._see(entry)
+
+    def _see(self, entry: Entry) -> int:
+        self._end = max(self._end, entry.offset)
+        number = self._number(entry)
+        if number >= 0:
+            self._anchors.see(number, entry.offset)
+        return number
+
+    def _number(self, entry: Entry) -> int:
+        table = entry.properties.headers or {}
+        if headers.ENTRY in table:
+            return -1
+        if headers.WAITING in table:
+            if self._reader is not None:
+                return -1
+            try:
+                return read_waiting(entry.properties)[0]
+            except ValueError:
+                return -1
+        return number_of(table, self._reader)
+
+    def _estimate(self, number: int) -> int:
+        return self._anchors.estimate(number) or 0
+
+    async def _place(self, wanted: int) -> int:
+        guess = self._estimate(wanted)
+        if guess > self._end:
+            await self._find_last()
+            guess = self._estimate(wanted)
+        return max(min(guess - 2, self._end), 0)
+
+    async def _find_last(self) -> int | None:
+        """Return the highest number near the journal's end."""
+        found: list[int] = []
+
+        def take(entry: Entry) -> bool:
+            number = self._see(entry)
+            if number >= 0:
+                found.append(number)
+            return False
+
+        await read_stream(self._connection, self._stream, LAST, take)
+        step = 32
+        while not found and self._end >= 0 and step <= 8 * (self._end + 32):
+            start = max(self._end - step, 0)
+            await read_stream(self._connection, self._stream, at(start), take)
+            step *= 8
+        return max(found, default=None)
+
+    async def _is_there(self, number: int) -> bool:
+        """Whether the journal still has its first number."""
+        offset = self._anchors.floor(number)
+        if offset is None:
+            return False
+        found: list[int] = []
+
+        def take(entry: Entry) -> bool:
+            found.append(entry.offset)
+            return True
+
+        await read_stream(self._connection, self._stream, at(offset), take, prefetch=1)
+        return bool(found) and found[0] <= offset
+
+
+class _Read:
+    """One read: whether it began in the right place, and what is wanted of it."""
+
+    def __init__(
+        self, scan: JournalScan, start: int, wanted: int, take: Take, *, may_estimate: bool
+    ) -> None:
+        self._scan = scan
+        self._start = start
+        self.wanted = wanted
+        self._take = take
+        self._may_estimate = may_estimate
+        self._is_oldest = start == 0
+        self._is_begun = False
+        self._is_placed = False
+        self.outcome = _Outcome.END
+
+    def on_entry(self, entry: Entry) -> bool:
+        if not self._is_begun:
+            self._is_begun = True
+            self._is_oldest = self._is_oldest or entry.offset > self._start + TRUNCATED
+        number = self._scan.see(entry)
+        if number < 0:
+            return False
+        if not self._is_placed:
+            self._is_placed = True
+            if number > self.wanted and not self._is_oldest:
+                return self._end(_Outcome.BACK)
+            if self._may_estimate and self.wanted - number > FAR:
+                return self._end(_Outcome.FAR)
+        if number < self.wanted:
+            return False
+        self.wanted = self._take(number, entry)
+        if self.wanted == STOP:
+            return self._end(_Outcome.STOPPED)
+        return self.wanted - number > FAR and self._end(_Outcome.SKIP)
+
+    def _end(self, outcome: _Outcome) -> bool:
+        self.outcome = outcome
+        return True

@@ -1,0 +1,231 @@
+"""Which messages have left a queue, told to whoever browses: numbers, in a stream beside the queue.
+
+Nothing is told before somebody peeks: the stream is made by the first peek (`begin`), and bridges
+find it when they first receive from the queue, or hear of it. From then on each writes what it has
+settled, every `FLUSH_S`; a bridge that is killed has not told its last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from enum import Enum
+
+from bridge.broker.errors import BrokerError, NotFound, Unroutable
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.queue_reader import QueueReader
+from bridge.engine.sending.sender import Sender
+from bridge.machine.ranges import ranges_of
+from bridge.model.errors import ServiceBusError
+from bridge.topology import names, parts
+from bridge.wire.settled import PROPERTIES, RANGES_MAX, Settled
+
+FLUSH_S = 0.05
+
+UNTOLD_MAX = 1_000_000
+"""So many numbers wait while RabbitMQ takes nothing; more are forgotten."""
+
+_SLICE = 20_000
+
+log = logging.getLogger(__name__)
+
+
+class _State(Enum):
+    UNKNOWN = "nobody has looked for the stream yet"
+    OFF = "there is none: nobody has peeked"
+    ON = "there is one"
+
+
+class Record:
+    """What this process has to tell of one queue.
+
+    Attributes:
+        active: numbers that have left it.
+        deferred: numbers that have left what was set aside of it.
+        known: yields the numbers that are known to be settled.
+    """
+
+    def __init__(self, queue: str) -> None:
+        self.stream = names.settled(queue)
+        self.state = _State.UNKNOWN
+        self.reader: QueueReader | None = None
+        self.known: Callable[[], Iterator[int]] = lambda: iter(())
+        self.active: list[int] = []
+        self.deferred: list[int] = []
+        self.writing = asyncio.Lock()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nothing waits to be told."""
+        return not self.active and not self.deferred
+
+    def left_active(self, number: int) -> None:
+        """A message has left its queue."""
+        if self.state is not _State.OFF and number >= 0:
+            self.active.append(number)
+
+    def left_deferred(self, number: int) -> None:
+        """A deferred message has left its queue."""
+        if self.state is not _State.OFF:
+            self.deferred.append(number)
+
+    def listen(self) -> None:
+        """Have the reader say what leaves."""
+        if self.reader is not None:
+            self.reader.record = self.active.append
+
+    def stop(self) -> None:
+        """There is nobody to tell."""
+        self.state = _State.OFF
+        if self.reader is not None:
+            self.reader.record = None
+        self.active.clear()
+        self.deferred.clear()
+
+
+class Settlements:
+    """The records of this process."""
+
+    def __init__(self, intake: Intake, sender: Sender) -> None:
+        self._intake = intake
+        self._sender = sender
+        self._records: dict[str, Record] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        on = sum(record.state is _State.ON for record in self._records.values())
+        return f"Settlements({len(self._records)} queues, {on} told)"
+
+    def of(self, queue: str) -> Record:
+        """Return the record of a queue of RabbitMQ."""
+        record = self._records.get(queue)
+        if record is None:
+            record = self._records[queue] = Record(queue)
+            self._spawn(self._look(record))
+        return record
+
+    def attach(self, reader: QueueReader) -> None:
+        """Record what leaves a reader's queue, if somebody wants to know."""
+        record = self.of(reader.resource)
+        record.reader, record.known = reader, reader.settled
+        if record.state is not _State.OFF:
+            record.listen()
+
+    async def begin(self, queue: str) -> bool:
+        """Make the stream of a queue, unless it is there; return whether it was not.
+
+        Raises:
+            BrokerError: RabbitMQ does not make it.
+        """
+        is_new = not await self._is_there(names.settled(queue))
+        if is_new:
+            channel = await self._intake.channel()
+            await channel.declare_queue(parts.settled(queue))
+            await channel.close()
+        await self.tell_all(queue)
+        return is_new
+
+    def hear(self, entity: str) -> None:
+        """Another bridge is the first to peek an entity."""
+        for queue in (names.active_queue(entity), names.dead_letter_queue(entity)):
+            self._spawn(self._tell_quietly(queue))
+
+    async def _tell_quietly(self, queue: str) -> None:
+        try:
+            await self.tell_all(queue)
+        except (ServiceBusError, BrokerError) as error:
+            log.warning("settled.untold queue=%s error=%s", queue, error)
+
+    async def tell_all(self, queue: str) -> None:
+        """Somebody peeks: tell what is known of a queue, and from now on what happens."""
+        record = self._records.get(queue)
+        if record is None or record.state is _State.ON:
+            return
+        record.state = _State.ON
+        record.listen()
+        for count, number in enumerate(record.known(), 1):
+            record.active.append(number)
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+        self._spawn(self._keep_telling(record))
+        await self._flush(record)
+
+    async def flush(self, queue: str) -> None:
+        """Have all that this process knows of a queue in its stream."""
+        record = self._records.get(queue)
+        if record is not None and record.state is _State.ON:
+            await self._flush(record)
+
+    async def close(self) -> None:
+        """Tell the last."""
+        for record in self._records.values():
+            if record.state is _State.ON:
+                with contextlib.suppress(ServiceBusError, BrokerError, TimeoutError):
+                    async with asyncio.timeout(1):
+                        await self._flush(record)
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _look(self, record: Record) -> None:
+        """Find out whether somebody has peeked, before or while this bridge runs."""
+        try:
+            is_there = await self._is_there(record.stream)
+        except BrokerError as error:
+            log.warning("settled.unknown stream=%s error=%s", record.stream, error)
+            is_there = False
+        if record.state is not _State.UNKNOWN:
+            return
+        if is_there:
+            record.state = _State.ON
+            self._spawn(self._keep_telling(record))
+        else:
+            record.stop()
+
+    async def _is_there(self, stream: str) -> bool:
+        channel = await self._intake.channel()
+        try:
+            await channel.declare_queue(stream, passive=True)
+        except NotFound:
+            return False
+        else:
+            return True
+        finally:
+            channel.abandon()
+
+    async def _keep_telling(self, record: Record) -> None:
+        while record.state is _State.ON:
+            await asyncio.sleep(FLUSH_S)
+            if not record.is_told:
+                try:
+                    await self._flush(record)
+                except (ServiceBusError, BrokerError) as error:
+                    log.warning("settled.untold stream=%s error=%s", record.stream, error)
+                    await asyncio.sleep(1)
+
+    async def _flush(self, record: Record) -> None:
+        async with record.writing:
+            active, deferred = record.active[:], record.deferred[:]
+            if not active and not deferred:
+                return
+            del record.active[:], record.deferred[:]
+            try:
+                await self._write(record, active, deferred)
+            except Unroutable:
+                record.stop()  # the entity was deleted, and its streams with it
+            except BaseException:
+                record.active[:0] = active[-UNTOLD_MAX:]
+                record.deferred[:0] = deferred[-UNTOLD_MAX:]
+                raise
+
+    async def _write(self, record: Record, active: list[int], deferred: list[int]) -> None:
+        ranges, others = ranges_of(active), ranges_of(deferred)
+        for at in range(0, max(len(ranges), len(others)), RANGES_MAX):
+            entry = Settled(active=ranges[at:][:RANGES_MAX], deferred=others[at:][:RANGES_MAX])
+            await self._sender.publish("", record.stream, PROPERTIES, entry.encode())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,55 @@
+"""A stream that is read again and again, each time what is new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from bridge.broker.connection.address import HasChannels
+from bridge.broker.streams.journal_reader import Entry
+from bridge.broker.streams.stream_reader import FIRST, at, read_stream
+from bridge.engine.sending.sender import Sender
+from bridge.wire.settled import PROPERTIES, Settled
+
+PREFETCH = 2_000
+
+
+class StreamTail:
+    """One stream.
+
+    Args:
+        take: called with each entry once, in order.
+    """
+
+    def __init__(
+        self, connection: HasChannels, sender: Sender, stream: str, take: Callable[[Entry], None]
+    ) -> None:
+        self._connection = connection
+        self._sender = sender
+        self._stream = stream
+        self._take = take
+        self._last: int | None = None
+
+    async def catch_up(self) -> None:
+        """Read what is new.
+
+        The first time something is written, so that there is an end to wait for.
+
+        Raises:
+            Unroutable, NotFound: there is no such stream.
+            ServerBusy, BrokerError: RabbitMQ takes or gives nothing now.
+        """
+        if self._last is None:
+            await self._sender.publish(
+                "", self._stream, PROPERTIES, Settled(mark=os.urandom(8)).encode()
+            )
+            start = FIRST
+        else:
+            start = at(self._last)
+        await read_stream(self._connection, self._stream, start, self._on_entry, prefetch=PREFETCH)
+
+    def _on_entry(self, entry: Entry) -> bool:
+        if self._last is None or entry.offset > self._last:
+            self._last = entry.offset
+            self._take(entry)
+        return False

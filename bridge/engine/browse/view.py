@@ -1,0 +1,149 @@
+"""What this process knows of one entity for peeks: see `machine.browse`.
+
+Kept from one peek to the next, and brought up to date by each: both streams are read from where the
+last peek has left off, so a peek sees all that RabbitMQ had confirmed when it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bridge.broker.streams.journal_reader import Entry
+from bridge.engine.browse.journal_scan import JournalScan
+from bridge.engine.browse.settlements import Settlements
+from bridge.engine.browse.stream_tail import StreamTail
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.sender import Sender
+from bridge.engine.subscriptions import reader_of
+from bridge.machine.browse import Numbers, Place, Places
+from bridge.model import entity as model
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.wire import headers
+from bridge.wire.settled import PROPERTIES, RANGES_MAX, Settled
+
+WRITE_AGAIN_BYTES = 8 << 20
+"""After so many bytes of a settled stream all is written again: RabbitMQ forgets the oldest."""
+
+OTHERS_TELL_S = 0.3
+"""So long the other bridges have to tell what they know when an entity is peeked first."""
+
+log = logging.getLogger(__name__)
+
+
+class Side:
+    """One queue of RabbitMQ: the active messages, or the dead letters.
+
+    Attributes:
+        queue: its name.
+        numbers: those that have left it.
+    """
+
+    def __init__(
+        self, queue: str, intake: Intake, sender: Sender, settlements: Settlements
+    ) -> None:
+        self.queue = queue
+        self.numbers = Numbers()
+        self._sender = sender
+        self._settlements = settlements
+        self._read_bytes = 0
+        self._tail = StreamTail(intake, sender, names.settled(queue), self._take)
+        self.is_begun = False
+
+    async def begin(self) -> bool:
+        """Have the stream of settled numbers; return whether nobody has peeked before."""
+        if self.is_begun:
+            return False
+        is_new = await self._settlements.begin(self.queue)
+        self.is_begun = True
+        return is_new
+
+    async def catch_up(self) -> None:
+        """Learn what has left the queue."""
+        await self._settlements.flush(self.queue)
+        await self._tail.catch_up()
+        if self._read_bytes > WRITE_AGAIN_BYTES:
+            self._read_bytes = 0
+            await self._write_again()
+
+    def _take(self, entry: Entry) -> None:
+        try:
+            self.numbers.take(Settled.decode(entry.body))
+        except ValueError as error:
+            log.warning("settled.unreadable queue=%s error=%s", self.queue, error)
+        self._read_bytes += len(entry.body)
+
+    async def _write_again(self) -> None:
+        active, deferred = list(self.numbers.active), list(self.numbers.deferred)
+        for at in range(0, max(len(active), len(deferred)), RANGES_MAX):
+            entry = Settled(active=active[at:][:RANGES_MAX], deferred=deferred[at:][:RANGES_MAX])
+            await self._sender.publish("", names.settled(self.queue), PROPERTIES, entry.encode())
+
+
+class BrowseView:
+    """One queue or subscription.
+
+    Attributes:
+        entity: its definition.
+        active: its active messages.
+        dead: its dead letters.
+        places: what was moved.
+        journal: reads the journal.
+        gone_dead, gone_deferred: moved messages that RabbitMQ does not count any more.
+    """
+
+    def __init__(
+        self,
+        entity: model.ReceiveEntity,
+        intake: Intake,
+        sender: Sender,
+        settlements: Settlements,
+    ) -> None:
+        self.entity = entity
+        self.reader = reader_of(entity)
+        path, front = entity.path, entity.front
+        self.active = Side(names.active_queue(path), intake, sender, settlements)
+        self.dead = Side(names.dead_letter_queue(path), intake, sender, settlements)
+        self.places = Places(path, self.reader)
+        self.journal = JournalScan(intake, names.journal(front), self.reader)
+        self._moved = StreamTail(intake, sender, names.moved(front), self._take_moved)
+        self._lock = asyncio.Lock()
+        self.gone_dead: frozenset[int] = frozenset()
+        self.gone_deferred: frozenset[int] = frozenset()
+
+    @property
+    def incarnation(self) -> str:
+        """Which entity of its name it is."""
+        return incarnation_of(self.entity)
+
+    async def begin(self) -> bool:
+        """Have what is needed; return whether this is the first peek there is."""
+        new = [await side.begin() for side in (self.active, self.dead)]
+        return any(new)
+
+    async def catch_up(self) -> None:
+        """Learn what has happened since the last peek."""
+        async with self._lock:
+            tails = (self.active.catch_up(), self.dead.catch_up(), self._moved.catch_up())
+            await asyncio.gather(*tails)
+
+    def dead_letters(self) -> list[int]:
+        """Return the numbers of the dead letters that are there, in order."""
+        gone, left = self.gone_dead, self.dead.numbers.active
+        numbers = self.places.numbers(Place.DEAD)
+        return [each for each in numbers if each not in gone and each not in left]
+
+    def deferred(self, place: Place) -> list[int]:
+        """Return the numbers of what is set aside, of the entity or of its dead letters."""
+        gone, side = self.gone_deferred, self.dead if place is Place.DEAD_DEFERRED else self.active
+        numbers, left = self.places.numbers(place), side.numbers.deferred
+        return [each for each in numbers if each not in gone and each not in left]
+
+    def _take_moved(self, entry: Entry) -> None:
+        table = entry.properties.headers or {}
+        if headers.ENTRY in table:
+            return
+        number = self.places.take(entry.offset, table)
+        if number is not None and self.places.place(number) is not Place.ACTIVE:
+            self.active.numbers.active.add(number, number)

@@ -1,0 +1,1 @@
+"""Deferred messages: held until somebody asks for their numbers."""

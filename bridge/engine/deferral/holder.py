@@ -1,0 +1,437 @@
+"""The deferred messages of one entity: RabbitMQ's queue of them, and who holds it.
+
+One bridge at a time consumes the queue (single active consumer) and holds all of it, unacked, with
+an index by number. An ask for messages goes through the same queue: so it comes to whoever
+holds it, and behind everything that was deferred before it was asked. Nobody holds the queue for
+longer than somebody asks: what nobody asks for waits in RabbitMQ, and no consumer timeout ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bridge.broker import failpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.retry import retry
+from bridge.broker.seal import seal
+from bridge.engine import texts
+from bridge.engine.browse.settlements import Settlements
+from bridge.engine.clock import now_ms
+from bridge.engine.receiving.intake import SETTLE_S, Intake
+from bridge.engine.sending.sender import Sender
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.holding import Holding, read, unreadable
+from bridge.engine.settlement.locktable import LockTable
+from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
+from bridge.machine.deduplicator import Left
+from bridge.machine.shelf import Room, Shelf
+from bridge.model import entity as model
+from bridge.model.errors import MessageNotFound, MessageSizeExceeded
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names, parts
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table, python_value
+from bridge.wire.deferred import ASK, decode_ask, encode_locks
+from bridge.wire.reply import encode_done, encode_refused
+
+IDLE_S = 60.0
+"""How long after the last ask, without a lock, the messages are held."""
+
+HELD_S = 600.0
+"""How long they are held at most when there is an instant without a lock: a third of the time after
+which RabbitMQ 3.10 closes a channel."""
+
+REOPEN_S = 0.5
+
+LOST_SETTLE_S = 3.0
+"""So long after a lost channel is replaced, and consumes, what is missing may still come. That was
+not over after `SETTLE_S` once, with a RabbitMQ that started on a busy machine (3.10.8)."""
+
+ASK_BYTES_MAX = 64 << 20
+"""What the messages of one ask may weigh together, but for a single one: they make one reply."""
+
+PREFETCH_MAX = 65_535
+"""What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
+
+log = logging.getLogger(__name__)
+
+_NO_HEADERS: Table = {}
+_ABSENT: FieldValue = ("V", None)
+
+_SUB_QUEUES: dict[str | None, SubQueue] = {
+    each.value: each for each in (SubQueue.NONE, SubQueue.DEAD_LETTER)
+}
+
+MISPLACED_DESCRIPTION = (
+    "Somebody published the message into the queue of deferred messages. Nobody can ask for it "
+    "there: publish to the entity's exchange."
+)
+
+
+@dataclass(slots=True)
+class _Ask:
+    delivery: Delivery
+    reply_to: str
+    correlation_id: str
+    numbers: list[int]
+    sub_queue: SubQueue
+
+
+class Shelved:
+    """The deferred messages of an entity, or of its dead-letter sub-queue; see `owner.Owner`."""
+
+    is_deferred = True
+
+    def __init__(
+        self, path: EntityPath, held_in: DeferredQueue, room: Room, settlements: Settlements
+    ) -> None:
+        self.path = path
+        self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
+        self._record = settlements.of(name_of(path.entity))
+        self.shelf: Shelf[Holding] = Shelf(room)
+        self._held_in = held_in
+
+    def __repr__(self) -> str:
+        return f"Shelved({self.path}, {self.shelf!r})"
+
+    @property
+    def queue(self) -> model.ReceiveEntity:
+        """The entity's definition."""
+        return self._held_in.queue
+
+    @property
+    def resource(self) -> str:
+        """The RabbitMQ queue's name."""
+        return self._held_in.resource
+
+    def holds(self, holding: Holding) -> bool:
+        """Whether RabbitMQ still counts on this process to settle a message."""
+        return self._held_in.is_current(holding.channel)
+
+    def ack(self, holding: Holding, point: str) -> None:
+        """Settle a message for good."""
+        holding.channel.ack(holding.tag)
+        _pass(point, holding.channel)
+
+    def give_back(self, holding: Holding, point: str) -> None:
+        """Defer it again, one more on its count: a message of a new count is a new publish."""
+        self._held_in.departure.lapse(self, holding)
+
+    def release(self, holding: Holding) -> None:
+        """Defer it again as it was."""
+        self._held_in.out.discard(holding)
+        second = self.shelf.put_back(
+            holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
+        )
+        if second is not None:
+            self._held_in.drop(second)
+
+    def departing(self, holding: Holding) -> None:
+        """A message is about to be handed over, and acked then."""
+
+    def stayed(self, holding: Holding) -> None:
+        """A message that was about to be handed over was not."""
+
+    def putting_back(self, holding: Holding, generation: int) -> None:
+        """A message is about to be published into the queue again."""
+
+    def left(self, holding: Holding, how: Left) -> None:
+        """A message is in the queue no more, or as a later copy."""
+        self._held_in.out.discard(holding)
+        if how is not Left.REPLACED:
+            self._record.left_deferred(holding.number)
+        if how is Left.REPLACED or not self.holds(holding):
+            return
+        second = self.shelf.gone(holding.identity, now_ms=now_ms())
+        if second is not None:
+            self._held_in.drop(second)
+
+
+class DeferredQueue:
+    """What this process has to do with the deferred messages of one entity.
+
+    Args:
+        queue: the entity's definition.
+        room: where the bodies that are here are counted.
+        on_lost: called when the channel, and all that was locked on it, is lost.
+        settlements: hears of what has left.
+
+    Attributes:
+        queue: the entity's definition.
+        resource: the RabbitMQ queue's name.
+        out: what is locked or leaving.
+    """
+
+    def __init__(
+        self,
+        queue: model.ReceiveEntity,
+        *,
+        room: Room,
+        intake: Intake,
+        sender: Sender,
+        departure: Departure,
+        locks: LockTable,
+        on_lost: Callable[[Channel], None],
+        settlements: Settlements,
+    ) -> None:
+        self.queue = queue
+        self.resource = names.deferred_queue(queue.path)
+        self.departure = departure
+        self.out: set[Holding] = set()
+        self._intake = intake
+        self._sender = sender
+        self._locks = locks
+        self._on_lost = on_lost
+        self._shelved = {
+            sub_queue: Shelved(EntityPath(queue.path, sub_queue), self, room, settlements)
+            for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
+        }
+        self._asks: list[_Ask] = []
+        self._channel: Channel | None = None
+        self._opening = asyncio.Lock()
+        self._reopening: asyncio.Task[None] | None = None
+        self._letting_go: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._opened_s = 0.0
+        self._settle_s = SETTLE_S
+        self._asked_s = 0.0
+        self._is_declared = False
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return (
+            f"DeferredQueue({self.resource!r}, {list(self._shelved.values())}, out={len(self.out)})"
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many messages are held here as may be deferred."""
+        return self.held >= parts.DEFERRED_MAX
+
+    @property
+    def held(self) -> int:
+        """How many messages are here, locked ones included."""
+        return sum(len(shelved.shelf) for shelved in self._shelved.values()) + len(self.out)
+
+    def is_current(self, channel: Channel) -> bool:
+        """Whether this is the channel that messages are held on."""
+        return channel is self._channel
+
+    async def declare(self) -> None:
+        """Have the queue, also where an earlier bridge has made the entity."""
+        if not self._is_declared:
+            channel = await self._intake.channel()
+            await channel.declare_queue(parts.deferred_queue(self.queue.path))
+            await seal(channel, os.urandom(8))
+            await channel.close()
+            self._is_declared = True
+
+    def forget(self) -> None:
+        """The queue is not there."""
+        self._is_declared = False
+
+    async def attend(self) -> None:
+        """Hold the queue, or stand ready to: when this returns somebody answers asks."""
+        loop = asyncio.get_running_loop()
+        self._asked_s = loop.time()
+        async with self._opening:
+            if self._channel is not None or self._is_closing:
+                return
+            await self.declare()
+            channel = await self._intake.route(self.resource).channel()
+            channel.on_closed = partial(self._on_closed, channel)
+            self._channel = channel
+            self._opened_s = loop.time()
+            try:
+                await channel.qos(PREFETCH_MAX)
+                await channel.consume(
+                    self.resource, self._on_delivery, on_cancel=partial(self._on_cancel, channel)
+                )
+            except NotFound:
+                self.forget()
+                raise
+            self._opened_s = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(IDLE_S, self._look)
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        self._is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._reopening is not None:
+            self._reopening.cancel()
+        if self._channel is not None:
+            await self._channel.close()
+
+    def drop(self, tag: int) -> None:
+        """Ack a second copy."""
+        assert self._channel is not None
+        self.departure.note_second_copy()
+        self._channel.ack(tag)
+        _pass("engine.drop.acked", self._channel)
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        try:
+            properties = Properties.decode(delivery.properties)
+            table = properties.headers or _NO_HEADERS
+            if table.get(headers.KIND, _ABSENT)[1] == ASK.encode():
+                self._on_ask(delivery, properties)
+            else:
+                self._on_message(delivery, table)
+        except ValueError as error:
+            self._refuse(unreadable(delivery, 0), MALFORMED_MESSAGE, str(error))
+        if self._asks:
+            self._serve()
+
+    def _refuse(self, holding: Holding, reason: str, description: str) -> None:
+        """Have a message made a dead letter that nobody can ask for."""
+        self.departure.poison.note("deferred", self.resource, description)
+        self.departure.refuse(self._shelved[SubQueue.NONE], holding, reason, description)
+
+    def _on_message(self, delivery: Delivery, table: Table) -> None:
+        holding = read(delivery, 0, can_expire=False)
+        holding.failures = holding.generation
+        belongs_to = python_value(table.get(headers.DEFERRED, _ABSENT))
+        if not isinstance(belongs_to, str):
+            belongs_to = None
+        sub_queue = _SUB_QUEUES.get(belongs_to)
+        if sub_queue is None or not holding.is_numbered:
+            self._refuse(holding, MISPLACED_MESSAGE, MISPLACED_DESCRIPTION)
+            return
+        shelved = self._shelved[sub_queue]
+        second = shelved.shelf.arrived(
+            holding.identity,
+            holding.number,
+            holding.tag,
+            holding,
+            _size_bytes(holding),
+            now_ms=now_ms(),
+        )
+        if second is not None:
+            self.drop(second)
+
+    def _on_ask(self, delivery: Delivery, properties: Properties) -> None:
+        numbers, of_dead_letters = decode_ask(delivery.body)
+        self._asked_s = asyncio.get_running_loop().time()
+        sub_queue = SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE
+        reply_to, number = properties.reply_to or "", properties.correlation_id or ""
+        self._asks.append(_Ask(delivery, reply_to, number, numbers, sub_queue))
+
+    def _serve(self) -> None:
+        """Answer what can be answered, in order."""
+        for ask in list(self._asks):
+            reply = self._reply_to(ask)
+            if reply is None:
+                continue
+            self._asks.remove(ask)
+            try:
+                self._sender.answer(ask.reply_to, ask.correlation_id, reply)
+            except BrokerError as error:
+                log.warning("deferred.unanswered queue=%s error=%s", self.resource, error)
+            ask.delivery.channel.ack(ask.delivery.tag)
+            _pass("engine.deferred.answered", ask.delivery.channel)
+
+    def _reply_to(self, ask: _Ask) -> bytes | None:
+        """Return the answer, or `None` while there is none."""
+        shelved = self._shelved[ask.sub_queue]
+        missing = shelved.shelf.lacks(ask.numbers)
+        if missing is not None:
+            loop = asyncio.get_running_loop()
+            # After a failure of the broker an ask may come before what it asks for.
+            wait_s = self._opened_s + self._settle_s - loop.time()
+            if wait_s > 0:
+                loop.call_later(wait_s, self._serve)
+                return None
+            return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
+        size_bytes = shelved.shelf.size_bytes(ask.numbers)
+        if size_bytes > ASK_BYTES_MAX and len(ask.numbers) > 1:
+            text = texts.asked_too_large(len(ask.numbers), size_bytes, ASK_BYTES_MAX)
+            return encode_refused(MessageSizeExceeded.condition, text)
+        for tag in shelved.shelf.fetch(ask.numbers):
+            ask.delivery.channel.nack(tag, False, True)
+            _pass("engine.deferred.returned", ask.delivery.channel)
+        holdings = shelved.shelf.take(ask.numbers)
+        if holdings is None:
+            return None
+        self.out.update(holdings)
+        duration_ms = self.queue.lock_duration_ms
+        locks = [self._locks.acquire(shelved, holding, duration_ms) for holding in holdings]
+        return encode_done(encode_locks(locks))
+
+    def _on_cancel(self, channel: Channel, tag: str) -> None:
+        """RabbitMQ has ended the consumer: the queue was deleted, or 4.3's consumer timeout."""
+        self.forget()
+        channel.abandon()
+
+    def _on_closed(self, channel: Channel, error: BrokerError) -> None:
+        """RabbitMQ has taken everything back: asks too, for whoever holds the queue next."""
+        self._channel = None
+        self._settle_s = LOST_SETTLE_S
+        self._asks.clear()
+        self.out.clear()
+        for shelved in self._shelved.values():
+            shelved.shelf.clear()
+        self._on_lost(channel)
+        if not self._is_closing:
+            log.info("deferred.lost queue=%s error=%s", self.resource, error)
+            loop = asyncio.get_running_loop()
+            self._reopening = loop.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        """Stand ready again: an ask of this bridge's may still be on its way."""
+        await asyncio.sleep(REOPEN_S)
+        await retry(self._open_unless_open, wait_s=REOPEN_S, retryable=_is_broker_error)
+
+    async def _open_unless_open(self) -> None:
+        if self._channel is None and not self._is_closing:
+            await self.attend()
+
+    def _look(self) -> None:
+        """Let go when nobody has asked for a while."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        channel = self._channel
+        if channel is None:
+            return
+        now_s = loop.time()
+        is_idle = (
+            now_s - self._asked_s >= IDLE_S or now_s - self._opened_s >= HELD_S or self.is_full
+        )
+        if is_idle and not self.out and not self._asks:
+            channel.on_closed = None
+            self._channel = None
+            self._settle_s = SETTLE_S
+            for shelved in self._shelved.values():
+                shelved.shelf.clear()
+            self._letting_go = loop.create_task(self._close_quietly(channel))
+        else:
+            self._timer = loop.call_later(1 if is_idle else IDLE_S, self._look)
+
+    async def _close_quietly(self, channel: Channel) -> None:
+        try:
+            await channel.close()
+        except BrokerError as error:
+            log.info("deferred.unclosed queue=%s error=%s", self.resource, error)
+
+
+def _size_bytes(holding: Holding) -> int:
+    return len(holding.record.body) + 1_000
+
+
+def _pass(point: str, channel: Channel) -> None:
+    if failpoint.IS_ARMED:
+        channel.flush()
+        failpoint.reach(point)
+
+
+def _is_broker_error(error: BaseException) -> bool:
+    return isinstance(error, BrokerError)

@@ -1,0 +1,1 @@
+"""Receiving: demand, and the queues of RabbitMQ that meet it."""

@@ -1,0 +1,160 @@
+"""Consumers of one queue: what its strategy of receiving decides, carried out on channels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, assert_never
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError
+from bridge.engine.receiving.channel_pool import ChannelPool
+from bridge.engine.settlement.holding import Holding
+from bridge.machine.credit.effects import Close, Get, Look, Open
+from bridge.machine.credit.strategy import Strategy
+
+END_S = 1.0
+"""RabbitMQ's answers are waited for so long at the end."""
+
+
+class Consumers:
+    """Windows, gets and looks at one queue of RabbitMQ.
+
+    Args:
+        resource: the queue.
+        channels: what they are on.
+        credit: what decides, and is told what comes of it.
+        on_delivery: called with the fetch that has brought a delivery, and the delivery.
+        on_change: called when something has come of a fetch.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        *,
+        channels: ChannelPool,
+        credit: Strategy[Holding],
+        on_delivery: Callable[[int, Delivery], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._resource = resource
+        self._channels = channels
+        self._credit = credit
+        self._on_delivery = on_delivery
+        self._on_change = on_change
+        self._windows: dict[int, Channel] = {}
+        self._starting: dict[int, asyncio.Future[Any]] = {}
+        self._looks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"Consumers({self._resource!r}, {len(self._windows)} windows)"
+
+    def carry_out(self, effect: Open | Get | Look | Close) -> None:
+        """Do what was decided."""
+        match effect:
+            case Open(fetch, size):
+                self._open(fetch, size)
+            case Get(fetch):
+                channel = self._channels.take()
+                got = channel.get_soon(self._resource)
+                got.add_done_callback(partial(self._on_got, fetch, channel))
+            case Look(fetch):
+                task = asyncio.get_running_loop().create_task(self._look(fetch))
+                self._looks.add(task)
+                task.add_done_callback(self._looks.discard)
+            case Close(fetch):
+                self.end(fetch)
+            case _:
+                assert_never(effect)
+
+    def end(self, fetch: int) -> None:
+        """Cancel a window, once RabbitMQ has said that it has begun.
+
+        A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
+        connection with it (541 INTERNAL_ERROR, seen on 4.0; docs/rabbitmq-faults.md: early-cancel).
+        """
+        channel = self._windows.get(fetch)
+        if channel is None:
+            return
+        started = self._starting.pop(fetch, None)
+        if started is None or started.done():
+            self._cancel(channel, fetch)
+        else:
+            started.add_done_callback(lambda answer: self._cancel(channel, fetch))
+
+    def lose(self) -> None:
+        """The channels are gone, and all consumers with them."""
+        self._starting.clear()
+        self._windows.clear()
+
+    async def close(self) -> None:
+        """Close the channels; what came on them goes back to its queue."""
+        await self._cancel_all()
+        await self._channels.close()
+
+    async def _cancel_all(self) -> None:
+        """End those that may take what another channel's end gives back: that would count twice."""
+        if not self._channels.has_own:
+            return
+        if starting := list(self._starting.values()):
+            await asyncio.wait(starting, timeout=END_S)
+        ends = [
+            channel.cancel_soon(_window_tag(fetch))
+            for fetch, channel in self._windows.items()
+            if channel.close_reason is None
+        ]
+        if ends:
+            await asyncio.wait(ends, timeout=END_S)
+
+    def _open(self, fetch: int, size: int) -> None:
+        channel = self._channels.take()
+        self._windows[fetch] = channel
+        self._starting[fetch] = channel.consume_soon(
+            self._resource,
+            partial(self._on_delivery, fetch),
+            tag=_window_tag(fetch),
+            prefetch=size,
+            on_cancel=lambda tag: self._on_closed(fetch),
+        )
+
+    def _cancel(self, channel: Channel, fetch: int) -> None:
+        if channel.close_reason is None:
+            closed = channel.cancel_soon(_window_tag(fetch))
+            closed.add_done_callback(lambda answer: self._on_closed(fetch))
+
+    def _on_closed(self, fetch: int) -> None:
+        self._starting.pop(fetch, None)
+        channel = self._windows.pop(fetch, None)
+        if channel is not None:
+            self._channels.retire(channel)
+        self._credit.closed(fetch)
+        self._on_change()
+
+    def _on_got(self, fetch: int, channel: Channel, answer: asyncio.Future[Any]) -> None:
+        self._channels.retire(channel)
+        if answer.cancelled() or answer.exception() is not None:
+            self._credit.closed(fetch)
+        elif answer.result() is None:
+            self._credit.empty(fetch)
+        elif channel.close_reason is None:
+            self._on_delivery(fetch, answer.result())
+            self._credit.counted(answer.result().remaining)
+        self._on_change()
+
+    async def _look(self, fetch: int) -> None:
+        """Ask how many messages are ready, and how many consumers there are."""
+        channel = self._channels.main
+        try:
+            assert channel is not None
+            state = await channel.declare_queue(self._resource, passive=True)
+        except BrokerError:
+            self._credit.closed(fetch)
+        else:
+            self._credit.looked(fetch, state.messages, state.consumers)
+        self._on_change()
+
+
+def _window_tag(fetch: int) -> str:
+    return f"window-{fetch}"

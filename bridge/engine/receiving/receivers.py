@@ -1,0 +1,200 @@
+"""Receiving: the receivers of this process, and the queues of RabbitMQ that they receive from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import BrokerError
+from bridge.engine import texts
+from bridge.engine.api import Received, ReceiveMode, Undeliverable
+from bridge.engine.browse.settlements import Settlements
+from bridge.engine.counters import Counters
+from bridge.engine.receiving.channel_pool import REUSED, SHARED, SPENT, ChannelLimits
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.queue_reader import QueueReader
+from bridge.engine.receiving.receiver import QueueReceiver
+from bridge.engine.receiving.turn import Turn
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.locktable import Locked, LockTable
+from bridge.machine.credit.clustered_gets import ClusteredGets
+from bridge.machine.credit.gets import Gets
+from bridge.machine.credit.strategy import Strategy
+from bridge.machine.credit.windows import Windows
+from bridge.machine.deduplicator import Left
+from bridge.machine.settled import SettledMemory
+from bridge.model import entity as model
+from bridge.model.errors import NotAllowed
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology.capabilities import Capabilities
+
+CLOSE_S = 1.0
+"""How long a receiver may take to give up what is on its way."""
+
+Way = tuple[Callable[[], Strategy[Holding]], ChannelLimits]
+"""How messages are received: what makes a queue's strategy, and how many channels it has."""
+
+
+class Receiving:
+    """Brings receivers and queues together; before anything is received, `start` it.
+
+    Args:
+        on_lost: called when a channel, and all that was locked on it, is lost.
+        on_used: called with what a receiver is opened or closed on.
+        settlements: hears of what has left its queue.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        turn: Turn,
+        departure: Departure,
+        locks: LockTable,
+        counters: Counters,
+        on_lost: Callable[[Channel], None],
+        on_used: Callable[[EntityPath], None],
+        settlements: Settlements,
+    ) -> None:
+        self._settlements = settlements
+        self._intake = intake
+        self._turn = turn
+        self._departure = departure
+        self._locks = locks
+        self._counters = counters
+        self._on_lost = on_lost
+        self._on_used = on_used
+        self._way: Way = Gets, REUSED
+        self._settled = SettledMemory()
+        self._readers: dict[tuple[str, SubQueue], QueueReader] = {}
+        self._receivers: dict[int, QueueReceiver] = {}
+        self._last_receiver = 0
+
+    def __repr__(self) -> str:
+        return f"Receiving({len(self._receivers)} receivers, {len(self._readers)} queues)"
+
+    @property
+    def buffered(self) -> int:
+        """How many messages wait here for the next receiver."""
+        return sum(reader.buffered for reader in self._readers.values())
+
+    @property
+    def open_paths(self) -> set[str]:
+        """The entities that have receivers here, in lower case."""
+        return {each.path.key for each in self._receivers.values()}
+
+    def held(self, path: EntityPath) -> int:
+        """Return how many messages of a queue are here: locked, kept, or about to leave."""
+        reader = self._readers.get((path.key, path.sub_queue))
+        return 0 if reader is None else reader.held
+
+    def start(self, capabilities: Capabilities, *, is_clustered: bool) -> None:
+        """Learn what RabbitMQ is like."""
+        self._way = way_of(capabilities, is_clustered=is_clustered)
+
+    def open(
+        self,
+        path: EntityPath,
+        queue: model.ReceiveEntity,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+    ) -> QueueReceiver:
+        """Return a receiver without credit."""
+        if queue.requires_session and path.sub_queue is SubQueue.NONE:
+            raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+        self._last_receiver += 1
+        receiver = QueueReceiver(
+            self._last_receiver, self._reader(path, queue), mode, deliver, self._forget
+        )
+        self._receivers[receiver.number] = receiver
+        self._on_used(path)
+        return receiver
+
+    def follow(self, namespace: model.Namespace) -> None:
+        """The definitions have changed."""
+        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
+        for reader in self._readers.values():
+            reader.update(there.get(reader.path.key, reader.queue))
+
+    async def end(self) -> None:
+        """Receive nothing more."""
+        for receiver in list(self._receivers.values()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await receiver.close()
+
+    def give_back(self, locked: Iterable[Locked]) -> None:
+        """Return messages to their queues in order, uncounted where RabbitMQ can do that."""
+        for owner, holding in sorted(locked, key=lambda each: each[1].number):
+            if isinstance(owner, QueueReader) and owner.holds(holding):
+                owner.put_down(holding)
+
+    async def close(self) -> None:
+        """Let go: what is locked or buffered goes back to its queue."""
+        for reader in self._readers.values():
+            with contextlib.suppress(BrokerError):
+                await reader.close()
+
+    def _reader(self, path: EntityPath, queue: model.ReceiveEntity) -> QueueReader:
+        key = (path.key, path.sub_queue)
+        reader = self._readers.get(key)
+        if reader is None:
+            make_credit, channels = self._way
+            reader = self._readers[key] = QueueReader(
+                path,
+                queue,
+                intake=self._intake,
+                turn=self._turn,
+                departure=self._departure,
+                settled=self._settled,
+                credit=make_credit(),
+                channels=channels,
+                deliver=self._deliver,
+                on_lost=self._on_lost,
+            )
+            self._settlements.attach(reader)
+        return reader
+
+    def _deliver(self, reader: QueueReader, number: int, holding: Holding) -> None:
+        receiver = self._receivers.get(number)
+        if receiver is None:
+            reader.release(holding)
+            return
+        self._counters.delivered += 1
+        if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
+            try:
+                receiver.deliver(holding.received())
+            except Undeliverable as error:
+                reader.refuse(holding, error)
+                return
+            reader.ack(holding, "engine.receive_and_delete.acked")
+            reader.left(holding, Left.SETTLED)
+            self._counters.received_and_deleted += 1
+            return
+        token, until_ms = self._locks.acquire(reader, holding, reader.queue.lock_duration_ms)
+        try:
+            receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+        except Undeliverable as error:
+            # No client can have it; it would come again and again.
+            self._locks.release(token)
+            reader.refuse(holding, error)
+
+    def _forget(self, number: int) -> None:
+        receiver = self._receivers.pop(number, None)
+        if receiver is not None:
+            self._on_used(receiver.path)
+
+
+def way_of(capabilities: Capabilities, *, is_clustered: bool) -> Way:
+    """Return how messages are received from a RabbitMQ."""
+    if not capabilities.nack_counts:
+        if is_clustered:
+            return partial(Windows, is_apart=True), SPENT
+        return Windows, SHARED
+    if is_clustered:
+        return ClusteredGets, SHARED
+    return Gets, REUSED

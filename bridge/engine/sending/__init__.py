@@ -1,0 +1,1 @@
+"""Sending: what doors hand in, published and confirmed."""

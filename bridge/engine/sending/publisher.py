@@ -1,0 +1,157 @@
+"""Publishing to one exchange or queue, on a channel of its own, so that a dead one stops no other.
+
+What a dead queue is sent is never confirmed, and after 30 s its channel is given up: that is the
+channel of this target only. And no channel has more than `WINDOW` publishes unconfirmed, or
+RabbitMQ would read nothing more from the whole connection (see `broker/connection/pool.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError, PublishRefused
+from bridge.broker.handover import Acks, Done, HandOver, Publish
+from bridge.wire.headers import DIRECT_REPLY_TO
+
+WINDOW = 256
+"""Below the 400 from which on a channel that publishes to a dead queue stops its connection: with
+380 unconfirmed others are confirmed at once, with 1,000 not before the queue is back (3.10.8 and
+4.3.6, with pika alone; fault unconfirmed-flow)."""
+
+SILENT_S = 5.0
+"""RabbitMQ confirms within milliseconds, after the election of a leader within a second or two."""
+
+Settled = Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What has no room yet."""
+
+    write: Callable[[], object]
+    fail: Settled
+
+
+class Publisher:
+    """One target's channel, for as long as it lasts.
+
+    Args:
+        connection: where the channel is opened, at once.
+        target: the exchange, or the queue that the default exchange leads to; for the log.
+        on_reply: called with what comes back to questions.
+        clock: the loop's.
+
+    Attributes:
+        channel: its confirms are on.
+        used_s: when something was published last, by the loop's clock.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        target: str,
+        *,
+        on_reply: Callable[[Delivery], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.channel: Channel = connection.channel_soon(target)
+        self.channel.confirm_select_soon()
+        self.used_s = clock()
+        self._on_reply = on_reply
+        self._clock = clock
+        self._handover = HandOver(self.channel)
+        self._waiting: deque[_Waiting] = deque()
+        self._has_replies = False
+        self._progress_s = self.used_s
+
+    def __repr__(self) -> str:
+        return f"<Publisher on {self.channel!r} [{len(self._waiting)} waiting]>"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self.channel.unconfirmed and not self._waiting
+
+    @property
+    def silent_s(self) -> float:
+        """How long RabbitMQ has confirmed nothing of what it was sent here; 0 while it does."""
+        wait_s = self._clock() - self._progress_s
+        return wait_s if self.channel.unconfirmed and wait_s >= SILENT_S else 0.0
+
+    def hear_replies(self) -> None:
+        """Have answers to what is published with a reply-to come back."""
+        if not self._has_replies:
+            self._has_replies = True
+            self.channel.consume_soon(
+                DIRECT_REPLY_TO, self._on_reply, tag="replies", prefetch=0, no_ack=True
+            )
+
+    def publish(
+        self, exchange: str, key: str, properties: bytes, body: bytes, settled: Settled
+    ) -> None:
+        """Publish when there is room; `settled` is called once."""
+        self._when_room(
+            partial(
+                self.channel.publish,
+                exchange,
+                key,
+                properties,
+                body,
+                settled=partial(self._settled, settled),
+            ),
+            settled,
+        )
+
+    def hand_over(self, publish: Publish, acks: Acks, done: Done, failpoint: str) -> None:
+        """Hand a message over when there is room; see `HandOver.submit`."""
+        self._when_room(
+            partial(
+                self._handover.submit,
+                (publish,),
+                acks=acks,
+                done=partial(self._settled, done),
+                failpoint=failpoint,
+            ),
+            done,
+        )
+
+    def tell(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
+        """Publish something that may be lost."""
+        if self.channel.unconfirmed < WINDOW:
+            self.used_s = self._clock()
+            self.channel.publish(exchange, key, properties, body, mandatory=False)
+
+    def lose(self, error: BrokerError) -> None:
+        """The channel has ended: what had no room was not published."""
+        while self._waiting:
+            self._waiting.popleft().fail(error.again())
+
+    def _when_room(self, publish: Callable[[], object], fail: Settled) -> None:
+        self.used_s = self._clock()
+        if not self.channel.unconfirmed:
+            self._progress_s = self.used_s
+        if self._waiting or self.channel.unconfirmed >= WINDOW:
+            if self.channel.close_reason is not None:
+                raise self.channel.close_reason.again()
+            self._waiting.append(_Waiting(publish, fail))
+        else:
+            publish()
+
+    def _settled(self, settled: Settled, error: BrokerError | None) -> None:
+        if error is None or isinstance(error, PublishRefused):
+            self._progress_s = self._clock()
+        settled(error)
+        while self._waiting and self.channel.unconfirmed < WINDOW:
+            if self.channel.close_reason is not None:
+                return
+            waiting = self._waiting.popleft()
+            try:
+                waiting.write()
+            except BrokerError as failure:
+                waiting.fail(failure)

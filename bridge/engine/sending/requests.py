@@ -1,0 +1,135 @@
+"""Send, schedule and cancel: checked here, then handed to the entity's sequencer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from bridge.broker.errors import Unroutable
+from bridge.engine import texts
+from bridge.engine.api import Outgoing
+from bridge.engine.counters import Counters
+from bridge.engine.peers import error_of
+from bridge.engine.sending.envelopes import encode, new_identity
+from bridge.engine.sending.sender import Sender
+from bridge.model import entity as model
+from bridge.model.entity import Tier, message_size_max_bytes
+from bridge.model.errors import (
+    ArgumentError,
+    EntityDisabled,
+    EntityNotFound,
+    MessageSizeExceeded,
+    NotAllowed,
+    QuotaExceeded,
+)
+from bridge.topology import names
+from bridge.topology.policy import MEBIBYTE
+from bridge.wire import envelope, headers
+from bridge.wire.basic import Table, text
+from bridge.wire.envelope import Operation
+from bridge.wire.reply import Refused, decode_reply
+
+_HEADERS: Table = {headers.KIND: text(envelope.KIND)}
+
+
+FULL_S = 10.0
+"""How long an entity counts as full after its queue has refused a message: longer than it takes
+its sequencer to try again."""
+
+
+class Sending:
+    """The verbs that put messages in.
+
+    Args:
+        message_bytes_max: what RabbitMQ takes at most.
+    """
+
+    def __init__(
+        self, sender: Sender, counters: Counters, *, tier: Tier, message_bytes_max: int
+    ) -> None:
+        self._sender = sender
+        self._counters = counters
+        self._message_bytes_max = message_bytes_max
+        self._full_until_s: dict[str, float] = {}
+        self.tier = tier
+
+    def note_full(self, path: str, for_s: float = FULL_S) -> None:
+        """An entity is full just now: what is sent is refused for a while."""
+        self._full_until_s[path.lower()] = asyncio.get_running_loop().time() + for_s
+
+    async def send(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> None:
+        """Store all messages or none."""
+        body = self._checked(Operation.SEND, entity, batch)
+        if not batch:
+            return
+        try:
+            await self._sender.publish(
+                names.front(entity.path), "", envelope.SILENT_PROPERTIES, body
+            )
+        except Unroutable as error:
+            raise EntityNotFound(texts.not_found(entity.path)) from error
+        self._counters.sent += len(batch)
+
+    async def schedule(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[int]:
+        """Store messages for later; return their numbers."""
+        body = self._checked(Operation.SCHEDULE, entity, batch)
+        if not batch:
+            return []
+        numbers = await self._ask(entity, body)
+        self._counters.scheduled += len(batch)
+        return list(numbers)
+
+    async def cancel(self, entity: model.SendEntity, numbers: Sequence[int]) -> None:
+        """Remove scheduled messages, all of them or none."""
+        _check_status(entity)
+        if not numbers:
+            return
+        await self._ask(entity, envelope.encode_cancel(new_identity(), numbers))
+        self._counters.cancelled += len(numbers)
+
+    async def _ask(self, entity: model.SendEntity, body: bytes) -> Sequence[int]:
+        front = names.front(entity.path)
+        try:
+            answer = await self._sender.ask(front, "", _HEADERS, body, persistent=True)
+        except Unroutable as error:
+            raise EntityNotFound(texts.not_found(entity.path)) from error
+        reply = decode_reply(answer)
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+        return reply.numbers
+
+    def _checked(
+        self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
+    ) -> bytes:
+        """Return the envelope of a batch that may be sent."""
+        _check_status(entity)
+        full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
+        if full_until_s and asyncio.get_running_loop().time() < full_until_s:
+            raise QuotaExceeded(
+                texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
+            )
+        requires_session = isinstance(entity, model.Queue) and entity.requires_session
+        limit_bytes = message_size_max_bytes(entity, self.tier)
+        for outgoing in batch:
+            if outgoing.size_bytes > limit_bytes:
+                raise MessageSizeExceeded(
+                    texts.too_large(entity.path, outgoing.size_bytes, limit_bytes)
+                )
+            if requires_session and outgoing.session_id is None:
+                raise NotAllowed(texts.SESSION_ID_MISSING)
+        try:
+            body = encode(operation, entity, batch)
+        except ValueError as error:
+            raise ArgumentError(
+                f"A message cannot be stored in '{entity.path}': {error}."
+            ) from error
+        if len(body) > self._message_bytes_max:
+            raise MessageSizeExceeded(
+                texts.too_large(entity.path, len(body), self._message_bytes_max)
+            )
+        return body
+
+
+def _check_status(entity: model.SendEntity) -> None:
+    if not entity.status.allows_sends:
+        raise EntityDisabled(texts.disabled(entity.path, for_sends=True))

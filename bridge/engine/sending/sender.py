@@ -1,0 +1,359 @@
+"""What the engine publishes: on a connection of its own, a channel for each exchange or queue.
+
+RabbitMQ stops reading from a connection that publishes while it has an alarm, so acks and rejects
+never go this way: settling goes on when sending is refused. Questions to other processes (the owner
+of an inbox, the holder of a lock) are answered by direct reply-to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import zlib
+from dataclasses import dataclass
+from functools import partial
+
+from bridge.broker import failpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import (
+    BrokerError,
+    BrokerSilent,
+    ConnectionLost,
+    PublishRefused,
+    Unroutable,
+)
+from bridge.broker.handover import Acks, Done, Publish
+from bridge.broker.reconnect import keep_connected
+from bridge.engine import texts
+from bridge.engine.clock import now_ms
+from bridge.engine.sending.publisher import Publisher
+from bridge.model.errors import OperationTimeout, ServerBusy
+from bridge.wire.basic import Properties, Table
+from bridge.wire.headers import DIRECT_REPLY_TO
+
+REPLY_TIMEOUT_S = 30.0
+"""How long another process may take; a sequencer that takes over an inbox needs a few seconds."""
+
+BLOCKED_GRACE_S = 2.0
+"""What RabbitMQ had read before it raised its alarm is confirmed within this time."""
+
+_CONFIRM_TIMEOUT_S = 20.0
+
+TARGETS_MAX = 900
+SHARED_MAX = 64
+"""A connection has 2,047 channels, half of them for this; what is beyond these shares channels."""
+
+IDLE_S = 60.0
+"""A channel that was not used for so long is closed; what was silent is forgotten, if nothing more
+is sent to it."""
+
+_ANSWERS = "answers"
+
+_TRANSIENT = Properties(delivery_mode=1).encode()
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """What RabbitMQ confirms nothing for: since when, and when that was seen last."""
+
+    since_ms: int
+    seen_s: float = 0.0
+
+
+class Sender:
+    """The publishing connection.
+
+    Attributes:
+        blocked: RabbitMQ's words while it has an alarm, else `None`.
+        lost: why there is no connection, else `None`.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, name: str) -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._publishers: dict[str, Publisher] = {}
+        self._silent: dict[str, _Silence] = {}
+        self._unconfirmed: set[asyncio.Future[None]] = set()
+        self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
+        self._question_numbers = itertools.count(1)
+        self.blocked: str | None = None
+        self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
+        self.ready = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"Sender(blocked={self.blocked!r}, lost={self.lost!r})"
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        await keep_connected(self._endpoint, self._work, name=self._name, on_state=self._on_state)
+
+    async def publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
+        """Publish and wait for the confirm.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now; after a loss of the connection the message may
+                have arrived all the same.
+            Unroutable: no queue took it.
+        """
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settled(error: BrokerError | None) -> None:
+            # What an exchange leads to has no limit: it refuses while it is dead.
+            if target in self._silent or (exchange and isinstance(error, PublishRefused)):
+                self._note_outcome(target, error)
+            if confirmed.done():
+                return
+            if error is None:
+                confirmed.set_result(None)
+            else:
+                confirmed.set_exception(error)
+
+        target = exchange or key
+        try:
+            publisher = self._publisher(target)
+            publisher.publish(exchange, key, properties, body, settled)
+            self._pass("engine.send.published", publisher)
+            self._unconfirmed.add(confirmed)
+            async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
+                await confirmed
+        except Unroutable:
+            raise
+        except TimeoutError as timeout:
+            text = "RabbitMQ has not confirmed the message in time."
+            raise OperationTimeout(text) from timeout
+        except BrokerError as error:
+            raise _busy(str(error)) from error
+        finally:
+            self._unconfirmed.discard(confirmed)
+        failpoint.reach("engine.send.confirmed")
+
+    def hand_over(self, publish: Publish, *, acks: Acks, done: Done, failpoint: str) -> None:
+        """Publish, and when that is confirmed ack, then call `done`; see `HandOver.submit`.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+            BrokerError: nothing was published.
+        """
+        target = publish.exchange or publish.routing_key
+
+        def settled(error: BrokerError | None) -> None:
+            if target in self._silent:
+                self._note_outcome(target, error)
+            done(error)
+
+        self._publisher(target).hand_over(publish, acks, settled, failpoint)
+
+    async def move(self, publish: Publish, *, acks: Acks, failpoint: str) -> None:
+        """Hand a message over and wait until it is done; raises what went wrong."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BrokerError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.hand_over(publish, acks=acks, done=done, failpoint=failpoint)
+        await future
+
+    async def ask(
+        self,
+        exchange: str,
+        key: str,
+        headers: Table,
+        body: bytes,
+        *,
+        persistent: bool,
+        can_expire: bool = False,
+    ) -> bytes:
+        """Publish a question and return the body of its answer.
+
+        Args:
+            can_expire: a question that nobody has read when nobody waits any more is dropped.
+
+        Raises:
+            ServerBusy, OperationTimeout, Unroutable: there is no answer.
+        """
+        try:
+            publisher = self._publisher(exchange or key)
+            publisher.hear_replies()
+        except BrokerError as error:
+            raise _busy(str(error)) from error
+        number = str(next(self._question_numbers))
+        answer: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self._questions[number] = answer, publisher.channel
+        properties = Properties(
+            headers=headers,
+            delivery_mode=2 if persistent else 1,
+            reply_to=DIRECT_REPLY_TO,
+            correlation_id=number,
+            expiration=str(int(REPLY_TIMEOUT_S * 1000)) if can_expire else None,
+        )
+        try:
+            await self.publish(exchange, key, properties.encode(), body)
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return (await answer).body
+        except TimeoutError as error:
+            text = "The operation did not complete within the allocated time."
+            raise OperationTimeout(text) from error
+        finally:
+            del self._questions[number]
+
+    def post(self, queue: str, body: bytes, done: Done) -> None:
+        """Publish to a queue of another process; `done` is told when it is there, or why not.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+            BrokerError: nothing was published.
+        """
+        publisher = self._publisher(queue)
+        publisher.publish("", queue, _TRANSIENT, body, done)
+        self._pass("engine.tell.published", publisher)
+
+    def tell(self, exchange: str, properties: bytes, body: bytes) -> None:
+        """Publish something that may be lost.
+
+        Raises:
+            ServerBusy: RabbitMQ takes nothing now.
+        """
+        publisher = self._publisher(exchange)
+        publisher.tell(exchange, "", properties, body)
+        self._pass("engine.tell.published", publisher)
+
+    def answer(self, reply_to: str, correlation_id: str, body: bytes) -> None:
+        """Answer another process; it asks again when this is lost."""
+        if self._connection is not None and self.blocked is None:
+            properties = Properties(correlation_id=correlation_id).encode()
+            publisher = self._publisher(_ANSWERS)
+            publisher.tell("", reply_to, properties, body)
+            self._pass("engine.tell.published", publisher)
+
+    @property
+    def silent(self) -> dict[str, int]:
+        """Exchanges and queues that RabbitMQ confirms nothing for: since when (UTC ms)."""
+        for target, publisher in self._publishers.items():
+            if publisher.silent_s:
+                self._note_silent(target, publisher)
+        now_s = self._loop.time()
+        for target, silence in list(self._silent.items()):
+            if now_s - silence.seen_s > IDLE_S:
+                del self._silent[target]
+        return {target: silence.since_ms for target, silence in self._silent.items()}
+
+    def _note_silent(self, target: str, publisher: Publisher) -> None:
+        since_ms = now_ms() - int(publisher.silent_s * 1000)
+        silence = self._silent.setdefault(target, _Silence(since_ms))
+        silence.seen_s = self._loop.time()
+
+    def _note_outcome(self, target: str, error: BrokerError | None) -> None:
+        if error is None:
+            del self._silent[target]
+        else:
+            silence = self._silent.setdefault(target, _Silence(now_ms()))
+            silence.seen_s = self._loop.time()
+
+    def _publisher(self, target: str) -> Publisher:
+        """Return the target's publisher; of very many targets some share one."""
+        if self.blocked is not None:
+            raise _busy(f"RabbitMQ has an alarm: {self.blocked}")
+        connection = self._connection
+        if connection is None:
+            raise _busy(f"no connection to RabbitMQ: {self.lost}")
+        publisher = self._publishers.get(target)
+        if publisher is not None and publisher.channel.close_reason is None:
+            return publisher
+        if len(self._publishers) >= TARGETS_MAX:
+            self._retire()
+            if len(self._publishers) >= TARGETS_MAX + SHARED_MAX:
+                raise _busy("every channel for publishing is in use")
+            if len(self._publishers) >= TARGETS_MAX:
+                shared = f"{_ANSWERS}{zlib.crc32(target.encode()) % SHARED_MAX}"
+                if target != shared:
+                    return self._publisher(shared)
+        publisher = Publisher(connection, target, on_reply=self._on_reply, clock=self._loop.time)
+        publisher.channel.on_closed = partial(self._on_channel_closed, target, publisher)
+        self._publishers[target] = publisher
+        return publisher
+
+    def _retire(self) -> None:
+        """Close the channels that were not used for a while."""
+        before_s = self._loop.time() - IDLE_S
+        asking = {channel for _, channel in self._questions.values()}
+        for target, publisher in list(self._publishers.items()):
+            is_over = publisher.is_idle and publisher.used_s < before_s
+            if is_over and publisher.channel not in asking:
+                del self._publishers[target]
+                publisher.channel.on_closed = None
+                publisher.channel.abandon()
+
+    def _on_channel_closed(self, target: str, publisher: Publisher, error: BrokerError) -> None:
+        if self._publishers.get(target) is publisher:
+            del self._publishers[target]
+        if isinstance(error, BrokerSilent):
+            self._note_silent(target, publisher)
+            log.warning("queue.silent name=%s error=%s", target, error)
+        publisher.lose(error)
+        for question, channel in self._questions.values():
+            if channel is publisher.channel and not question.done():
+                question.set_exception(_busy("the channel was lost"))
+                question.exception()
+
+    async def _work(self, connection: Connection) -> None:
+        connection.on_blocked = self._on_blocked
+        self._connection = connection
+        self.lost = None
+        self.ready.set()
+        try:
+            while True:
+                await asyncio.sleep(IDLE_S)
+                self._retire()
+        finally:
+            self._connection = None
+            self.ready.clear()
+
+    def _pass(self, point: str, publisher: Publisher) -> None:
+        if failpoint.IS_ARMED:
+            publisher.channel.flush()
+            failpoint.reach(point)
+
+    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
+        if connection is None:
+            self._connection = None
+            self.lost = error
+            self.blocked = None
+
+    def _on_blocked(self, is_blocked: bool, reason: str) -> None:
+        self.blocked = (reason or "no reason given") if is_blocked else None
+        if is_blocked:
+            waiting = list(self._unconfirmed)
+            asyncio.get_running_loop().call_later(BLOCKED_GRACE_S, self._give_up, waiting)
+
+    def _give_up(self, waiting: list[asyncio.Future[None]]) -> None:
+        if self.blocked is not None:
+            for confirmed in waiting:
+                if not confirmed.done():
+                    confirmed.set_exception(_busy(f"RabbitMQ has an alarm: {self.blocked}"))
+
+    def _on_reply(self, delivery: Delivery) -> None:
+        try:
+            number = Properties.decode(delivery.properties).correlation_id or ""
+        except ValueError as error:
+            log.error("reply.malformed error=%r", error)
+            return
+        question, _ = self._questions.get(number, (None, None))
+        if question is not None and not question.done():
+            question.set_result(delivery)
+
+
+def _busy(reason: str) -> ServerBusy:
+    return ServerBusy(f"{texts.SERVER_BUSY} ({reason})")

@@ -1,0 +1,1 @@
+"""Locks, and what becomes of a locked message."""

@@ -1,0 +1,180 @@
+"""Settlement: what becomes of a locked message, by its token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import TypeVar, assert_never
+from uuid import UUID
+
+from bridge.broker.errors import BrokerError
+from bridge.engine import texts
+from bridge.engine.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Disposition,
+    OnSettled,
+    Release,
+)
+from bridge.engine.counters import Counters
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.locktable import Locked, LockTable
+from bridge.engine.settlement.owner import Owner
+from bridge.machine.deduplicator import Left
+from bridge.machine.locks import Lock
+from bridge.model.errors import (
+    MessageLockLost,
+    NotAllowed,
+    QuotaExceeded,
+    ServiceBusError,
+)
+from bridge.model.name import EntityPath, SubQueue
+
+Answer = TypeVar("Answer")
+
+
+class Settling:
+    """Settles and renews the locks of this process."""
+
+    def __init__(self, departure: Departure, counters: Counters, locks: LockTable) -> None:
+        self._departure = departure
+        self._counters = counters
+        self._locks = locks
+
+    async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
+        """End a lock; see `api.Namespace.settle`."""
+        if isinstance(disposition, Complete):
+            await self._completed(path, token)
+            return
+        _check(path, disposition)
+        lock = self._release(path, token)
+        source, holding = lock.held
+        try:
+            await self._carry_out(source, holding, disposition)
+        except (BrokerError, ServiceBusError) as error:
+            if not source.holds(holding):
+                raise MessageLockLost(texts.LOCK_LOST) from error
+            source.stayed(holding)
+            self._locks.restore(token, lock)
+            raise refusal(error) from error
+
+    def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
+        """Complete a message; see `api.Namespace.complete`."""
+        owner, holding = self._release(path, token).held
+
+        def on_written(error: BrokerError | None) -> None:
+            if error is not None:
+                done(MessageLockLost(texts.LOCK_LOST))
+                return
+            owner.left(holding, Left.SETTLED)
+            self._counters.completed += 1
+            done(None)
+
+        try:
+            owner.ack(holding, "engine.complete.acked")
+            holding.channel.when_written(on_written)
+        except BrokerError as error:
+            raise MessageLockLost(texts.LOCK_LOST) from error
+
+    async def _completed(self, path: EntityPath, token: UUID) -> None:
+        answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
+        self.complete(path, token, partial(_answer, answer))
+        error = await answer
+        if error is not None:
+            raise error
+
+    def _release(self, path: EntityPath, token: UUID) -> Lock[Locked]:
+        """End a lock that its owner's channel still holds, or raise MessageLockLost."""
+        lock = self._locks.release(token)
+        if lock is None:
+            raise MessageLockLost(texts.LOCK_LOST)
+        owner, holding = lock.held
+        if not _is_of(owner, path):
+            self._locks.restore(token, lock)
+            raise MessageLockLost(texts.LOCK_LOST)
+        if not owner.holds(holding):
+            raise MessageLockLost(texts.LOCK_LOST)
+        return lock
+
+    def renew(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
+        """Give each lock its full duration from now; all of them or none."""
+        for token in tokens:
+            held = self._locks.find(token)
+            if held is None or not _is_of(held[0], path):
+                raise MessageLockLost(texts.LOCK_LOST)
+        ends = [self._locks.renew(token) for token in tokens]
+        self._counters.renewed += len(ends)
+        return [end_ms for end_ms in ends if end_ms is not None]
+
+    async def _carry_out(self, source: Owner, holding: Holding, disposition: Disposition) -> None:
+        counters, departure = self._counters, self._departure
+        match disposition:
+            case Complete():
+                raise AssertionError("`complete` does that")
+            case Abandon(properties=properties):
+                if properties or source.is_deferred:
+                    again = departure.again(source, holding, properties)
+                    await self._hand_over(source, holding, again)
+                else:
+                    source.give_back(holding, "engine.abandon.rejected")
+                counters.abandoned += 1
+            case DeadLetter(reason=reason, description=description, properties=properties):
+                dead = departure.dead_letter(source, holding, reason, description, properties)
+                await self._hand_over(source, holding, dead)
+                counters.dead_lettered += 1
+            case Release():
+                source.release(holding)
+                counters.released += 1
+            case Defer(properties=properties):
+                if properties or not source.is_deferred:
+                    aside = departure.defer(source, holding, properties)
+                    await self._hand_over(source, holding, aside)
+                else:
+                    source.release(holding)
+                counters.deferred += 1
+            case _:
+                assert_never(disposition)
+
+    @staticmethod
+    async def _hand_over(source: Owner, holding: Holding, moving: Awaitable[None]) -> None:
+        """Have a message moved to another queue; returns when its ack is written."""
+        source.departing(holding)
+        await moving
+        written: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+        holding.channel.when_written(partial(_answer, written))
+        error = await written
+        if error is not None:
+            raise error.again()
+
+
+def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
+    """Return what a settlement is answered that failed with this error.
+
+    Never that a retry helps: the Go SDK repeats a settlement after such an answer, finds that it
+    has settled the message on its side, and reports success. So the lock counts as lost, and the
+    message comes back when it ends. That something is full it does report.
+    """
+    if isinstance(error, QuotaExceeded):
+        return error
+    if isinstance(error, ServiceBusError) and not error.is_retryable:
+        return error
+    return MessageLockLost(f"{texts.LOCK_LOST} ({error})")
+
+
+def _answer(waiting: asyncio.Future[Answer], answer: Answer) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)
+
+
+def _is_of(owner: Owner, path: EntityPath) -> bool:
+    here = owner.path
+    return here == path or (here.key == path.key and here.sub_queue is path.sub_queue)
+
+
+def _check(path: EntityPath, disposition: Disposition) -> None:
+    if path.sub_queue is SubQueue.DEAD_LETTER and isinstance(disposition, DeadLetter):
+        raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=path))
