@@ -148,7 +148,7 @@ class QueueModel(RuleBasedStateMachine):
                     self.settled += 1
                 else:
                     self.returned.add(number)
-                    if self.returns and self.returns[-1] > number:
+                    if any(other > number for other in self.returns):
                         self.given_back.add(number)  # RabbitMQ puts it behind those
                     self.returns.append(number)
                 self.got.discard(fetch)
