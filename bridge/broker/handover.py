@@ -68,7 +68,7 @@ class _Move:
                     self._ack_armed()
                 else:
                     for channel, tag in self.acks:
-                        channel.ack(tag)
+                        channel.consumers.ack(tag)
             except (BrokerError, ValueError) as cause:
                 error = AckLost(text=f"confirmed, but not acked: {cause}")
                 error.__cause__ = cause
@@ -77,7 +77,7 @@ class _Move:
 
     def _ack_armed(self) -> None:
         for channel, tag in self.acks:
-            channel.ack(tag)
+            channel.consumers.ack(tag)
             channel.flush()
             failpoints.reach(f"{self.site}.acked")
 
@@ -138,7 +138,7 @@ class HandOver:
     def leads_to(self, queue: str) -> bool:
         """Whether a publish to this queue by its name waits to be written, or for its confirm."""
         waiting = any(each[:2] == ("", queue) for _, rest in self._waiting for each in rest)
-        return waiting or self.channel.leads_to(queue)
+        return waiting or self.channel.publisher.leads_to(queue)
 
     def _publish_waiting(self) -> None:
         """Publish what one turn of the loop may, in order; the rest in the next one."""
@@ -158,7 +158,7 @@ class HandOver:
         self, move: _Move, publishes: Sequence[Publish], *, is_all: bool = True
     ) -> BrokerError | None:
         """Publish; return why something of it was not."""
-        publish = self.channel.publish
+        publish = self.channel.publisher.publish
         settled = move.settled
         for index, (exchange, routing_key, properties, body) in enumerate(publishes):
             try:

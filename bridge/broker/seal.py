@@ -62,8 +62,8 @@ async def seal(channel: Channel, owner: bytes) -> None:
         channel: any; it is free when this returns.
         owner: whoever seals, one call at a time: two who share a queue would not declare it anew.
     """
-    await channel.declare_queue(queue(owner))
-    await channel.delete_queue(names.seal(owner))
+    await channel.declarations.declare_queue(queue(owner))
+    await channel.declarations.delete_queue(names.seal(owner))
     await settle(channel)
 
 
@@ -72,5 +72,5 @@ async def settle(channel: Channel) -> None:
 
     The last change of all is that of an exchange which nobody uses: it may be there afterwards.
     """
-    await channel.declare_exchange(EXCHANGE)
-    await channel.delete_exchange(EXCHANGE.name)
+    await channel.declarations.declare_exchange(EXCHANGE)
+    await channel.declarations.delete_exchange(EXCHANGE.name)

@@ -182,7 +182,7 @@ class _Ready:
         if self._channel is None:
             self._channel = await self._intake.channel()
         try:
-            return (await self._channel.declare_queue(queue, passive=True)).messages
+            return (await self._channel.declarations.declare_queue(queue, passive=True)).messages
         except NotFound:
             self._channel = None  # RabbitMQ has closed it
             return 0

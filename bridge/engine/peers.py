@@ -94,8 +94,10 @@ class Peers:
         """
         channel = await connection.channel()
         queue = names.bridge_queue(instance)
-        await channel.declare_queue(queue, durable=False, exclusive=True, auto_delete=True)
-        await channel.consume(queue, self._on_question, no_ack=True)
+        await channel.declarations.declare_queue(
+            queue, durable=False, exclusive=True, auto_delete=True
+        )
+        await channel.consumers.consume(queue, self._on_question, no_ack=True)
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         """Have the owner of a lock end it."""

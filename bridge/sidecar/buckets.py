@@ -91,7 +91,7 @@ class Buckets:
                 young.append(bucket.place)
                 if bucket.young_in != self._boot and not self._is_shared(bucket.place):
                     channel = await self._opened_channel()
-                    await channel.delete_queue(self._queue(bucket.place))
+                    await channel.declarations.delete_queue(self._queue(bucket.place))
             await self._declare(bucket.place)
         await self._seal(young)
 
@@ -184,7 +184,7 @@ class Buckets:
     async def _opened_channel(self) -> Channel:
         if self._channel is None:
             channel = await self._connection.channel()
-            await channel.confirm_select()
+            await channel.publisher.confirm_select()
             channel.on_closed = self._leader.fail
             self._channel, self._handover = channel, HandOver(channel)
         return self._channel
@@ -195,7 +195,7 @@ class Buckets:
         wheel = self._leader.sequencer.memory.wheel
         # Known before it can be there: RabbitMQ may fail and keep it, though it never answers.
         bucket = wheel.buckets.get(where) or wheel.add(where, young_in=self._boot)
-        state = await channel.declare_queue(queue)
+        state = await channel.declarations.declare_queue(queue)
         bucket.count = max(bucket.count, state.messages)
 
     def _queue(self, where: Place) -> str:
@@ -228,12 +228,12 @@ class Buckets:
         channel = await self._opened_channel()
         average = self._leader.sequencer.memory.average_bytes + MESSAGE_OVERHEAD_BYTES
         prefetch = MOVE_PREFETCH if bucket.place.level else HELD_BYTES_MAX // average
-        await channel.qos(min(max(prefetch, 16), PREFETCH_MAX))
+        await channel.consumers.qos(min(max(prefetch, 16), PREFETCH_MAX))
         tag = f"{bucket.place.level}-{bucket.place.slot}"
         self._places[tag] = bucket.place
         self._tags[bucket.place] = tag
         bucket.is_open = True
-        await channel.consume(self._queue(bucket.place), self._on_delivery, tag=tag)
+        await channel.consumers.consume(self._queue(bucket.place), self._on_delivery, tag=tag)
 
     async def _end(self, bucket: Bucket) -> bool:
         """Remove a bucket that is over; False when something may be left in it."""
@@ -251,16 +251,16 @@ class Buckets:
         where = bucket.place
         queue = self._queue(where)
         # A queue is deleted with what it holds, and what comes later is confirmed all the same.
-        is_led_to = self._leader.in_flight.lead_to(queue) or channel.leads_to(queue)
+        is_led_to = self._leader.in_flight.lead_to(queue) or channel.publisher.leads_to(queue)
         if self._outstanding[where] or is_led_to:
             return False
-        state = await channel.declare_queue(queue, passive=True)
+        state = await channel.declarations.declare_queue(queue, passive=True)
         # What another consumer holds is not counted: RabbitMQ may be late to notice its end. And
         # it says "no messages, no consumers" of a queue that does not answer it within 0.25 s.
         ours = sum(self._queue(each) == queue for each in self._tags)
         if state.messages or state.consumers != ours or self._outstanding[where]:
             return False
-        await channel.cancel(self._tags.pop(where))
+        await channel.consumers.cancel(self._tags.pop(where))
         if self._outstanding[where]:
             bucket.is_open = False
             return False
@@ -270,7 +270,7 @@ class Buckets:
             # that can be, it is known as one to be deleted and declared again.
             bucket.young_in = self._boot
             await self._leader.write(sequencer.note_bucket(where, BucketState.YOUNG))
-            await channel.delete_queue(queue)
+            await channel.declarations.delete_queue(queue)
             await settle(channel)
         sequencer.memory.wheel.remove(where)
         await self._leader.write(sequencer.note_bucket(where, BucketState.GONE))

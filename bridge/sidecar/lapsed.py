@@ -63,10 +63,10 @@ async def return_lapsed(connection: Lease, poison: Poison) -> None:
 
     try:
         channel.on_closed = fail
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         handover = HandOver(channel)
-        await channel.qos(PREFETCH)
-        await channel.consume(names.LAPSED, on_delivery)
+        await channel.consumers.qos(PREFETCH)
+        await channel.consumers.consume(names.LAPSED, on_delivery)
         await ended
     finally:
         channel.on_closed = None

@@ -196,7 +196,11 @@ class Leader:
     def may_have_more(self) -> bool:
         """Whether arrivals may wait in the inbox: as many are unacked here as it may send."""
         inbox = self._consuming
-        return self.is_ready and inbox is not None and inbox.outstanding >= self._arrivals.prefetch
+        return (
+            self.is_ready
+            and inbox is not None
+            and inbox.consumers.outstanding >= self._arrivals.prefetch
+        )
 
     async def count_ready(self) -> None:
         """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
@@ -208,7 +212,9 @@ class Leader:
         with contextlib.suppress(BrokerError):
             channel = self._connection.channel_soon()
             try:
-                inbox = await channel.declare_queue(names.inbox(self.name), passive=True)
+                inbox = await channel.declarations.declare_queue(
+                    names.inbox(self.name), passive=True
+                )
                 self.meters.ready = inbox.messages
             finally:
                 channel.abandon()
@@ -240,14 +246,14 @@ class Leader:
             on_answer=self._tell,
         )
         publishing.on_closed = self.fail
-        await publishing.confirm_select()
+        await publishing.publisher.confirm_select()
         await take_address(publishing)
         await self.in_flight.move(self._token.publish(), site=SITE)
         self._consuming = consuming = await self._inbox_channel(publishing)
         consuming.on_closed = self.fail
-        await consuming.qos(self._arrivals.prefetch)
+        await consuming.consumers.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
-        await consuming.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
+        await consuming.consumers.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
         # RabbitMQ has elected us at once, or somebody else is the sequencer.
         self._loop.call_later(ELECTED_S, self._note_other)
         await self._elected.wait()
@@ -348,7 +354,7 @@ class Leader:
             entry = Publish(*marker(self._state.entity, self._term, REFUSED))
             with contextlib.suppress(BrokerError):
                 assert self._publishing is not None
-                self._publishing.publish(*entry)
+                self._publishing.publisher.publish(*entry)
         self.fail(error)
 
     def _pump(self) -> None:
@@ -521,7 +527,9 @@ class Leader:
     def _tell(self, answer: Answer) -> None:
         properties = Properties(correlation_id=answer.to.correlation_id).encode()
         try:
-            self._replies.publish("", answer.to.queue, properties, answer.body, mandatory=False)
+            self._replies.publisher.publish(
+                "", answer.to.queue, properties, answer.body, mandatory=False
+            )
         except BrokerError:
             return  # Whoever asked waits in vain, and asks again.
         if failpoint.IS_ARMED:

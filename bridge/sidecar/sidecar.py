@@ -370,7 +370,7 @@ async def _is_full(connection: Connection, name: str, refusal: PublishRefused) -
         return False  # what else is published to has no limit
     try:
         channel = await connection.channel()
-        state = await channel.declare_queue(names.active_queue(name), passive=True)
+        state = await channel.declarations.declare_queue(names.active_queue(name), passive=True)
         channel.abandon()
     except BrokerError:
         return False

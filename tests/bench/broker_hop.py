@@ -38,13 +38,13 @@ PLAIN = Properties(
 async def prepare(channel: Channel, count: int, *, with_stream: bool) -> None:
     """Declare queues and fill the source."""
     await clean(channel)
-    await channel.declare_queue(SOURCE, arguments=QUORUM)
-    await channel.declare_queue(TARGET, arguments=QUORUM)
-    await channel.declare_exchange(EXCHANGE, "fanout")
-    await channel.bind_queue(TARGET, EXCHANGE)
+    await channel.declarations.declare_queue(SOURCE, arguments=QUORUM)
+    await channel.declarations.declare_queue(TARGET, arguments=QUORUM)
+    await channel.declarations.declare_exchange(EXCHANGE, "fanout")
+    await channel.declarations.bind_queue(TARGET, EXCHANGE)
     if with_stream:
-        await channel.declare_queue(JOURNAL, arguments={"x-queue-type": "stream"})
-        await channel.bind_queue(JOURNAL, EXCHANGE)
+        await channel.declarations.declare_queue(JOURNAL, arguments={"x-queue-type": "stream"})
+        await channel.declarations.bind_queue(JOURNAL, EXCHANGE)
     handover = HandOver(channel)
     for start in range(0, count, 1_000):
         size = min(1_000, count - start)
@@ -54,15 +54,15 @@ async def prepare(channel: Channel, count: int, *, with_stream: bool) -> None:
 async def clean(channel: Channel) -> None:
     """Delete what the benchmark declares."""
     for queue in (SOURCE, TARGET, JOURNAL):
-        await channel.delete_queue(queue)
-    await channel.delete_exchange(EXCHANGE)
+        await channel.declarations.delete_queue(queue)
+    await channel.declarations.delete_exchange(EXCHANGE)
 
 
 async def hop(connection: Connection, count: int, prefetch: int) -> float:
     """Hop with the bridge's client; return messages a second."""
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.qos(prefetch)
+    await channel.publisher.confirm_select()
+    await channel.consumers.qos(prefetch)
     handover = HandOver(channel)
     finished = asyncio.Event()
     done_count = number = 0
@@ -85,7 +85,7 @@ async def hop(connection: Connection, count: int, prefetch: int) -> float:
         handover.submit((publish,), acks=acks, done=done, failpoint=SITE)
 
     start_s = time.perf_counter()
-    await channel.consume(SOURCE, on_delivery)
+    await channel.consumers.consume(SOURCE, on_delivery)
     await asyncio.wait_for(finished.wait(), 300)
     await channel.barrier()
     rate = count / (time.perf_counter() - start_s)
@@ -148,7 +148,7 @@ async def measure(url: str, count: int, prefetch: int, rounds: int) -> list[Figu
     connection = await Connection.open(parse_url(url), name="bench")
     version = str(connection.server_properties["version"])
     channel = await connection.channel()
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     figures = []
     for with_stream in (False, True):
         ours, peers = [], []
@@ -168,7 +168,7 @@ async def profile(url: str, count: int, prefetch: int) -> None:
     """Print where the time goes."""
     connection = await Connection.open(parse_url(url), name="bench")
     channel = await connection.channel()
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     await prepare(channel, count, with_stream=False)
     profiler = cProfile.Profile()
     profiler.enable()

@@ -36,7 +36,7 @@ class Door:
     async def open(cls, connection: Connection, entity: str) -> Door:
         """Open a channel with a reply address."""
         door = cls(await connection.channel(), entity)
-        await door._channel.consume(REPLY_TO, door._on_reply, no_ack=True)
+        await door._channel.consumers.consume(REPLY_TO, door._on_reply, no_ack=True)
         return door
 
     async def send(self, items: Sequence[Item]) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class Door:
         future = asyncio.get_running_loop().create_future()
         self._waiting[key] = future
         properties = envelope.envelope_properties(REPLY_TO, key)
-        self._channel.publish(names.front(self._entity), "", properties, body)
+        self._channel.publisher.publish(names.front(self._entity), "", properties, body)
         async with asyncio.timeout(60):
             return await future
 
@@ -88,12 +88,12 @@ async def lateness(
 
     def on_delivery(delivery: Delivery) -> None:
         late.append(time.time() * 1000 - due_ms(delivery))
-        channel.ack(delivery.tag)
+        channel.consumers.ack(delivery.tag)
         if len(late) == count:
             done.set_result(None)
 
-    await channel.qos(2_000)
-    await channel.consume(queue, on_delivery)
+    await channel.consumers.qos(2_000)
+    await channel.consumers.consume(queue, on_delivery)
     async with asyncio.timeout(120):
         await done
     await channel.close()

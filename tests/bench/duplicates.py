@@ -73,7 +73,7 @@ async def _hop(rabbit: Bench, name: str, *, detects: bool) -> float:
     rate = await rate_of(rabbit.connection, names.active_queue(name), MESSAGES, DEADLINE_S)
     await sidecar.stop()
     for each in (names.inbox(name), names.active_queue(name), names.journal(name)):
-        await channel.delete_queue(each)
+        await channel.declarations.delete_queue(each)
     await channel.close()
     return rate
 

@@ -109,7 +109,7 @@ async def _rate(rabbit: Bench, entity: Topic) -> float:
     rate = await rate_of(rabbit.connection, last, MESSAGES, DEADLINE_S)
     await sidecar.stop()
     for each in entity.subscriptions[:MATCHING]:
-        await channel.delete_queue(names.active_queue(each.path))
+        await channel.declarations.delete_queue(names.active_queue(each.path))
     await channel.close()
     await rabbit.declare(entity)
     return rate

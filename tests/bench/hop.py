@@ -86,13 +86,13 @@ async def _hops(rabbit: Bench) -> list[Figure]:
 async def _shovel(rabbit: Bench, name: str) -> float:
     channel = await rabbit.connection.channel()
     for queue in (name, f"{name}-target"):
-        await channel.declare_queue(queue, arguments={"x-queue-type": "quorum"})
+        await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
     await fill(channel, [Publish("", name, PROPERTIES, BODY)] * MESSAGES)
     await rabbit.put_shovel(name, name, f"{name}-target")
     rate = await rate_of(rabbit.connection, f"{name}-target", MESSAGES, DEADLINE_S)
     await rabbit.delete_shovel(name)
     for queue in (name, f"{name}-target"):
-        await channel.delete_queue(queue)
+        await channel.declarations.delete_queue(queue)
     await channel.close()
     return rate
 
@@ -104,7 +104,7 @@ async def _sequencer(
     await rabbit.declare(queue)
     channel = await rabbit.connection.channel()
     if not has_journal:
-        await channel.unbind_queue(names.journal(name), names.active_exchange(name))
+        await channel.declarations.unbind_queue(names.journal(name), names.active_exchange(name))
     publishes = [
         Publish("", names.inbox(name), PROPERTIES, BODY) if is_native else _enveloped(name)
         for _ in range(MESSAGES)
@@ -114,7 +114,7 @@ async def _sequencer(
     rate = await rate_of(rabbit.connection, names.active_queue(name), MESSAGES, DEADLINE_S)
     await sidecar.stop()
     for each in (names.inbox(name), names.active_queue(name), names.journal(name)):
-        await channel.delete_queue(each)
+        await channel.declarations.delete_queue(each)
     await channel.close()
     return rate
 

@@ -103,7 +103,7 @@ async def measure(rabbit: Bench) -> list[Figure]:
         Namespace(queues=tuple(queues)), Capabilities.of(rabbit.version)
     ).queues:
         if "$" not in each.name:
-            await channel.declare_queue(each)
+            await channel.declarations.declare_queue(each)
     try:
         ours = await changes(management, queues, rabbit.version)
         peers = await changes_one_each(management, queues)

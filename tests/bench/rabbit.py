@@ -64,11 +64,11 @@ class Bench:
         topology = compile_namespace(namespace, Capabilities.of(self.version))
         channel = await self.connection.channel()
         for exchange in topology.exchanges:
-            await channel.declare_exchange(exchange)
+            await channel.declarations.declare_exchange(exchange)
         for each in topology.queues:
-            await channel.declare_queue(each)
+            await channel.declarations.declare_queue(each)
         for binding in topology.bindings:
-            await channel.bind(binding)
+            await channel.declarations.bind(binding)
         await channel.close()
 
     async def put_shovel(self, name: str, source: str, target: str) -> None:
@@ -176,7 +176,7 @@ class Sidecar:
 
 async def fill(channel: Channel, publishes: list[Publish]) -> float:
     """Publish with a window, confirmed; returns the rate."""
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     handover = HandOver(channel)
     begin = time.perf_counter()
     half = WINDOW // 2
@@ -197,7 +197,7 @@ async def rate_of(connection: Connection, queue: str, count: int, deadline_s: fl
     begin: tuple[float, int] | None = None
     end_s = time.perf_counter() + deadline_s
     while time.perf_counter() < end_s:
-        state = await channel.declare_queue(queue, passive=True)
+        state = await channel.declarations.declare_queue(queue, passive=True)
         now = time.perf_counter()
         if begin is None and state.messages >= low:
             begin = now, state.messages

@@ -169,7 +169,7 @@ async def _load(rabbit: Bench, queue: Queue) -> None:
     for number in itertools.count(1):
         item = Item(PROPERTIES, b"%d" % number)
         body = envelope.encode(Operation.SEND, os.urandom(16), [item])
-        channel.publish(names.front(queue.name), "", envelope.SILENT_PROPERTIES, body)
+        channel.publisher.publish(names.front(queue.name), "", envelope.SILENT_PROPERTIES, body)
         await asyncio.sleep(max(begun_s + number * LOAD_S - time.monotonic(), 0))
 
 
@@ -192,10 +192,10 @@ class Witness:
             assert isinstance(number, int)
             if self._bodies.setdefault(number, delivery.body) != delivery.body:
                 self._faults.append(f"{number} is two messages")
-            channel.ack(delivery.tag)
+            channel.consumers.ack(delivery.tag)
 
-        await channel.qos(2_000)
-        await channel.consume(names.active_queue(queue.name), on_delivery)
+        await channel.consumers.qos(2_000)
+        await channel.consumers.consume(names.active_queue(queue.name), on_delivery)
         return channel
 
     async def heard_since(self, begun_s: float) -> None:

@@ -31,5 +31,5 @@ async def connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
 async def confirming(connection: Connection) -> Channel:
     """A channel on it with confirms."""
     channel = await connection.channel()
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     return channel

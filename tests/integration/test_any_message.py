@@ -107,5 +107,5 @@ async def test_rabbitmq_takes_whatever_is_numbered(
         for each in publications(commands):
             if each.exchange == names.active_exchange(ORDERS.name):
                 count += 1
-                await confirming.publish_confirmed(*each)
+                await confirming.publisher.publish_confirmed(*each)
     assert count > EXAMPLES

@@ -33,7 +33,9 @@ PLAIN = Properties(delivery_mode=2).encode()
 
 async def send(channel: Channel, queue: str, *bodies: bytes) -> None:
     """Publish to a queue, confirmed."""
-    await asyncio.gather(*(channel.publish_confirmed("", queue, PLAIN, body) for body in bodies))
+    await asyncio.gather(
+        *(channel.publisher.publish_confirmed("", queue, PLAIN, body) for body in bodies)
+    )
 
 
 async def test_a_message_arrives_as_it_was_sent(confirming: Channel) -> None:
@@ -42,11 +44,11 @@ async def test_a_message_arrives_as_it_was_sent(confirming: Channel) -> None:
         message_id="m", headers={"n": long(5), "s": text("ä"), "x": ("x", b"\0")}, delivery_mode=2
     ).encode()
     inbox = Inbox()
-    await confirming.declare_exchange("x", "topic")
-    await confirming.declare_queue("q", arguments=QUORUM)
-    await confirming.bind_queue("q", "x", "a.*")
-    await confirming.consume("q", inbox)
-    await confirming.publish_confirmed("x", "a.b", properties, b"body")
+    await confirming.declarations.declare_exchange("x", "topic")
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.bind_queue("q", "x", "a.*")
+    await confirming.consumers.consume("q", inbox)
+    await confirming.publisher.publish_confirmed("x", "a.b", properties, b"body")
     (delivery,) = await inbox.until(1)
 
     assert (delivery.exchange, delivery.routing_key, delivery.body, delivery.redelivered) == (
@@ -63,9 +65,9 @@ async def test_bodies_of_any_size_arrive(confirming: Channel, size: int) -> None
     """Around the frame limit, and up to the largest message of RabbitMQ 4."""
     body = random.Random(size).randbytes(size)
     inbox = Inbox()
-    await confirming.declare_queue("q", arguments=QUORUM)
-    await confirming.consume("q", inbox)
-    await confirming.publish_confirmed("", "q", PLAIN, body)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
+    await confirming.consumers.consume("q", inbox)
+    await confirming.publisher.publish_confirmed("", "q", PLAIN, body)
     (delivery,) = await inbox.until(1)
 
     assert delivery.body == body
@@ -75,21 +77,21 @@ async def test_thousands_arrive_in_order(confirming: Channel) -> None:
     """Publishes, deliveries and acks that are pipelined keep their order and none is missing."""
     count = 5_000
     inbox = Inbox()
-    await confirming.declare_queue("q", arguments=QUORUM)
-    await confirming.qos(300)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
+    await confirming.consumers.qos(300)
 
     def take(delivery: object) -> None:
         inbox(delivery)  # type: ignore[arg-type]
-        confirming.ack(inbox.deliveries[-1].tag)
+        confirming.consumers.ack(inbox.deliveries[-1].tag)
 
-    await confirming.consume("q", take)
+    await confirming.consumers.consume("q", take)
     await send(confirming, "q", *(b"%d" % number for number in range(count)))
     await inbox.until(count)
     await confirming.barrier()
 
     assert inbox.bodies == [b"%d" % number for number in range(count)]
-    assert confirming.outstanding == 0
-    assert (await confirming.declare_queue("q", passive=True)).messages == 0
+    assert confirming.consumers.outstanding == 0
+    assert (await confirming.declarations.declare_queue("q", passive=True)).messages == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,27 +99,27 @@ async def test_acks_settle_exactly_what_was_acked(connection: Connection, seed: 
     """In whatever order tags are acked, and however acks share a frame, the rest comes back."""
     chance = random.Random(seed)
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
     inbox = Inbox()
-    await channel.consume("q", inbox)
+    await channel.consumers.consume("q", inbox)
     await send(channel, "q", *(b"%d" % number for number in range(200)))
     deliveries = list(await inbox.until(200))
     chance.shuffle(deliveries)
     acked, kept = deliveries[:120], deliveries[120:]
     rejected = kept[:10]
     for delivery in acked:
-        channel.ack(delivery.tag)
+        channel.consumers.ack(delivery.tag)
         if chance.random() < 0.1:
             await asyncio.sleep(0)
         if rejected and chance.random() < 0.1:
-            channel.reject(rejected.pop().tag, requeue=False)
+            channel.consumers.reject(rejected.pop().tag, requeue=False)
     dropped = {each.body for each in kept[:10]} - {each.body for each in rejected}
-    assert channel.outstanding == 80 - len(dropped)
+    assert channel.consumers.outstanding == 80 - len(dropped)
     await channel.close()
     again = Inbox()
     other = await connection.channel()
-    await other.consume("q", again)
+    await other.consumers.consume("q", again)
     expected = {each.body for each in kept} - dropped
     await again.until(len(expected))
     await other.barrier()
@@ -129,31 +131,31 @@ async def test_acks_settle_exactly_what_was_acked(connection: Connection, seed: 
 async def test_acks_are_written_before_what_follows_them(connection: Connection) -> None:
     """An ack of this turn is not lost to a close, a cancel or a question of the same turn."""
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
     inbox = Inbox()
-    await channel.consume("q", inbox)
+    await channel.consumers.consume("q", inbox)
     await send(channel, "q", b"1", b"2", b"3")
     for delivery in await inbox.until(3):
-        channel.ack(delivery.tag)
+        channel.consumers.ack(delivery.tag)
     await channel.close()
     other = await connection.channel()
 
     async def is_empty() -> bool:
-        return (await other.declare_queue("q", passive=True)).messages == 0
+        return (await other.declarations.declare_queue("q", passive=True)).messages == 0
 
     await eventually(is_empty)
-    assert await other.get("q") is None
+    assert await other.consumers.get("q") is None
 
 
 async def test_what_is_not_outstanding_cannot_be_settled(confirming: Channel) -> None:
     """A second settlement is refused here, before RabbitMQ would close the channel."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", b"1")
-    delivery = await confirming.get("q")
+    delivery = await confirming.consumers.get("q")
     assert delivery is not None
-    confirming.ack(delivery.tag)
-    for settle in (confirming.ack, lambda tag: confirming.reject(tag, True)):
+    confirming.consumers.ack(delivery.tag)
+    for settle in (confirming.consumers.ack, lambda tag: confirming.consumers.reject(tag, True)):
         with pytest.raises(ValueError, match="not outstanding"):
             settle(delivery.tag)
     await confirming.barrier()
@@ -163,15 +165,15 @@ async def test_what_is_not_outstanding_cannot_be_settled(confirming: Channel) ->
 
 async def test_prefetch_limits_what_is_outstanding(confirming: Channel) -> None:
     """No more than the prefetch is delivered until something is settled."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", *(b"%d" % number for number in range(10)))
-    await confirming.qos(3)
+    await confirming.consumers.qos(3)
     inbox = Inbox()
-    await confirming.consume("q", inbox)
+    await confirming.consumers.consume("q", inbox)
     await inbox.until(3)
     await confirming.barrier()
     assert len(inbox.deliveries) == 3
-    confirming.ack(inbox.deliveries[0].tag)
+    confirming.consumers.ack(inbox.deliveries[0].tag)
     await inbox.until(4)
     await confirming.barrier()
 
@@ -180,16 +182,16 @@ async def test_prefetch_limits_what_is_outstanding(confirming: Channel) -> None:
 
 async def test_nothing_comes_after_a_cancel(confirming: Channel) -> None:
     """When cancel returns, later messages stay in the queue, and what came can be settled."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     inbox = Inbox()
-    tag = await confirming.consume("q", inbox)
+    tag = await confirming.consumers.consume("q", inbox)
     await send(confirming, "q", b"1")
     (delivery,) = await inbox.until(1)
-    await confirming.cancel(tag)
+    await confirming.consumers.cancel(tag)
     await send(confirming, "q", b"2")
-    confirming.ack(delivery.tag)
+    confirming.consumers.ack(delivery.tag)
     await confirming.barrier()
-    left = await confirming.get("q")
+    left = await confirming.consumers.get("q")
 
     assert left is not None
     assert left.body == b"2"
@@ -198,9 +200,9 @@ async def test_nothing_comes_after_a_cancel(confirming: Channel) -> None:
 
 async def test_gets_are_pipelined(confirming: Channel) -> None:
     """Ten gets at once take what is there, in order, and None for the rest."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", *(b"%d" % number for number in range(7)))
-    answers = await asyncio.gather(*(confirming.get_soon("q") for _ in range(10)))
+    answers = await asyncio.gather(*(confirming.consumers.get_soon("q") for _ in range(10)))
 
     assert [each and each.body for each in answers] == [
         *(b"%d" % number for number in range(7)),
@@ -214,13 +216,13 @@ async def test_a_consumer_that_nobody_waits_for_any_more_ends(
     confirming: Channel, connection: Connection
 ) -> None:
     """Given up before RabbitMQ has answered, it is cancelled, and its channel lives on."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     channel = await connection.channel()
     await _give_up_a_consume(channel)
     await channel.barrier()
 
     async def is_gone() -> bool:
-        return (await channel.declare_queue("q", passive=True)).consumers == 0
+        return (await channel.declarations.declare_queue("q", passive=True)).consumers == 0
 
     await eventually(is_gone)
 
@@ -229,7 +231,7 @@ async def test_a_channel_closes_while_a_consumer_begins(
     confirming: Channel, connection: Connection
 ) -> None:
     """RabbitMQ answers the close, and the other channels live on."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     channel = await connection.channel()
     await _give_up_a_consume(channel)
 
@@ -240,7 +242,7 @@ async def test_a_channel_closes_while_a_consumer_begins(
 
 async def _give_up_a_consume(channel: Channel) -> None:
     """Ask for a consumer and be cancelled before RabbitMQ can have answered."""
-    consuming = asyncio.create_task(channel.consume("q", Inbox()))
+    consuming = asyncio.create_task(channel.consumers.consume("q", Inbox()))
     await asyncio.sleep(0)
     consuming.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -249,42 +251,42 @@ async def _give_up_a_consume(channel: Channel) -> None:
 
 async def test_a_message_for_a_cancelled_get_goes_back(confirming: Channel) -> None:
     """Nobody waits for the message any more: it is in the queue again."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", b"1")
-    confirming.get_soon("q").cancel()
+    confirming.consumers.get_soon("q").cancel()
     await confirming.barrier()
     again = None
     async with asyncio.timeout(WITHIN_S):
         while again is None:
-            again = await confirming.get("q")
+            again = await confirming.consumers.get("q")
 
     assert again.body == b"1"
-    assert confirming.outstanding == 1
+    assert confirming.consumers.outstanding == 1
 
 
 async def test_direct_reply_to(connection: Connection) -> None:
     """A request is answered past all queues; its consumer is one without acks."""
     client, server = await connection.channel(), await connection.channel()
     answers, requests = Inbox(), Inbox()
-    await server.declare_queue("requests", arguments=QUORUM)
-    await server.consume("requests", requests)
-    await client.consume("amq.rabbitmq.reply-to", answers, no_ack=True)
+    await server.declarations.declare_queue("requests", arguments=QUORUM)
+    await server.consumers.consume("requests", requests)
+    await client.consumers.consume("amq.rabbitmq.reply-to", answers, no_ack=True)
     reply_to = Properties(reply_to="amq.rabbitmq.reply-to", correlation_id="7")
-    client.publish("", "requests", reply_to.encode(), b"question")
+    client.publisher.publish("", "requests", reply_to.encode(), b"question")
     (request,) = await requests.until(1)
     asked = Properties.decode(request.properties)
     answer = Properties(correlation_id=asked.correlation_id).encode()
-    server.publish("", asked.reply_to or "", answer, b"answer")
+    server.publisher.publish("", asked.reply_to or "", answer, b"answer")
     (reply,) = await answers.until(1)
 
     assert (reply.body, Properties.decode(reply.properties).correlation_id) == (b"answer", "7")
-    assert client.outstanding == 0
+    assert client.consumers.outstanding == 0
 
 
 async def test_a_full_queue_refuses(confirming: Channel) -> None:
     """basic.nack becomes PublishRefused, which may be retried."""
     arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
-    await confirming.declare_queue("q", arguments=arguments)
+    await confirming.declarations.declare_queue("q", arguments=arguments)
     await send(confirming, "q", b"1")
     with pytest.raises(PublishRefused) as refused:
         await send(confirming, "q", b"2", b"3")
@@ -294,10 +296,10 @@ async def test_a_full_queue_refuses(confirming: Channel) -> None:
 
 async def test_an_unroutable_message_is_an_error(confirming: Channel) -> None:
     """RabbitMQ confirms it and returns it; here it failed. Routable ones beside it did not."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     outcomes = await asyncio.gather(
         *(
-            confirming.publish_confirmed("", queue, PLAIN, b"%d" % number)
+            confirming.publisher.publish_confirmed("", queue, PLAIN, b"%d" % number)
             for number, queue in enumerate(["q", "nowhere", "q", "nowhere", "nowhere", "q"])
         ),
         return_exceptions=True,
@@ -306,16 +308,16 @@ async def test_an_unroutable_message_is_an_error(confirming: Channel) -> None:
     kinds = [None if each is None else type(each) for each in outcomes]
     assert kinds == [None, Unroutable, None, Unroutable, Unroutable, None]
     assert "nowhere" in str(outcomes[1])
-    assert (await confirming.declare_queue("q", passive=True)).messages == 3
+    assert (await confirming.declarations.declare_queue("q", passive=True)).messages == 3
 
 
 async def test_mixed_targets_are_told_apart(confirming: Channel) -> None:
     """Confirms of quorum, classic, stream and missing queues, mixed, reach their own publishes."""
-    await confirming.declare_queue("quorum", arguments=QUORUM)
-    await confirming.declare_queue("classic")
-    await confirming.declare_queue("stream", arguments={"x-queue-type": "stream"})
+    await confirming.declarations.declare_queue("quorum", arguments=QUORUM)
+    await confirming.declarations.declare_queue("classic")
+    await confirming.declarations.declare_queue("stream", arguments={"x-queue-type": "stream"})
     full = {"x-max-length": 0, "x-overflow": "reject-publish"}
-    await confirming.declare_queue("full", arguments=full)
+    await confirming.declarations.declare_queue("full", arguments=full)
     expected = {
         "quorum": None,
         "classic": None,
@@ -326,7 +328,7 @@ async def test_mixed_targets_are_told_apart(confirming: Channel) -> None:
     chance = random.Random(11)
     targets = [chance.choice(list(expected)) for _ in range(2_000)]
     outcomes = await asyncio.gather(
-        *(confirming.publish_confirmed("", target, PLAIN, b"same") for target in targets),
+        *(confirming.publisher.publish_confirmed("", target, PLAIN, b"same") for target in targets),
         return_exceptions=True,
     )
 
@@ -342,9 +344,9 @@ async def test_a_message_may_be_too_large_for_rabbitmq(
     confirming: Channel, connection: Connection
 ) -> None:
     """The channel is closed with RabbitMQ's reason; the connection goes on."""
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     with pytest.raises(PreconditionFailed, match="larger than configured max size"):
-        await confirming.publish_confirmed("", "q", PLAIN, bytes((128 << 20) + 1))
+        await confirming.publisher.publish_confirmed("", "q", PLAIN, bytes((128 << 20) + 1))
 
     assert not connection.is_closed
     await connection.channel()
@@ -354,12 +356,16 @@ async def test_resources_are_declared_from_values(
     confirming: Channel, pika_connection: pika.BlockingConnection
 ) -> None:
     """Exchanges, queues and bindings of the compiler's are there for another client."""
-    await confirming.declare_exchange(Exchange(name="front", type="fanout"))
-    await confirming.declare_exchange(Exchange(name="back", type="headers"))
-    await confirming.declare_queue(Queue(name="q", arguments={**QUORUM, "x-delivery-limit": 5}))
-    await confirming.bind(Binding(source="front", destination="back", to_exchange=True))
+    await confirming.declarations.declare_exchange(Exchange(name="front", type="fanout"))
+    await confirming.declarations.declare_exchange(Exchange(name="back", type="headers"))
+    await confirming.declarations.declare_queue(
+        Queue(name="q", arguments={**QUORUM, "x-delivery-limit": 5})
+    )
+    await confirming.declarations.bind(
+        Binding(source="front", destination="back", to_exchange=True)
+    )
     arguments = {"x-match": "all", "kind": "wanted"}
-    await confirming.bind(Binding(source="back", destination="q", arguments=arguments))
+    await confirming.declarations.bind(Binding(source="back", destination="q", arguments=arguments))
     witness = pika_connection.channel()
     for kind in ("wanted", "other"):
         properties = pika.BasicProperties(headers={"kind": kind})
@@ -368,18 +374,18 @@ async def test_resources_are_declared_from_values(
     witness.cancel()
 
     assert body == b"wanted"
-    assert await confirming.purge_queue("q") in (0, 1)
-    await confirming.unbind_queue("q", "back", arguments=arguments)
-    await confirming.unbind_exchange("back", "front")
+    assert await confirming.declarations.purge_queue("q") in (0, 1)
+    await confirming.declarations.unbind_queue("q", "back", arguments=arguments)
+    await confirming.declarations.unbind_exchange("back", "front")
     with pytest.raises(Unroutable):
-        await confirming.publish_confirmed("back", "", PLAIN, b"")
-    assert await confirming.delete_queue("q") in (0, 1)
-    await confirming.delete_exchange("front")
+        await confirming.publisher.publish_confirmed("back", "", PLAIN, b"")
+    assert await confirming.declarations.delete_queue("q") in (0, 1)
+    await confirming.declarations.delete_exchange("front")
 
 
 async def test_rabbitmq_names_a_queue(confirming: Channel) -> None:
     """An exclusive queue without a name gets one."""
-    state = await confirming.declare_queue(exclusive=True)
+    state = await confirming.declarations.declare_queue(exclusive=True)
 
     assert state.name.startswith("amq.gen")
 
@@ -387,19 +393,21 @@ async def test_rabbitmq_names_a_queue(confirming: Channel) -> None:
 async def test_errors_carry_rabbitmqs_code(connection: Connection) -> None:
     """Each code has its class; the channel is closed and the connection is not."""
     channel = await connection.channel()
-    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
     with pytest.raises(PreconditionFailed, match="406 PRECONDITION_FAILED - inequivalent arg"):
-        await channel.declare_queue("q")
+        await channel.declarations.declare_queue("q")
     assert channel.closed.is_set()
     with pytest.raises(PreconditionFailed):
-        channel.publish("", "q", PLAIN, b"")
+        channel.publisher.publish("", "q", PLAIN, b"")
     channel = await connection.channel()
     with pytest.raises(NotFound, match="no queue 'missing'"):
-        await channel.consume("missing", lambda delivery: None)
+        await channel.consumers.consume("missing", lambda delivery: None)
     channel = await connection.channel()
-    await channel.declare_queue("sac", arguments={**QUORUM, "x-single-active-consumer": True})
+    await channel.declarations.declare_queue(
+        "sac", arguments={**QUORUM, "x-single-active-consumer": True}
+    )
     with pytest.raises(ResourceLocked):
-        await channel.get("sac")
+        await channel.consumers.get("sac")
 
     assert not connection.is_closed
 
@@ -412,7 +420,7 @@ async def test_channel_numbers_are_used_again(connection: Connection) -> None:
         numbers.add(channel.number)
         if turn % 3 == 0:
             with pytest.raises(NotFound):
-                await channel.declare_queue("missing", passive=True)
+                await channel.declarations.declare_queue("missing", passive=True)
         elif turn % 3 == 1:
             await channel.close()
         else:
@@ -439,17 +447,17 @@ async def test_unacked_messages_of_a_closed_channel_come_back_in_order(
 ) -> None:
     """Closing is how a consumer gives up: in their old order, and before newer ones."""
     first = await connection.channel()
-    await first.confirm_select()
-    await first.declare_queue("q", arguments={**QUORUM, "x-delivery-limit": 100})
+    await first.publisher.confirm_select()
+    await first.declarations.declare_queue("q", arguments={**QUORUM, "x-delivery-limit": 100})
     inbox = Inbox()
-    await first.consume("q", inbox)
+    await first.consumers.consume("q", inbox)
     await send(first, "q", b"1", b"2", b"3", b"4")
     await inbox.until(4)
-    first.ack(inbox.deliveries[1].tag)
+    first.consumers.ack(inbox.deliveries[1].tag)
     await first.close()
     second = await connection.channel()
     again = Inbox()
-    await second.consume("q", again)
+    await second.consumers.consume("q", again)
     await again.until(3)
 
     assert again.bodies == [b"1", b"3", b"4"]
@@ -459,9 +467,11 @@ async def test_unacked_messages_of_a_closed_channel_come_back_in_order(
 async def test_rabbitmq_cancels_the_consumer_of_a_deleted_queue(confirming: Channel) -> None:
     """The consumer is told; the channel stays open."""
     cancelled: asyncio.Queue[str] = asyncio.Queue()
-    await confirming.declare_queue("q", arguments=QUORUM)
-    tag = await confirming.consume("q", lambda delivery: None, on_cancel=cancelled.put_nowait)
-    await confirming.delete_queue("q")
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
+    tag = await confirming.consumers.consume(
+        "q", lambda delivery: None, on_cancel=cancelled.put_nowait
+    )
+    await confirming.declarations.delete_queue("q")
 
     assert await asyncio.wait_for(cancelled.get(), WITHIN_S) == tag
     assert confirming.close_reason is None
@@ -475,15 +485,15 @@ async def test_a_callback_that_fails_costs_the_channel(
     reports: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: reports.append(context))
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
     await send(channel, "q", b"1")
 
     def fail(delivery: object) -> None:
         raise RuntimeError("a fault")
 
     with contextlib.suppress(ChannelClosed):
-        await channel.consume("q", fail)
+        await channel.consumers.consume("q", fail)
     await asyncio.wait_for(channel.closed.wait(), WITHIN_S)
     loop.set_exception_handler(None)
 
@@ -491,18 +501,18 @@ async def test_a_callback_that_fails_costs_the_channel(
     assert "a fault" in str(channel.close_reason)
     other = await connection.channel()
     inbox = Inbox()
-    await other.consume("q", inbox)
+    await other.consumers.consume("q", inbox)
     await inbox.until(1)
 
 
 async def test_closing_a_channel_fails_what_is_unconfirmed(connection: Connection) -> None:
     """Whether the message arrived is unknown, and that is what the publisher hears."""
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
     outcomes: list[BrokerError | None] = []
     for _ in range(3):
-        channel.publish("", "q", PLAIN, b"", settled=outcomes.append)
+        channel.publisher.publish("", "q", PLAIN, b"", settled=outcomes.append)
     await channel.close()
 
     assert [type(each) for each in outcomes] == [ChannelClosed] * 3
@@ -510,16 +520,16 @@ async def test_closing_a_channel_fails_what_is_unconfirmed(connection: Connectio
 
 async def test_a_stream_is_read_from_an_offset(confirming: Channel) -> None:
     """Deliveries carry the offset; acks of many share a frame there, too."""
-    await confirming.declare_queue("s", arguments={"x-queue-type": "stream"})
+    await confirming.declarations.declare_queue("s", arguments={"x-queue-type": "stream"})
     await send(confirming, "s", *(b"%d" % number for number in range(50)))
-    await confirming.qos(10)
+    await confirming.consumers.qos(10)
     inbox = Inbox()
 
     def take(delivery: object) -> None:
         inbox(delivery)  # type: ignore[arg-type]
-        confirming.ack(inbox.deliveries[-1].tag)
+        confirming.consumers.ack(inbox.deliveries[-1].tag)
 
-    await confirming.consume("s", take, arguments={"x-stream-offset": long(20)})
+    await confirming.consumers.consume("s", take, arguments={"x-stream-offset": long(20)})
     await inbox.until(30)
 
     assert inbox.bodies == [b"%d" % number for number in range(20, 50)]
@@ -533,14 +543,14 @@ async def test_a_channel_that_does_not_answer_its_close_ends_the_connection(
     """Else it would keep what it holds for as long as it stands still."""
 
     async def is_back() -> bool:
-        return await confirming.get("q") is not None
+        return await confirming.consumers.get("q") is not None
 
-    await confirming.declare_queue("q", arguments=QUORUM)
+    await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", b"a")
     with Relay(broker.url_of(vhost), holds=lambda frame: frame.name == "Channel.Close") as relay:
         silent = await Connection.open(parse_url(relay.url), name="silent", timeout_s=1)
         channel = await silent.channel()
-        assert await channel.get("q") is not None
+        assert await channel.consumers.get("q") is not None
         with pytest.raises(BrokerSilent):
             await channel.close()
         assert silent.is_closed

@@ -66,7 +66,7 @@ async def test_an_operator_closes_a_connection(
 ) -> None:
     """RabbitMQ's reason reaches the connection, its channels, and what waits on them."""
     channel = await connection.channel()
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     async with Management(endpoint, broker.management_url) as management:
 
         async def close_it() -> bool:
@@ -97,19 +97,19 @@ async def test_an_alarm_blocks_and_unblocks(start_broker: Callable[[], Broker]) 
     states: asyncio.Queue[tuple[bool, str]] = asyncio.Queue()
     publishing.on_blocked = lambda *state: states.put_nowait(state)
     sender, receiver = await publishing.channel(), await consuming.channel()
-    await sender.confirm_select()
-    await sender.declare_queue("q", arguments=QUORUM)
+    await sender.publisher.confirm_select()
+    await sender.declarations.declare_queue("q", arguments=QUORUM)
     for body in (b"1", b"2"):
-        await sender.publish_confirmed("", "q", PLAIN, body)
-    delivery = await receiver.get("q")
+        await sender.publisher.publish_confirmed("", "q", PLAIN, body)
+    delivery = await receiver.consumers.get("q")
     assert delivery is not None
     await asyncio.to_thread(node.rabbitmqctl, "set_vm_memory_high_watermark", "0.000001")
-    blocked = asyncio.ensure_future(sender.publish_confirmed("", "q", PLAIN, b"3"))
+    blocked = asyncio.ensure_future(sender.publisher.publish_confirmed("", "q", PLAIN, b"3"))
 
     assert (await asyncio.wait_for(states.get(), WITHIN_S))[0] is True
     assert publishing.is_blocked
-    receiver.ack(delivery.tag)
-    assert await receiver.get("q") is not None
+    receiver.consumers.ack(delivery.tag)
+    assert await receiver.consumers.get("q") is not None
     assert not blocked.done()
     await asyncio.to_thread(node.rabbitmqctl, "set_vm_memory_high_watermark", "0.6")
     assert (await asyncio.wait_for(states.get(), WITHIN_S)) == (False, "")

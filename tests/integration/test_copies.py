@@ -49,7 +49,7 @@ async def held_twice(
     assert broker.node is not None
 
     async def is_ready() -> bool:
-        return (await channel.declare_queue("orders", passive=True)).messages > 0
+        return (await channel.declarations.declare_queue("orders", passive=True)).messages > 0
 
     await door.send("a")
     (held,) = await client.receive()

@@ -35,7 +35,7 @@ async def test_few_are_locked_at_a_time_and_each_settlement_lets_another_come(
     held = await client.wait(at_once)
     numbers = [each.sequence_number for each in held]
     while held:
-        state = await confirming.declare_queue("orders", passive=True)
+        state = await confirming.declarations.declare_queue("orders", passive=True)
         assert state.consumers <= CONSUMERS_MAX
         await door.complete(held.pop())
         if len(numbers) < MANY:
@@ -49,17 +49,17 @@ async def test_a_few_are_locked_beside_others_and_the_rest_when_those_have_settl
 ) -> None:
     """Also when nothing is settled here that would tell."""
     await door.send(*(str(number) for number in range(MANY)))
-    others = [await confirming.get("orders") for _ in range(CONSUMERS_MAX)]
+    others = [await confirming.consumers.get("orders") for _ in range(CONSUMERS_MAX)]
     client = door.client()
     client.receiver.add_credit(MANY - CONSUMERS_MAX)
     await client.wait_for_first()
     if broker.version < (4, 3):
         await client.wait(HELD_MIN)
-        state = await confirming.declare_queue("orders", passive=True)
+        state = await confirming.declarations.declare_queue("orders", passive=True)
         assert state.messages == MANY - CONSUMERS_MAX - HELD_MIN
         for each in others:
             assert each is not None
-            confirming.ack(each.tag)
+            confirming.consumers.ack(each.tag)
         await client.wait(CONSUMERS_MAX - HELD_MIN)
     else:
         await client.wait(MANY - CONSUMERS_MAX)

@@ -73,7 +73,7 @@ async def by_number(door: Door, *numbers: int, mode: ReceiveMode = PEEK_LOCK) ->
 
 async def queued(confirming: Channel, queue: str = "orders/$deferred") -> int:
     """How many messages are ready in a queue of RabbitMQ."""
-    return (await confirming.declare_queue(queue, passive=True)).messages
+    return (await confirming.declarations.declare_queue(queue, passive=True)).messages
 
 
 async def test_a_deferred_message_is_received_by_its_number_only(door: Door) -> None:
@@ -345,9 +345,9 @@ async def test_of_two_copies_the_later_one_counts(door: Door, confirming: Channe
     """A bridge that died between publish and ack has left both; one is dropped."""
     (number,) = await deferred(door, "a")
     arrived: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-    await confirming.consume("orders/$deferred", arrived.set_result)
+    await confirming.consumers.consume("orders/$deferred", arrived.set_result)
     copy = await arrived
-    confirming.publish("", "orders/$deferred", copy.properties, b"later")
+    confirming.publisher.publish("", "orders/$deferred", copy.properties, b"later")
     await confirming.close()
     (found,) = await by_number(door, number)
     assert found.record.body == b"later"
@@ -363,12 +363,12 @@ async def test_two_messages_with_one_number_are_had_one_after_the_other(
     """A failure of RabbitMQ and the sequencer together may leave such; neither is a copy."""
     (number,) = await deferred(door, "a")
     arrived: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-    await confirming.consume("orders/$deferred", arrived.set_result)
+    await confirming.consumers.consume("orders/$deferred", arrived.set_result)
     first = await arrived
     properties = Properties.decode(first.properties)
     assert properties.headers is not None
     properties.headers[headers.IDENTITY] = ("x", bytes(range(20)))
-    confirming.publish("", "orders/$deferred", properties.encode(), b"b")
+    confirming.publisher.publish("", "orders/$deferred", properties.encode(), b"b")
     await confirming.close()
 
     bodies = []
@@ -387,7 +387,7 @@ async def test_a_queue_that_was_deleted_is_made_again(door: Door, confirming: Ch
     """What was deferred is gone with it, what is deferred later is found."""
     first, second = await deferred(door, "a", "b")
     await by_number(door, first)
-    await confirming.delete_queue("orders/$deferred")
+    await confirming.declarations.delete_queue("orders/$deferred")
 
     async def is_made() -> bool:
         try:
@@ -413,7 +413,7 @@ async def test_more_deferred_messages_than_a_quorum_queue_delivers_unasked(
             headers.DELIVERED: long(0),
         }
         properties = Properties(headers=table, delivery_mode=2).encode()
-        confirming.publish("", "orders/$deferred", properties, b"%d" % number)
+        confirming.publisher.publish("", "orders/$deferred", properties, b"%d" % number)
     found = await by_number(door, 5_000, 1, 2_500)
     assert [each.record.body for each in found] == [b"5000", b"1", b"2500"]
     await door.complete(*found)

@@ -42,12 +42,12 @@ ROOT = Path(__file__).parents[2]
 
 async def filled(channel: Channel, *bodies: bytes) -> Inbox:
     """Declare `in` and `out`, put messages into `in` and take them unacked."""
-    await channel.declare_queue("in", arguments={**QUORUM, "x-delivery-limit": 1_000})
-    await channel.declare_queue("out", arguments=QUORUM)
+    await channel.declarations.declare_queue("in", arguments={**QUORUM, "x-delivery-limit": 1_000})
+    await channel.declarations.declare_queue("out", arguments=QUORUM)
     for body in bodies:
-        await channel.publish_confirmed("", "in", PLAIN, body)
+        await channel.publisher.publish_confirmed("", "in", PLAIN, body)
     inbox = Inbox()
-    await channel.consume("in", inbox)
+    await channel.consumers.consume("in", inbox)
     await inbox.until(len(bodies))
     return inbox
 
@@ -55,12 +55,12 @@ async def filled(channel: Channel, *bodies: bytes) -> Inbox:
 async def contents(connection: Connection, queue: str, count: int) -> list[bytes]:
     """Take so many messages out of a queue, and what else is ready there."""
     channel = await connection.channel()
-    await channel.qos(count + 1)
+    await channel.consumers.qos(count + 1)
     inbox = Inbox()
-    tag = await channel.consume(queue, inbox)
+    tag = await channel.consumers.consume(queue, inbox)
     await inbox.until(count)
-    await channel.cancel(tag)
-    left = await channel.get(queue)
+    await channel.consumers.cancel(tag)
+    left = await channel.consumers.get(queue)
     return inbox.bodies + ([] if left is None else [left.body])
 
 
@@ -115,7 +115,7 @@ async def test_a_large_hand_over_leaves_turns_to_others(
 ) -> None:
     """It is written bit by bit; what is submitted meanwhile comes behind it, and is known of."""
     inbox = await filled(confirming, b"a", b"b")
-    await confirming.declare_queue("behind", arguments=QUORUM)
+    await confirming.declarations.declare_queue("behind", arguments=QUORUM)
     acks = [[(confirming, each.tag)] for each in inbox.deliveries]
     bodies = [b"%d" % number for number in range(4 * AT_ONCE + 1)]
     handover = HandOver(confirming)
@@ -123,7 +123,7 @@ async def test_a_large_hand_over_leaves_turns_to_others(
     small = handover.move([to("out", b"last"), to("behind", b"x")], acks=acks[1], failpoint=SITE)
     moving = asyncio.gather(large, small)
     await asyncio.sleep(0)
-    assert confirming.unconfirmed <= 2 * AT_ONCE
+    assert confirming.publisher.unconfirmed <= 2 * AT_ONCE
     assert handover.in_flight == len(bodies) + 2
     assert handover.leads_to("behind")
     assert not handover.leads_to("in")
@@ -141,7 +141,7 @@ async def test_a_large_hand_over_fails_as_a_whole(
     """When the channel is lost in the middle, each of its publishes is told, once."""
     inbox = await filled(confirming, b"a")
     second = await connection.channel()
-    await second.confirm_select()
+    await second.publisher.confirm_select()
     handover = HandOver(second)
     publishes = [to("out", b"x")] * (4 * AT_ONCE)
     acks = [(confirming, inbox.deliveries[0].tag)]
@@ -165,7 +165,7 @@ async def test_nothing_is_acked_when_one_publish_fails(
 ) -> None:
     """A returned or refused publish among confirmed ones leaves the source as it was."""
     full = {"x-max-length": 0, "x-overflow": "reject-publish"}
-    await confirming.declare_queue("full", arguments=full)
+    await confirming.declarations.declare_queue("full", arguments=full)
     inbox = await filled(confirming, b"a")
     handover = HandOver(confirming)
     with pytest.raises(kind):
@@ -176,7 +176,7 @@ async def test_nothing_is_acked_when_one_publish_fails(
         )
 
     assert handover.in_flight == 0
-    assert confirming.outstanding == 1
+    assert confirming.consumers.outstanding == 1
     await confirming.close()
     assert await contents(connection, "in", 1) == [b"a"]
 
@@ -187,7 +187,7 @@ async def test_acks_may_be_another_connections(
     """Publishing and consuming on two connections is one hand-over all the same."""
     other = await Connection.open(endpoint, name="consumer")
     consuming = await other.channel()
-    await consuming.confirm_select()
+    await consuming.publisher.confirm_select()
     inbox = await filled(consuming, b"a")
     await HandOver(confirming).move(
         [to("out", b"a")], acks=[(consuming, inbox.deliveries[0].tag)], failpoint=SITE
@@ -205,7 +205,7 @@ async def test_an_ack_that_cannot_be_sent_is_told(
     inbox = await filled(confirming, b"a")
     await confirming.close()
     publishing = await connection.channel()
-    await publishing.confirm_select()
+    await publishing.publisher.confirm_select()
     with pytest.raises(AckLost, match="confirmed, but not acked"):
         await HandOver(publishing).move(
             [to("out", b"a")], acks=[(confirming, inbox.deliveries[0].tag)], failpoint=SITE
@@ -270,12 +270,14 @@ async def test_a_broker_that_is_killed_loses_nothing(
     endpoint = parse_url(broker.url)
     connection = await Connection.open(endpoint, name="test")
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("in", arguments={**QUORUM, "x-delivery-limit": 1_000})
-    await channel.declare_queue("out", arguments=QUORUM)
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("in", arguments={**QUORUM, "x-delivery-limit": 1_000})
+    await channel.declarations.declare_queue("out", arguments=QUORUM)
     await asyncio.sleep(QUEUE_IS_DURABLE_S)
     accepted = [b"%d" % number for number in range(4_000)]
-    await asyncio.gather(*(channel.publish_confirmed("", "in", PLAIN, body) for body in accepted))
+    await asyncio.gather(
+        *(channel.publisher.publish_confirmed("", "in", PLAIN, body) for body in accepted)
+    )
     handover = HandOver(channel)
     enough = asyncio.Event()
     ends = {"done": 0, "failed": 0}
@@ -289,8 +291,8 @@ async def test_a_broker_that_is_killed_loses_nothing(
         acks = [(channel, delivery.tag)]
         handover.submit([to("out", delivery.body)], acks=acks, done=done, failpoint=SITE)
 
-    await channel.qos(200)
-    await channel.consume("in", hop)
+    await channel.consumers.qos(200)
+    await channel.consumers.consume("in", hop)
     await asyncio.wait_for(enough.wait(), 60)
     await asyncio.to_thread(node.kill)
     await asyncio.wait_for(connection.closed.wait(), 30)
@@ -303,12 +305,12 @@ async def test_a_broker_that_is_killed_loses_nothing(
 
     def find(delivery: Delivery) -> None:
         seen.add(delivery.body)
-        channel.ack(delivery.tag)
+        channel.consumers.ack(delivery.tag)
         if len(seen) == len(accepted):
             everything.set()
 
-    await channel.consume("in", find)
-    await channel.consume("out", find)
+    await channel.consumers.consume("in", find)
+    await channel.consumers.consume("out", find)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(everything.wait(), 60)
     await connection.close()
@@ -325,10 +327,10 @@ from bridge.broker.handover import AT_ONCE, HandOver, Publish
 async def main():
     connection = await Connection.open(parse_url(sys.argv[1]), name="hop")
     channel = await connection.channel()
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     handover = HandOver(channel)
     for _ in range(3):
-        got = await channel.get("in")
+        got = await channel.consumers.get("in")
         publish = Publish("", "out", got.properties, got.body)
         await handover.move([publish], acks=[(channel, got.tag)], failpoint={SITE!r})
     await connection.close()
@@ -356,10 +358,12 @@ async def test_a_process_dies_at_each_point(
 
     What was not confirmed RabbitMQ may have read from the dying connection, or not.
     """
-    await confirming.declare_queue("in", arguments={**QUORUM, "x-delivery-limit": 1_000})
-    await confirming.declare_queue("out", arguments=QUORUM)
+    await confirming.declarations.declare_queue(
+        "in", arguments={**QUORUM, "x-delivery-limit": 1_000}
+    )
+    await confirming.declarations.declare_queue("out", arguments=QUORUM)
     for body in (b"a", b"b", b"c"):
-        await confirming.publish_confirmed("", "in", PLAIN, body)
+        await confirming.publisher.publish_confirmed("", "in", PLAIN, body)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -370,7 +374,7 @@ async def test_a_process_dies_at_each_point(
     )
     code = await asyncio.wait_for(process.wait(), 60)
     inbox = Inbox()
-    await confirming.consume("in", inbox)
+    await confirming.consumers.consume("in", inbox)
     await inbox.until(len(left))
     await confirming.close()
 

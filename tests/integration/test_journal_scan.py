@@ -23,14 +23,14 @@ async def write(connection: Connection) -> str:
     """Write a journal in which places and numbers drift apart, by a leap in its middle."""
     stream = names.journal("orders")
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue(parts.journal("orders"))
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue(parts.journal("orders"))
     waits = []
     for number in range(1, COUNT + 1):
         if number % 701 == 0 or COUNT // 3 < number < COUNT // 3 + 500:
-            waits.append(channel.publish_confirmed("", stream, OTHER, b"x"))
+            waits.append(channel.publisher.publish_confirmed("", stream, OTHER, b"x"))
         fields = stamp.active(number, 1, stamp.NO_IDENTITY, None)
-        waits.append(channel.publish_confirmed("", stream, stamp.put(BARE, fields), b"x"))
+        waits.append(channel.publisher.publish_confirmed("", stream, stamp.put(BARE, fields), b"x"))
         if len(waits) > 1_000:
             await asyncio.gather(*waits)
             waits.clear()

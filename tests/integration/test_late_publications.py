@@ -38,7 +38,7 @@ async def test_publications_that_come_late_keep_their_numbers(
     elder = Sequencer(queue, Tier.STANDARD, blank(is_partitioned=False))
     theirs = await Connection.open(endpoint, name="elder")
     channel = await theirs.channel()
-    await channel.confirm_select()
+    await channel.publisher.confirm_select()
     await take_address(channel)
     handover = HandOver(channel)
 
@@ -78,9 +78,9 @@ async def _await_marker(connection: Connection, entity: str, *, but: bytes) -> N
         if is_marker and journal.Marker.decode(delivery.body).term != but:
             found.set()
 
-    await channel.qos(100)
+    await channel.consumers.qos(100)
     offset = {"x-stream-offset": ("S", b"first")}
-    await channel.consume(names.journal(entity), on_delivery, arguments=offset)
+    await channel.consumers.consume(names.journal(entity), on_delivery, arguments=offset)
     async with asyncio.timeout(20):
         await found.wait()
     await channel.close()

@@ -70,10 +70,10 @@ async def entries(connection: Connection, entity: str) -> list[str]:
 
     stream = names.journal(entity)
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.publish_confirmed("", stream, journal.entry_properties("end"), b"")
-    await channel.qos(100)
-    await channel.consume(stream, take, arguments={"x-stream-offset": ("S", b"first")})
+    await channel.publisher.confirm_select()
+    await channel.publisher.publish_confirmed("", stream, journal.entry_properties("end"), b"")
+    await channel.consumers.qos(100)
+    await channel.consumers.consume(stream, take, arguments={"x-stream-offset": ("S", b"first")})
     async with asyncio.timeout(20):
         await is_end.wait()
     await channel.close()

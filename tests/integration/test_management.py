@@ -73,9 +73,9 @@ async def test_policies_are_written_and_read(management: Management, operator: b
 async def test_resources_are_listed(management: Management, confirming: Channel) -> None:
     """Queues, exchanges and bindings of the virtual host, with the columns that were asked for."""
     arguments = {"x-queue-type": "quorum", "x-delivery-limit": 5}
-    await confirming.declare_queue("orders/$x", arguments=arguments)
-    await confirming.declare_exchange("front", "fanout")
-    await confirming.bind_queue("orders/$x", "front", "key")
+    await confirming.declarations.declare_queue("orders/$x", arguments=arguments)
+    await confirming.declarations.declare_exchange("front", "fanout")
+    await confirming.declarations.bind_queue("orders/$x", "front", "key")
 
     assert await management.queues(["name", "arguments"]) == [
         {"name": "orders/$x", "arguments": arguments}
@@ -144,14 +144,16 @@ async def test_a_binding_that_rabbitmq_cannot_list_is_named_with_the_remedy(
 ) -> None:
     """A key with `~` beside arguments: RabbitMQ answers 500, without a word, to any list of it."""
     channel = await connection.channel()
-    await channel.declare_exchange(Exchange(name="rules", type="headers"))
-    await channel.declare_queue(Queue(name="contoso", arguments={"x-queue-type": "classic"}))
+    await channel.declarations.declare_exchange(Exchange(name="rules", type="headers"))
+    await channel.declarations.declare_queue(
+        Queue(name="contoso", arguments={"x-queue-type": "classic"})
+    )
     matching: dict[str, Value] = {"x-match": "all"}
     binding = Binding(source="rules", destination="contoso", routing_key="a~b", arguments=matching)
-    await channel.bind(binding)
+    await channel.declarations.bind(binding)
 
     with pytest.raises(ManagementRefused, match=r"with arguments and a '~' in its key.*another"):
         await management.bindings()
 
-    await channel.unbind_queue("contoso", "rules", "a~b", arguments=matching)
+    await channel.declarations.unbind_queue("contoso", "rules", "a~b", arguments=matching)
     assert await management.bindings()

@@ -77,9 +77,9 @@ async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
     await node.start()
     connection = await Connection.open(node.endpoint, name="test")
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("q", arguments=QUORUM)
-    await channel.publish_confirmed("", "q", PLAIN, b"kept")
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
+    await channel.publisher.publish_confirmed("", "q", PLAIN, b"kept")
     await connection.close()
     async with Management(node.endpoint, node.management_url) as management:
         await management.put_global_parameter("kept", [1])
@@ -89,7 +89,7 @@ async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
     await again.start()
     connection = await Connection.open(again.endpoint, name="test")
     inbox = Inbox()
-    await (await connection.channel()).consume("q", inbox)
+    await (await connection.channel()).consumers.consume("q", inbox)
     await inbox.until(1)
     await connection.close()
     async with Management(again.endpoint, again.management_url) as management:
@@ -208,16 +208,16 @@ async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
     endpoint = Endpoint(hosts=hosts)
     connection = await Connection.open(endpoint, name="test")
     channel = await connection.channel()
-    await channel.confirm_select()
-    await channel.declare_queue("q", arguments=QUORUM)
+    await channel.publisher.confirm_select()
+    await channel.declarations.declare_queue("q", arguments=QUORUM)
     bodies = [b"%d" % number for number in range(200)]
     for body in bodies:
-        await channel.publish_confirmed("", "q", PLAIN, body)
+        await channel.publisher.publish_confirmed("", "q", PLAIN, body)
     await others[0].kill()
     await asyncio.wait_for(connection.closed.wait(), WITHIN_S)
     connection = await Connection.open(endpoint, name="test")
     inbox = Inbox()
-    await (await connection.channel()).consume("q", inbox)
+    await (await connection.channel()).consumers.consume("q", inbox)
     await inbox.until(len(bodies))
     await connection.close()
 
@@ -255,10 +255,10 @@ async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> Non
     ):
         connection = await Connection.open(endpoint, name="test")
         channel = await connection.channel()
-        await channel.confirm_select()
-        queue = (await channel.declare_queue(exclusive=True)).name
-        await channel.publish_confirmed("", queue, PLAIN, bytes(1 << 20))
-        delivery = await channel.get(queue)
+        await channel.publisher.confirm_select()
+        queue = (await channel.declarations.declare_queue(exclusive=True)).name
+        await channel.publisher.publish_confirmed("", queue, PLAIN, bytes(1 << 20))
+        delivery = await channel.consumers.get(queue)
         assert delivery is not None
         assert len(delivery.body) == 1 << 20
         await connection.close()

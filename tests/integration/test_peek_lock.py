@@ -37,7 +37,7 @@ async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
 
 async def ready(channel: Channel, queue: str) -> int:
     """How many messages wait in a queue, as RabbitMQ says."""
-    return (await channel.declare_queue(queue, passive=True)).messages
+    return (await channel.declarations.declare_queue(queue, passive=True)).messages
 
 
 async def test_messages_come_in_order_with_numbers_and_are_gone_when_completed(

@@ -88,9 +88,9 @@ class Publisher:
                 self._channel = None
             if self._channel is None or self._channel.close_reason is not None:
                 self._channel = await self._connection.channel()
-                await self._channel.confirm_select()
+                await self._channel.publisher.confirm_select()
         try:
-            await self._channel.publish_confirmed(exchange, key, properties, body)
+            await self._channel.publisher.publish_confirmed(exchange, key, properties, body)
         except (BrokerError, ValueError):
             return False
         return True
@@ -383,10 +383,10 @@ async def test_a_native_message_above_the_limit(endpoint: Endpoint, broker: Brok
     async with open_door(endpoint, broker.management_url, small) as door:
         connection = await Connection.open(endpoint, name="native")
         channel = await connection.channel()
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         properties = Properties(delivery_mode=2).encode()
         for size in (1024 - len(properties), 1025 - len(properties)):
-            await channel.publish_confirmed("orders", "", properties, bytes(size))
+            await channel.publisher.publish_confirmed("orders", "", properties, bytes(size))
         (received,) = await door.client().receive()
         await door.complete(received)
         (dead,) = await door.client(path=door.dead_letters).receive()

@@ -71,7 +71,7 @@ async def test_what_is_held_does_not_count(endpoint: Endpoint, broker: Broker) -
         held: list[Delivery] = []
 
         async def hold_all() -> bool:
-            while (delivery := await channel.get("orders")) is not None:
+            while (delivery := await channel.consumers.get("orders")) is not None:
                 held.append(delivery)
             return len(held) >= accepted
 

@@ -45,7 +45,7 @@ async def test_when_nobody_asks_any_more_the_next_receiver_has_everything(
     assert taken < len(BODIES) - 3, "nothing has come ahead"
 
     async def is_back() -> bool:
-        state = await confirming.declare_queue("orders", passive=True)
+        state = await confirming.declarations.declare_queue("orders", passive=True)
         return state.messages == len(BODIES) - taken
 
     if broker.version >= (4, 3):
@@ -62,7 +62,9 @@ async def test_a_native_consumer_has_what_came_ahead_of_a_receiver_that_has_left
     await door.send(*BODIES)
     taken = await until_ahead(door)
     came: list[bytes] = []
-    await confirming.consume("orders", lambda delivery: came.append(delivery.body), no_ack=True)
+    await confirming.consumers.consume(
+        "orders", lambda delivery: came.append(delivery.body), no_ack=True
+    )
 
     async def is_all_there() -> bool:
         return len(came) == len(BODIES) - taken
@@ -78,10 +80,10 @@ async def test_who_gets_natively_has_it_as_well(door: Door, confirming: Channel)
     came: list[bytes] = []
 
     async def is_all_there() -> bool:
-        got = await confirming.get("orders")
+        got = await confirming.consumers.get("orders")
         if got is not None:
             came.append(got.body)
-            confirming.ack(got.tag)
+            confirming.consumers.ack(got.tag)
         return len(came) == len(BODIES) - taken
 
     await eventually(is_all_there)

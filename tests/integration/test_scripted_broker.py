@@ -37,7 +37,7 @@ async def opened(endpoint: Any, **options: float) -> tuple[Connection, Channel]:
 
 async def publish(channel: Channel) -> None:
     """Publish a message and wait for its confirm; a closed channel says so when it is awaited."""
-    await channel.publish_confirmed("", "q", PLAIN, b"")
+    await channel.publisher.publish_confirmed("", "q", PLAIN, b"")
 
 
 async def barrier(channel: Channel) -> None:
@@ -73,7 +73,7 @@ async def test_confirms_in_any_order_settle_each_publish_once() -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         outcomes: list[tuple[int, bool]] = []
         everything = asyncio.Event()
 
@@ -84,7 +84,7 @@ async def test_confirms_in_any_order_settle_each_publish_once() -> None:
                 everything.set()
 
         for expected_number in range(1, count + 1):
-            number = channel.publish(
+            number = channel.publisher.publish(
                 "",
                 "q",
                 PLAIN,
@@ -95,7 +95,7 @@ async def test_confirms_in_any_order_settle_each_publish_once() -> None:
         await asyncio.wait_for(everything.wait(), WITHIN_S)
 
         assert sorted(outcomes) == sorted(expected.items())
-        assert channel.unconfirmed == 0
+        assert channel.publisher.unconfirmed == 0
         await connection.close()
 
 
@@ -113,7 +113,7 @@ async def test_a_confirm_callback_sees_refused_ones_first() -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         reports: list[tuple[int, bool, bool]] = []
         everything = asyncio.Event()
 
@@ -122,9 +122,9 @@ async def test_a_confirm_callback_sees_refused_ones_first() -> None:
             if multiple:
                 everything.set()
 
-        channel.on_confirm = on_confirm
+        channel.publisher.on_confirm = on_confirm
         for body in (b"first", b"second", b"third", b"fourth"):
-            channel.publish("x", "k", PLAIN, body)
+            channel.publisher.publish("x", "k", PLAIN, body)
         await asyncio.wait_for(everything.wait(), WITHIN_S)
 
         assert reports == [(3, False, False), (4, True, True)]
@@ -161,12 +161,14 @@ async def test_a_return_is_paired_with_its_publish(
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         sent = [("a", b"same"), ("b", b"same"), ("c", b"twin"), ("c", b"twin")]
         outcomes = await asyncio.wait_for(
             asyncio.gather(
                 *(
-                    channel.publish_confirmed("x", "k", Properties(message_id=name).encode(), body)
+                    channel.publisher.publish_confirmed(
+                        "x", "k", Properties(message_id=name).encode(), body
+                    )
                     for name, body in sent
                 ),
                 return_exceptions=True,
@@ -189,10 +191,12 @@ async def test_a_publish_that_is_never_confirmed_closes_its_channel() -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint, confirm_timeout_s=0.2)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
 
         with pytest.raises(BrokerSilent, match="no confirm"):
-            await asyncio.wait_for(channel.publish_confirmed("", "q", PLAIN, b""), WITHIN_S)
+            await asyncio.wait_for(
+                channel.publisher.publish_confirmed("", "q", PLAIN, b""), WITHIN_S
+            )
 
         assert isinstance(channel.close_reason, BrokerSilent)
         assert not connection.is_closed
@@ -215,8 +219,8 @@ async def test_a_publish_waits_for_its_confirm_while_rabbitmq_is_blocked() -> No
         connection, channel = await opened(endpoint, confirm_timeout_s=0.2)
         states: list[tuple[bool, str]] = []
         connection.on_blocked = lambda is_blocked, reason: states.append((is_blocked, reason))
-        await channel.confirm_select()
-        publish = asyncio.ensure_future(channel.publish_confirmed("", "q", PLAIN, b""))
+        await channel.publisher.confirm_select()
+        publish = asyncio.ensure_future(channel.publisher.publish_confirmed("", "q", PLAIN, b""))
         _, pending = await asyncio.wait((publish,), timeout=0.6)
         assert pending
         assert connection.is_blocked
@@ -273,7 +277,7 @@ async def test_an_answer_that_never_comes_has_a_deadline() -> None:
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint, timeout_s=0.2)
         with pytest.raises(BrokerSilent, match="within"):
-            await channel.declare_queue("q")
+            await channel.declarations.declare_queue("q")
 
         assert not connection.is_closed
         await connection.close()
@@ -314,7 +318,7 @@ async def test_a_consumer_is_cancelled_once() -> None:
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
         cancelled: list[str] = []
-        tag = await channel.consume("q", delivered.put_nowait, on_cancel=cancelled.append)
+        tag = await channel.consumers.consume("q", delivered.put_nowait, on_cancel=cancelled.append)
         delivery = await asyncio.wait_for(delivered.get(), WITHIN_S)
 
         assert delivery.body == b"late"
@@ -358,7 +362,7 @@ async def test_garbage_ends_the_connection_and_nothing_else(raw: bytes) -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(channel.barrier(), WITHIN_S)
         assert connection.is_closed
@@ -392,7 +396,7 @@ async def test_broken_streams_never_hang(seed: int) -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         publishes = [asyncio.ensure_future(publish(channel)) for _ in range(30)]
         outcomes = await asyncio.wait_for(
             asyncio.gather(barrier(channel), *publishes, return_exceptions=True), WITHIN_S
@@ -413,13 +417,13 @@ class _Recorder:
 Use = Callable[[Channel], Awaitable[object]]
 
 USES: dict[str, Use] = {
-    "declare": lambda channel: channel.declare_queue("q"),
-    "consume": lambda channel: channel.consume("q", lambda delivery: None),
-    "get": lambda channel: channel.get("q"),
-    "qos": lambda channel: channel.qos(5),
+    "declare": lambda channel: channel.declarations.declare_queue("q"),
+    "consume": lambda channel: channel.consumers.consume("q", lambda delivery: None),
+    "get": lambda channel: channel.consumers.get("q"),
+    "qos": lambda channel: channel.consumers.qos(5),
     "barrier": lambda channel: channel.barrier(),
-    "cancel": lambda channel: channel.cancel("tag"),
-    "publish": lambda channel: channel.publish_confirmed("", "q", PLAIN, b"x"),
+    "cancel": lambda channel: channel.consumers.cancel("tag"),
+    "publish": lambda channel: channel.publisher.publish_confirmed("", "q", PLAIN, b"x"),
 }
 
 
@@ -435,7 +439,7 @@ async def test_a_lost_connection_ends_what_waits(use: Use) -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         told: list[BrokerError] = []
         channel.on_closed = told.append
         with pytest.raises(ConnectionLost):
@@ -460,7 +464,7 @@ async def test_a_closed_channel_ends_what_waits(use: Use) -> None:
 
     async with scripted_broker(script) as endpoint:
         connection, channel = await opened(endpoint)
-        await channel.confirm_select()
+        await channel.publisher.confirm_select()
         with pytest.raises(ChannelClosed, match="541 INTERNAL_ERROR"):
             await asyncio.wait_for(use(channel), WITHIN_S)
         with pytest.raises(ChannelClosed):

@@ -281,7 +281,7 @@ async def test_a_message_without_a_session_is_a_dead_letter(
     """A native publisher may send one to the exchange."""
     await accept(door, "a")
     properties = Properties(delivery_mode=2).encode()
-    await confirming.publish_confirmed("orders", "", properties, b"lost")
+    await confirming.publisher.publish_confirmed("orders", "", properties, b"lost")
     (dead,) = await door.client(path=DEAD).receive()
     table = dead.record.properties.headers or {}
     assert python_value(table[headers.DEAD_LETTER_REASON]) == "Session ID is null."
@@ -301,7 +301,7 @@ async def test_sessions_are_accepted_where_they_are_required(door: Door) -> None
 
 async def test_a_native_consumer_is_named(door: Door, confirming: Channel) -> None:
     """It takes messages out of their sessions."""
-    await confirming.consume(names.active_queue("orders"), lambda delivery: None)
+    await confirming.consumers.consume(names.active_queue("orders"), lambda delivery: None)
     await accept(door, "a")
     assert any("orders" in each for each in door.namespace.warnings)
 

@@ -73,7 +73,7 @@ async def consuming(endpoint: Endpoint) -> tuple[Connection, Channel, list[Deliv
         if len(taken) == COUNT:
             full.set()
 
-    await channel.consume("q", take)
+    await channel.consumers.consume("q", take)
     await asyncio.wait_for(full.wait(), WITHIN_S)
     return connection, channel, taken
 
@@ -91,7 +91,7 @@ async def test_rabbitmq_need_not_say_anything(contexts: Contexts) -> None:
         connection, channel, taken = await consuming(client_of(endpoint, contexts))
         told: list[BrokerError | None] = []
         for delivery in (taken[0], taken[1], taken[3]):
-            channel.ack(delivery.tag)
+            channel.consumers.ack(delivery.tag)
             channel.when_written(told.append)
         assert told == []
         for _ in range(2):
@@ -114,8 +114,8 @@ async def test_where_the_socket_would_block_it_waits(contexts: Contexts) -> None
         connection, channel, taken = await consuming(client_of(endpoint, contexts))
         is_told = asyncio.Event()
         for _ in range(CHUNKS):
-            channel.publish("", "q", PLAIN, CHUNK)
-        channel.ack(taken[0].tag)
+            channel.publisher.publish("", "q", PLAIN, CHUNK)
+        channel.consumers.ack(taken[0].tag)
         channel.when_written(lambda error: is_told.set())
         for _ in range(TURNS):
             await asyncio.sleep(0.001)
@@ -136,8 +136,8 @@ async def test_whoever_waits_hears_of_the_end() -> None:
         connection, channel, taken = await consuming(endpoint)
         told: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         for _ in range(CHUNKS):
-            channel.publish("", "q", PLAIN, CHUNK)
-        channel.ack(taken[0].tag)
+            channel.publisher.publish("", "q", PLAIN, CHUNK)
+        channel.consumers.ack(taken[0].tag)
         channel.when_written(told.set_result)
         connection.flush()
         await connection.close()

@@ -151,7 +151,7 @@ async def test_an_expired_message_is_dropped_where_the_entity_says_so(
     await expired(door, path)
     (received,) = await door.client(path=path).receive()
     assert received.record.body == b"long"
-    state = await confirming.declare_queue("dropping/$deadletterqueue", passive=True)
+    state = await confirming.declarations.declare_queue("dropping/$deadletterqueue", passive=True)
     assert state.messages == 0
 
 
@@ -208,7 +208,7 @@ async def test_a_dead_letter_with_numbers_that_amqp_has_not_stops_nobody(
     """Somebody published it straight into the dead-letter queue; it is one without a number."""
     forged = {headers.SEQUENCE_NUMBER: ("T", 2**63 + 5), headers.ENQUEUED_TIME: ("T", 2**64 - 1)}
     raw = Properties(headers=forged).encode()
-    await confirming.publish_confirmed("", "orders/$deadletterqueue", raw, b"forged")
+    await confirming.publisher.publish_confirmed("", "orders/$deadletterqueue", raw, b"forged")
     (dead,) = await door.client(path=door.dead_letters).receive()
     assert message_of(dead)
     assert (dead.record.body, dead.sequence_number, dead.enqueued_ms) == (b"forged", 0, 0)
@@ -494,7 +494,7 @@ async def test_a_sequencer_that_fails_again_and_again_is_a_reason_not_to_be_read
 ) -> None:
     """Somebody has deleted an exchange of ours: what is sent is stored, but gets no number."""
     await until(lambda: not door.sidecar.reasons)
-    await confirming.delete_exchange("orders/$active")
+    await confirming.declarations.delete_exchange("orders/$active")
     await door.send("a")
     await until(lambda: any("'orders' fails again" in each for each in door.sidecar.reasons))
 
@@ -504,7 +504,7 @@ async def test_an_entity_that_is_removed_is_looked_after_no_more(
 ) -> None:
     """Its sequencer ends; clients are told that there is no such entity; the others go on."""
     await until(lambda: door.sidecar.meters["dropping"].is_active)
-    await confirming.delete_queue("dropping/$inbox")
+    await confirming.declarations.delete_queue("dropping/$inbox")
     await door.management.delete_global_parameter(definitions.parameter_name(vhost, "dropping"))
     await door.namespace.check()
     assert "dropping" not in door.sidecar.meters

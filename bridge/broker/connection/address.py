@@ -29,7 +29,7 @@ class HasChannels(Protocol):
 
 async def take_address(channel: Channel) -> None:
     """Have a channel get an address."""
-    await channel.consume(DIRECT_REPLY_TO, _ignore, no_ack=True)
+    await channel.consumers.consume(DIRECT_REPLY_TO, _ignore, no_ack=True)
 
 
 async def await_ends(connection: HasChannels, addresses: Iterable[str]) -> None:
@@ -38,7 +38,7 @@ async def await_ends(connection: HasChannels, addresses: Iterable[str]) -> None:
         channel = await connection.channel()
         try:
             while True:  # RabbitMQ tells nobody
-                await channel.declare_queue(address, passive=True)
+                await channel.declarations.declare_queue(address, passive=True)
                 await asyncio.sleep(POLL_S)
         except NotFound:
             pass

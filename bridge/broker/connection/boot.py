@@ -47,10 +47,12 @@ async def node_boot(connection: Connection) -> str:
     channel.on_closed = on_closed
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            probe = await channel.declare_queue(exclusive=True)
+            probe = await channel.declarations.declare_queue(exclusive=True)
             await take_address(channel)
-            await channel.consume(probe.name, on_probe, no_ack=True)
-            channel.publish("", probe.name, Properties(reply_to=DIRECT_REPLY_TO).encode(), b"")
+            await channel.consumers.consume(probe.name, on_probe, no_ack=True)
+            channel.publisher.publish(
+                "", probe.name, Properties(reply_to=DIRECT_REPLY_TO).encode(), b""
+            )
             return _creation(await address)
     except TimeoutError:
         raise BrokerSilent(text=f"no reply address within {TIMEOUT_S:g} s") from None

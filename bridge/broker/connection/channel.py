@@ -1,8 +1,8 @@
 """A channel: everything that is done on RabbitMQ is done on one.
 
-Its layers are `Rpc`, `Declaring`, `Consuming` and `Publishing`; here frames are told apart,
-contents put together, and the end is made: when a channel closes, for whatever reason, everything
-that waits on it fails with that reason, and `on_closed` is called.
+Its parts are its calls, declarations, consumers and publisher; here frames are told apart, contents
+put together, and the end is made: when a channel closes, for whatever reason, everything that waits
+on it fails with that reason, and `on_closed` is called.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from functools import partial
 from typing import cast
 
 from bridge.broker.connection.answer import closed
+from bridge.broker.connection.calls import RPC_TIMEOUT_S, Calls, Question
+from bridge.broker.connection.consumers import ChannelConsumers
+from bridge.broker.connection.declarations import Declarations
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.connection.publishing import CONFIRM_TIMEOUT_S, Publishing
-from bridge.broker.connection.rpc import RPC_TIMEOUT_S, Question
+from bridge.broker.connection.publisher import CONFIRM_TIMEOUT_S, ChannelPublisher
 from bridge.broker.connection.transport import Transport
 from bridge.broker.errors import (
     BrokerError,
@@ -42,13 +44,18 @@ BODY_BYTES_MAX = 512 << 20
 """Above what any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
 
 
-class Channel(Publishing):
+class Channel:
     """A channel of a connection; `Connection.channel` makes them.
 
     Attributes:
+        number: its number on the connection.
+        owner: for which queue or entity it is; "" when for none of its own.
+        declarations: declares, binds, purges and deletes.
+        consumers: takes messages out of queues, and settles them.
+        publisher: publishes.
         closed: set when the channel is closed.
         close_reason: why it is closed; None while it is open.
-        on_closed: called once with that reason.
+        on_closed: called once with the reason.
     """
 
     def __init__(
@@ -60,7 +67,15 @@ class Channel(Publishing):
         timeout_s: float = RPC_TIMEOUT_S,
         confirm_timeout_s: float = CONFIRM_TIMEOUT_S,
     ) -> None:
-        super().__init__(transport, number, timeout_s, confirm_timeout_s)
+        self.number = number
+        self.owner = ""
+        self._transport = transport
+        self._timeout_s = timeout_s
+        self._calls = Calls(transport, number, self._give_up, timeout_s)
+        self.declarations = Declarations(self._calls)
+        self.consumers = ChannelConsumers(self, self._calls)
+        self.publisher = ChannelPublisher(self._calls, confirm_timeout_s)
+        self.close_reason: BrokerError | None = None
         self.closed = asyncio.Event()
         self.on_closed: Callable[[BrokerError], None] | None = None
         self._on_free = on_free
@@ -76,17 +91,22 @@ class Channel(Publishing):
     def __repr__(self) -> str:
         state = "open" if self.close_reason is None else f"closed: {self.close_reason}"
         return (
-            f"<Channel {self.number} [{state}, {self.unconfirmed} unconfirmed, "
-            f"{self.outstanding} outstanding]>"
+            f"<Channel {self.number} [{state}, {self.publisher.unconfirmed} unconfirmed, "
+            f"{self.consumers.outstanding} outstanding]>"
         )
+
+    @property
+    def awaits_queue(self) -> bool:
+        """Whether a queue was asked something (consume, get) and has not answered yet."""
+        return self._calls.awaits_queue
 
     def open(self) -> Awaitable[None]:
         """Open it; `Connection.channel` has done so."""
-        return self._tell(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
+        return self._calls.tell(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
 
     def open_soon(self) -> None:
         """Write what opens it; `Connection.channel_soon` has done so."""
-        self._ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
+        self._calls.ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
 
     def barrier(self) -> asyncio.Future[None]:
         """Return what is done when RabbitMQ has handled all written until the end of this turn.
@@ -109,7 +129,7 @@ class Channel(Publishing):
             barrier.set_exception(self.close_reason.again())
             barrier.exception()
         else:
-            self._ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
+            self._calls.ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
 
     def when_written(self, told: OnWritten) -> None:
         """Call back when the kernel has all that was written until now, in this turn of the loop.
@@ -123,7 +143,7 @@ class Channel(Publishing):
         self._transport.flush_soon()
 
     def _on_written(self, told: OnWritten) -> None:
-        self._notify(told, self.close_reason)
+        self._calls.notify(told, self.close_reason)
 
     def drain(self) -> Awaitable[None]:
         """Wait until little of what was written is unsent."""
@@ -144,7 +164,7 @@ class Channel(Publishing):
                 channel that stands still keeps what it holds, and its place in the inbox, until
                 RabbitMQ ends it with its connection.
         """
-        return closed(self.linger(), self._end, self._close_timeout_s, self._on_silent)
+        return closed(self.consumers.linger(), self._end, self._close_timeout_s, self._on_silent)
 
     def _end(self) -> asyncio.Future[None] | None:
         self.abandon()
@@ -166,12 +186,12 @@ class Channel(Publishing):
         if self._content is not None:
             raise ValueError("a method where a message's content was due")
         if method == wire.BASIC_DELIVER:
-            self._content = method, self._read_deliver(raw, start, end), None
+            self._content = method, self.consumers.read_deliver(raw, start, end), None
         elif method in (wire.BASIC_ACK, wire.BASIC_NACK):
             number, bits = _CONFIRM.unpack_from(raw, start + 4)
-            self._on_confirm(number, bits & 1 == 1, method == wire.BASIC_ACK)
+            self.publisher.on_confirmed(number, bits & 1 == 1, method == wire.BASIC_ACK)
         elif method in (wire.BASIC_RETURN, wire.BASIC_GET_OK):
-            question = self._take_question(method) if method == wire.BASIC_GET_OK else None
+            question = self._calls.take(method) if method == wire.BASIC_GET_OK else None
             self._content = method, wire.read_method(raw, start, end).arguments, question
         else:
             self._on_rare_method(wire.read_method(raw, start, end))
@@ -185,17 +205,17 @@ class Channel(Publishing):
                 self.finish(channel_closed(code, text))
                 self._free()
             case wire.BASIC_CANCEL:
-                self._on_cancel(cast(str, arguments[0]))
+                self.consumers.on_cancel(cast(str, arguments[0]))
             case wire.BASIC_CANCEL_OK:
-                self._on_cancel_ok(cast(str, arguments[0]))
-                self._answer(method)
+                self.consumers.on_cancel_ok(cast(str, arguments[0]))
+                self._calls.answer(method)
             case wire.BASIC_GET_EMPTY:
-                self._take_question(method.number).resolve(None)
+                self._calls.take(method.number).resolve(None)
             case wire.CHANNEL_FLOW:
                 frame = wire.method_frame(self.number, wire.CHANNEL_FLOW_OK, arguments[0])
                 self._transport.write(frame)
             case _:
-                self._answer(method)
+                self._calls.answer(method)
 
     def _on_method_while_closing(self, method: int) -> None:
         """After channel.close everything but the end of it is to be ignored."""
@@ -245,25 +265,26 @@ class Channel(Publishing):
             delivery.properties = self._properties
             delivery.body = body
             try:
-                self._receiver(delivery)  # type: ignore[misc]
+                self.consumers.receiver(delivery)
             except Exception as error:
-                self._blame(error)
+                self._calls.blame(error)
         elif question is not None:
             tag, redelivered, exchange, key, ready = cast(
                 "tuple[int, bool, str, str, int]", subject
             )
             message = (exchange, key, self._properties, body)
-            self._answer_get(question, Delivery(tag, redelivered, *message, "", self, ready))
+            self.consumers.answer_get(
+                question, Delivery(tag, redelivered, *message, "", self, ready)
+            )
         else:
             code, text, exchange, key = cast("tuple[int, str, str, str]", subject)
-            self._on_return(code, text, exchange, key, self._properties, body)
+            self.publisher.on_return(code, text, exchange, key, self._properties, body)
 
     def _give_up(self, error: BrokerError) -> None:
         """Close it from this side, without waiting."""
         if self.close_reason is not None:
             return
-        self._before_write()
-        self._has_left_asking = self.awaits_queue
+        self._calls.before_write()
         code = error.code or _CLOSED_BY_US
         frame = wire.method_frame(self.number, wire.CHANNEL_CLOSE, code, error.text[:80], 0, 0)
         self._transport.write(frame)
@@ -282,13 +303,14 @@ class Channel(Publishing):
                 self._closing.set_result(None)
             return
         self.close_reason = error
+        self._calls.close(error)
         self._content = None
         self._chunks.clear()
-        self._drop_deliveries()
+        self.consumers.drop()
         if self._barrier is not None:
             self._write_barrier()
-        self._fail_questions(error.again)
-        self._fail_publishes(error.again)
+        self._calls.fail(error.again)
+        self.publisher.fail(error.again)
         self.closed.set()
         if self.on_closed is not None:
-            self._notify(self.on_closed, error)
+            self._calls.notify(self.on_closed, error)

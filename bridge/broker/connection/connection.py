@@ -7,10 +7,10 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
+from bridge.broker.connection.calls import RPC_TIMEOUT_S
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.connection.publishing import CONFIRM_TIMEOUT_S
-from bridge.broker.connection.rpc import RPC_TIMEOUT_S
+from bridge.broker.connection.publisher import CONFIRM_TIMEOUT_S
 from bridge.broker.connection.transport import FRAME_MAX_DEFAULT, Transport
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused
 from bridge.wire import amqp091 as wire
@@ -144,7 +144,7 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held or awaited on any of its channels, and nobody consumes."""
-        return not any(channel.is_busy for channel in self._channels.values())
+        return not any(channel.consumers.is_busy for channel in self._channels.values())
 
     @property
     def queue_answers(self) -> int:
@@ -215,7 +215,9 @@ class Connection:
     async def close(self) -> None:
         """Say goodbye and close; never raises, and takes a few seconds at most."""
         if self.close_reason is None:
-            await asyncio.gather(*(channel.linger() for channel in self._channels.values()))
+            await asyncio.gather(
+                *(channel.consumers.linger() for channel in self._channels.values())
+            )
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await self._say_goodbye()

@@ -163,14 +163,14 @@ class JournalReader:
                 if take(Entry(stands, properties, delivery.body)):
                     done.set_result(None)
                 elif count % ack_every == 0:
-                    channel.ack(delivery.tag, multiple=True)
+                    channel.consumers.ack(delivery.tag, multiple=True)
             except Exception as error:
                 done.set_exception(error)
 
         try:
-            await channel.qos(prefetch)
+            await channel.consumers.qos(prefetch)
             arguments: Table = {OFFSET: offset}
-            await channel.consume(self._stream, on_delivery, arguments=arguments)
+            await channel.consumers.consume(self._stream, on_delivery, arguments=arguments)
             if announce is not None:
                 await announce()
             await self._wait(channel, done, lambda: count)

@@ -89,9 +89,9 @@ async def read_stream(
     reading = _Reading(take)
     channel = await connection.channel()
     try:
-        await channel.qos(prefetch)
+        await channel.consumers.qos(prefetch)
         arguments: Table = {OFFSET: start}
-        await channel.consume(stream, reading.on_delivery, arguments=arguments)
+        await channel.consumers.consume(stream, reading.on_delivery, arguments=arguments)
         if await _begins(channel, reading, empty_s):
             await _go_on(channel, reading, prefetch)
     finally:
@@ -118,5 +118,5 @@ async def _go_on(channel: Channel, reading: _Reading, prefetch: int) -> None:
     seen = 0
     while not reading.is_enough and seen != reading.count:
         seen = reading.count
-        channel.ack(reading.last_tag, multiple=True)
-        await channel.qos(prefetch)
+        channel.consumers.ack(reading.last_tag, multiple=True)
+        await channel.consumers.qos(prefetch)

@@ -283,10 +283,10 @@ class Administration:
         channel = await self._intake.channel()
         try:
             for exchange in names.exchanges_of(path):
-                await channel.delete_exchange(exchange)
+                await channel.declarations.delete_exchange(exchange)
             below = await self._management.queues_below(base + "/$")
             for queue in (base, *sorted(below, key=names.is_inbox)):
-                await channel.delete_queue(queue)
+                await channel.declarations.delete_queue(queue)
         finally:
             await _close(channel)
 
@@ -305,7 +305,7 @@ class Administration:
                 yield
             finally:
                 with contextlib.suppress(BrokerError):
-                    await channel.delete_queue(names.change_lock(front))
+                    await channel.declarations.delete_queue(names.change_lock(front))
                 await _close(channel)
         finally:
             lock.release()
@@ -318,7 +318,7 @@ class Administration:
         while True:
             channel = await self._intake.channel()
             try:
-                await channel.declare_queue(
+                await channel.declarations.declare_queue(
                     names.change_lock(front), durable=False, exclusive=True, auto_delete=True
                 )
             except ResourceLocked:

@@ -178,7 +178,7 @@ class Disposal:
     async def _has_way_back(self, there: model.Entity) -> bool:
         channel = await self._intake.channel()
         try:
-            await channel.declare_exchange(_no_way_back(there), passive=True)
+            await channel.declarations.declare_exchange(_no_way_back(there), passive=True)
         except NotFound:
             return False
         finally:
@@ -189,7 +189,7 @@ class Disposal:
         channel = await self._intake.channel()
         try:
             for exchange in exchanges:
-                await channel.delete_exchange(exchange)
+                await channel.declarations.delete_exchange(exchange)
         finally:
             await _close(channel)
 
@@ -211,7 +211,7 @@ class Disposal:
         if not entity.requires_session:
             queues.append(names.active_queue(entity.path))
         for queue in queues:
-            if (await channel.declare_queue(queue, passive=True)).consumers:
+            if (await channel.declarations.declare_queue(queue, passive=True)).consumers:
                 return True
         return False
 

@@ -54,10 +54,12 @@ class News:
     async def listen(self, connection: Connection) -> None:
         """Hear on a connection, as long as it lasts."""
         channel = await connection.channel()
-        await channel.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
-        queue = await channel.declare_queue("", durable=False, exclusive=True, auto_delete=True)
-        await channel.bind_queue(queue.name, names.EVENTS)
-        await channel.consume(queue.name, self._on_delivery, no_ack=True)
+        await channel.declarations.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
+        queue = await channel.declarations.declare_queue(
+            "", durable=False, exclusive=True, auto_delete=True
+        )
+        await channel.declarations.bind_queue(queue.name, names.EVENTS)
+        await channel.consumers.consume(queue.name, self._on_delivery, no_ack=True)
         self._on_changed()
 
     def tell(self, kind: str, path: EntityPath) -> None:

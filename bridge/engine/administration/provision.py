@@ -257,18 +257,18 @@ async def _make(change: Change, management: Management, channel: Channel) -> Non
     try:
         match resource:
             case Exchange():
-                await channel.declare_exchange(resource)
+                await channel.declarations.declare_exchange(resource)
             case Queue():
-                await channel.declare_queue(resource)
+                await channel.declarations.declare_queue(resource)
             case Binding() if is_delete:
-                await channel.unbind_queue(
+                await channel.declarations.unbind_queue(
                     resource.destination,
                     resource.source,
                     resource.routing_key,
                     arguments=resource.arguments,
                 )
             case Binding():
-                await channel.bind(resource)
+                await channel.declarations.bind(resource)
             case Policy():
                 await _put(change, resource, management)
             case Parameter():

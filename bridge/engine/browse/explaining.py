@@ -111,7 +111,7 @@ class Explaining:
     async def _ready(self, queue: str) -> int:
         channel = await self._intake.channel()
         try:
-            return (await channel.declare_queue(queue, passive=True)).messages
+            return (await channel.declarations.declare_queue(queue, passive=True)).messages
         except NotFound:
             return 0
         finally:

@@ -122,7 +122,7 @@ class Settlements:
         is_new = not await self._is_there(names.settled(queue))
         if is_new:
             channel = await self._intake.channel()
-            await channel.declare_queue(parts.settled(queue))
+            await channel.declarations.declare_queue(parts.settled(queue))
             await channel.close()
         await self.tell_all(queue)
         return is_new
@@ -186,7 +186,7 @@ class Settlements:
     async def _is_there(self, stream: str) -> bool:
         channel = await self._intake.channel()
         try:
-            await channel.declare_queue(stream, passive=True)
+            await channel.declarations.declare_queue(stream, passive=True)
         except NotFound:
             return False
         else:

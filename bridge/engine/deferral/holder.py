@@ -118,7 +118,7 @@ class Shelved:
 
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
-        holding.channel.ack(holding.tag)
+        holding.channel.consumers.ack(holding.tag)
         _pass(point, holding.channel)
 
     def give_back(self, holding: Holding, point: str) -> None:
@@ -229,7 +229,7 @@ class DeferredQueue:
         """Have the queue, also where an earlier bridge has made the entity."""
         if not self._is_declared:
             channel = await self._intake.channel()
-            await channel.declare_queue(parts.deferred_queue(self.queue.path))
+            await channel.declarations.declare_queue(parts.deferred_queue(self.queue.path))
             await seal(channel, os.urandom(8))
             await channel.close()
             self._is_declared = True
@@ -251,8 +251,8 @@ class DeferredQueue:
             self._channel = channel
             self._opened_s = loop.time()
             try:
-                await channel.qos(PREFETCH_MAX)
-                await channel.consume(
+                await channel.consumers.qos(PREFETCH_MAX)
+                await channel.consumers.consume(
                     self.resource, self._on_delivery, on_cancel=partial(self._on_cancel, channel)
                 )
             except NotFound:
@@ -276,7 +276,7 @@ class DeferredQueue:
         """Ack a second copy."""
         assert self._channel is not None
         self.departure.note_second_copy()
-        self._channel.ack(tag)
+        self._channel.consumers.ack(tag)
         _pass("engine.drop.acked", self._channel)
 
     def _on_delivery(self, delivery: Delivery) -> None:
@@ -337,7 +337,7 @@ class DeferredQueue:
                 self._sender.answer(ask.reply_to, ask.correlation_id, reply)
             except BrokerError as error:
                 log.warning("deferred.unanswered queue=%s error=%s", self.resource, error)
-            ask.delivery.channel.ack(ask.delivery.tag)
+            ask.delivery.channel.consumers.ack(ask.delivery.tag)
             _pass("engine.deferred.answered", ask.delivery.channel)
 
     def _reply_to(self, ask: _Ask) -> bytes | None:
@@ -357,7 +357,7 @@ class DeferredQueue:
             text = texts.asked_too_large(len(ask.numbers), size_bytes, ASK_BYTES_MAX)
             return encode_refused(MessageSizeExceeded.condition, text)
         for tag in shelved.shelf.fetch(ask.numbers):
-            ask.delivery.channel.nack(tag, False, True)
+            ask.delivery.channel.consumers.nack(tag, False, True)
             _pass("engine.deferred.returned", ask.delivery.channel)
         holdings = shelved.shelf.take(ask.numbers)
         if holdings is None:

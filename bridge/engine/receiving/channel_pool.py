@@ -138,8 +138,8 @@ class ChannelPool:
         """A channel brings nothing more: it is free when all that came on it is settled."""
         if channel not in self._own:
             return
-        if channel.outstanding:
-            channel.on_settled = partial(self._free, channel)
+        if channel.consumers.outstanding:
+            channel.consumers.on_settled = partial(self._free, channel)
         else:
             self._free(channel)
 
@@ -155,7 +155,7 @@ class ChannelPool:
         if self._opening is not None:
             self._opening.cancel()
         for channel in self._own:
-            channel.on_closed = channel.on_settled = None
+            channel.on_closed = channel.consumers.on_settled = None
         closing = [channel.close() for channel in self._own]
         await asyncio.gather(*closing, return_exceptions=True)
         if self.main is not None:
@@ -187,7 +187,7 @@ class ChannelPool:
         self._own.clear()
         self._idle.clear()
         for channel in lost:
-            channel.on_closed = channel.on_settled = None
+            channel.on_closed = channel.consumers.on_settled = None
             channel.abandon()
         self._on_lost(lost)
         if not self._is_closing:
@@ -200,7 +200,7 @@ class ChannelPool:
         self._on_ready()
 
     def _free(self, channel: Channel) -> None:
-        channel.on_settled = None
+        channel.consumers.on_settled = None
         if len(self._idle) < self._limits.idle_max:
             self._idle.append(channel)
             return

@@ -154,7 +154,7 @@ class QueueReader:
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
         self._settling(holding.fetch)
-        holding.channel.ack(holding.tag)
+        holding.channel.consumers.ack(holding.tag)
         _reach(point, holding.channel)
 
     def give_back(self, holding: Holding, point: str) -> None:
@@ -362,9 +362,9 @@ class QueueReader:
         channel = returned.channel
         self._settling(returned.fetch)
         if is_counted:
-            channel.reject(returned.tag, True)
+            channel.consumers.reject(returned.tag, True)
         else:
-            channel.nack(returned.tag, False, True)
+            channel.consumers.nack(returned.tag, False, True)
         self._channels.returned(channel)
         _reach(point, channel)
 

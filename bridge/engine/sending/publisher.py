@@ -61,7 +61,7 @@ class Publisher:
         clock: Callable[[], float],
     ) -> None:
         self.channel: Channel = connection.channel_soon(target)
-        self.channel.confirm_select_soon()
+        self.channel.publisher.confirm_select_soon()
         self.used_s = clock()
         self._on_reply = on_reply
         self._clock = clock
@@ -76,19 +76,19 @@ class Publisher:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return not self.channel.unconfirmed and not self._waiting
+        return not self.channel.publisher.unconfirmed and not self._waiting
 
     @property
     def silent_s(self) -> float:
         """How long RabbitMQ has confirmed nothing of what it was sent here; 0 while it does."""
         wait_s = self._clock() - self._progress_s
-        return wait_s if self.channel.unconfirmed and wait_s >= SILENT_S else 0.0
+        return wait_s if self.channel.publisher.unconfirmed and wait_s >= SILENT_S else 0.0
 
     def hear_replies(self) -> None:
         """Have answers to what is published with a reply-to come back."""
         if not self._has_replies:
             self._has_replies = True
-            self.channel.consume_soon(
+            self.channel.consumers.consume_soon(
                 DIRECT_REPLY_TO, self._on_reply, tag="replies", prefetch=0, no_ack=True
             )
 
@@ -98,7 +98,7 @@ class Publisher:
         """Publish when there is room; `settled` is called once."""
         self._when_room(
             partial(
-                self.channel.publish,
+                self.channel.publisher.publish,
                 exchange,
                 key,
                 properties,
@@ -123,9 +123,9 @@ class Publisher:
 
     def tell(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
         """Publish something that may be lost."""
-        if self.channel.unconfirmed < WINDOW:
+        if self.channel.publisher.unconfirmed < WINDOW:
             self.used_s = self._clock()
-            self.channel.publish(exchange, key, properties, body, mandatory=False)
+            self.channel.publisher.publish(exchange, key, properties, body, mandatory=False)
 
     def lose(self, error: BrokerError) -> None:
         """The channel has ended: what had no room was not published."""
@@ -134,9 +134,9 @@ class Publisher:
 
     def _when_room(self, publish: Callable[[], object], fail: Settled) -> None:
         self.used_s = self._clock()
-        if not self.channel.unconfirmed:
+        if not self.channel.publisher.unconfirmed:
             self._progress_s = self.used_s
-        if self._waiting or self.channel.unconfirmed >= WINDOW:
+        if self._waiting or self.channel.publisher.unconfirmed >= WINDOW:
             if self.channel.close_reason is not None:
                 raise self.channel.close_reason.again()
             self._waiting.append(_Waiting(publish, fail))
@@ -147,7 +147,7 @@ class Publisher:
         if error is None or isinstance(error, PublishRefused):
             self._progress_s = self._clock()
         settled(error)
-        while self._waiting and self.channel.unconfirmed < WINDOW:
+        while self._waiting and self.channel.publisher.unconfirmed < WINDOW:
             if self.channel.close_reason is not None:
                 return
             waiting = self._waiting.popleft()

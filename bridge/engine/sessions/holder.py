@@ -190,7 +190,9 @@ class Holder:
                     await asyncio.sleep(0)
             try:
                 channel = await self._intake.channel()
-                state = await channel.declare_queue(self.messages.resource, passive=True)
+                state = await channel.declarations.declare_queue(
+                    self.messages.resource, passive=True
+                )
                 await channel.close()
                 self.natives = max(state.consumers - windows.consumers, 0)
             except BrokerError as error:

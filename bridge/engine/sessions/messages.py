@@ -196,7 +196,7 @@ class SessionMessages:
     def ack(self, holding: Holding, point: str) -> None:
         """Settle a message for good."""
         self.departing(holding)
-        holding.channel.ack(holding.tag)
+        holding.channel.consumers.ack(holding.tag)
         _pass(point, holding.channel)
 
     def departing(self, holding: Holding) -> None:
@@ -317,13 +317,13 @@ class SessionMessages:
                 self._departure.exhaust(self, _message(place))
             case fx.Fetch(place):
                 channel, tag = place.where
-                channel.nack(tag, False, True)
+                channel.consumers.nack(tag, False, True)
                 _pass("engine.session.returned", channel)
             case fx.Drop(where):
                 channel, tag = where
                 self._departure.note_second_copy()
                 if self.windows is not None and self.windows.holds(channel):
-                    channel.ack(tag)
+                    channel.consumers.ack(tag)
                     _pass("engine.drop.acked", channel)
             case _:
                 assert_never(effect)

@@ -106,10 +106,10 @@ class Seat:
             if is_new:
                 await self._declare()
             channel = await self._intake.route(names.active_queue(self._path)).channel()
-            await channel.qos(PREFETCH_MAX)
+            await channel.consumers.qos(PREFETCH_MAX)
             self._channel = channel
             try:
-                await channel.consume(
+                await channel.consumers.consume(
                     self.resource, self._on_delivery, on_cancel=lambda tag: channel.abandon()
                 )
             except BrokerError:
@@ -167,7 +167,7 @@ class Seat:
 
     async def _declare(self) -> None:
         channel = await self._intake.channel()
-        await channel.declare_queue(parts.sessions_queue(self._path))
+        await channel.declarations.declare_queue(parts.sessions_queue(self._path))
         await seal(channel, os.urandom(8))
         await channel.close()
 
@@ -235,7 +235,7 @@ class Seat:
         self._ack(ask.channel, ask.tag)
 
     def _ack(self, channel: Channel, tag: int) -> None:
-        channel.ack(tag)
+        channel.consumers.ack(tag)
         if failpoint.IS_ARMED:
             channel.flush()
             failpoint.reach("engine.session.acked")

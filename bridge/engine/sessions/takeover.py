@@ -42,19 +42,19 @@ async def take_over(
     loop = asyncio.get_running_loop()
     channel = await intake.channel()
     since_s = loop.time()
-    state = await channel.declare_queue(resource, passive=True)
+    state = await channel.declarations.declare_queue(resource, passive=True)
     while state.consumers and loop.time() - since_s < GONE_S:
         await asyncio.sleep(LOOK_S)
-        state = await channel.declare_queue(resource, passive=True)
+        state = await channel.declarations.declare_queue(resource, passive=True)
     if loop.time() - since_s > LOOK_S:  # a predecessor's other channels end in the same moment
         await asyncio.sleep(LOOK_S)
-        state = await channel.declare_queue(resource, passive=True)
+        state = await channel.declarations.declare_queue(resource, passive=True)
     natives, waiting = state.consumers, state.messages
     await begin()
     since_s = loop.time()
     while arrived() < waiting and not (windows.is_full and state.messages):
         await asyncio.sleep(LOOK_S)
-        state = await channel.declare_queue(resource, passive=True)
+        state = await channel.declarations.declare_queue(resource, passive=True)
         if not state.messages and arrived() < waiting:
             # Somebody else has taken some; what is ours is on its way.
             await asyncio.sleep(LOOK_S)

@@ -63,7 +63,7 @@ class Windows:
     def consumers(self) -> int:
         """How many consumers RabbitMQ may count: cancelled ones that hold messages are counted."""
         current = self._current
-        return sum(each is current or bool(each.outstanding) for each in self._channels)
+        return sum(each is current or bool(each.consumers.outstanding) for each in self._channels)
 
     async def begin(self) -> None:
         """Consume.
@@ -98,7 +98,7 @@ class Windows:
 
     @property
     def _is_current_full(self) -> bool:
-        return self._current is not None and self._current.outstanding >= WINDOW
+        return self._current is not None and self._current.consumers.outstanding >= WINDOW
 
     def _arrived(self, delivery: Delivery) -> None:
         self._on_delivery(delivery)
@@ -110,7 +110,7 @@ class Windows:
         try:
             while self._is_current_full and not self.is_full:
                 assert self._current is not None
-                await self._current.cancel(self._tag)
+                await self._current.consumers.cancel(self._tag)
                 await self._consume()
         except BrokerError as error:
             self._lost(error)
@@ -119,16 +119,16 @@ class Windows:
 
     async def _consume(self) -> None:
         """Have the emptiest channel consume, or a new one while all are half full."""
-        channel = min(self._channels, key=lambda each: each.outstanding, default=None)
+        channel = min(self._channels, key=lambda each: each.consumers.outstanding, default=None)
         if channel is None or (
-            channel.outstanding > WINDOW // 2 and len(self._channels) < WINDOWS_MAX
+            channel.consumers.outstanding > WINDOW // 2 and len(self._channels) < WINDOWS_MAX
         ):
             channel = await self._route.channel()
             channel.on_closed = self._lost
             self._channels.append(channel)
-            await channel.qos(WINDOW)
+            await channel.consumers.qos(WINDOW)
         self._current, self._tag = channel, f"session-{next(self._tags)}"
-        await channel.consume(
+        await channel.consumers.consume(
             self._resource,
             self._arrived,
             tag=self._tag,

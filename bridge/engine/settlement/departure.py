@@ -308,7 +308,7 @@ def _fitting(publish: Publish) -> Publish:
 
 
 def _ack(settled: Holding | Copy, point: str) -> None:
-    settled.channel.ack(settled.tag)
+    settled.channel.consumers.ack(settled.tag)
     if failpoints.IS_ARMED:
         settled.channel.flush()
         failpoints.reach(point)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping
 from typing import NamedTuple
 
 from bridge.broker.connection.answer import made
-from bridge.broker.connection.rpc import Rpc
+from bridge.broker.connection.calls import Calls
 from bridge.topology import resources
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, table_of
@@ -27,12 +27,15 @@ def _table(arguments: Arguments) -> Table:
     return table_of(arguments) if arguments else {}
 
 
-class Declaring(Rpc):
+class Declarations:
     """The part of a channel that declares, binds, purges and deletes.
 
     Each call raises the ChannelClosed that RabbitMQ answers with (NotFound, PreconditionFailed,
     ...); the channel is closed then.
     """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     def declare_exchange(
         self,
@@ -51,7 +54,7 @@ class Declaring(Rpc):
         else:
             name = exchange
         flags = (passive, durable, auto_delete, internal, False)
-        return self._tell(
+        return self._calls.tell(
             wire.EXCHANGE_DECLARE_OK,
             wire.EXCHANGE_DECLARE,
             0,
@@ -77,7 +80,7 @@ class Declaring(Rpc):
         else:
             name = queue
         flags = (passive, durable, exclusive, auto_delete, False)
-        answer = self._call(
+        answer = self._calls.call(
             wire.QUEUE_DECLARE_OK, wire.QUEUE_DECLARE, 0, name, *flags, _table(arguments)
         )
         return made(answer, QueueState)
@@ -93,7 +96,7 @@ class Declaring(Rpc):
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
         """Bind a queue to an exchange."""
-        return self._tell(
+        return self._calls.tell(
             wire.QUEUE_BIND_OK,
             wire.QUEUE_BIND,
             0,
@@ -108,7 +111,7 @@ class Declaring(Rpc):
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
         """Remove a binding of a queue; one that is not there is no error."""
-        return self._tell(
+        return self._calls.tell(
             wire.QUEUE_UNBIND_OK,
             wire.QUEUE_UNBIND,
             0,
@@ -122,7 +125,7 @@ class Declaring(Rpc):
         self, destination: str, source: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
         """Bind an exchange to an exchange."""
-        return self._tell(
+        return self._calls.tell(
             wire.EXCHANGE_BIND_OK,
             wire.EXCHANGE_BIND,
             0,
@@ -137,7 +140,7 @@ class Declaring(Rpc):
         self, destination: str, source: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
         """Remove a binding between exchanges; one that is not there is no error."""
-        return self._tell(
+        return self._calls.tell(
             wire.EXCHANGE_UNBIND_OK,
             wire.EXCHANGE_UNBIND,
             0,
@@ -150,14 +153,18 @@ class Declaring(Rpc):
 
     def delete_queue(self, queue: str) -> Awaitable[int]:
         """Delete a queue with what is in it; returns how many messages that were."""
-        answer = self._call(wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False)
+        answer = self._calls.call(
+            wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False
+        )
         return made(answer, int)
 
     def delete_exchange(self, exchange: str) -> Awaitable[None]:
         """Delete an exchange with its bindings."""
-        return self._tell(wire.EXCHANGE_DELETE_OK, wire.EXCHANGE_DELETE, 0, exchange, False, False)
+        return self._calls.tell(
+            wire.EXCHANGE_DELETE_OK, wire.EXCHANGE_DELETE, 0, exchange, False, False
+        )
 
     def purge_queue(self, queue: str) -> Awaitable[int]:
         """Remove what is ready in a queue; returns how many messages that were."""
-        answer = self._call(wire.QUEUE_PURGE_OK, wire.QUEUE_PURGE, 0, queue, False)
+        answer = self._calls.call(wire.QUEUE_PURGE_OK, wire.QUEUE_PURGE, 0, queue, False)
         return made(answer, int)

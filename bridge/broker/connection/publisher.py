@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bridge.broker.connection.consuming import Consuming
-from bridge.broker.connection.transport import PARTS_MAX, Transport
+from bridge.broker.connection.calls import Calls
+from bridge.broker.connection.transport import PARTS_MAX
 from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,
@@ -38,7 +38,7 @@ _WATCHES = 4
 """How often the oldest unconfirmed publish is looked at within the deadline."""
 
 
-class Publishing(Consuming):
+class ChannelPublisher:
     """The part of a channel that publishes.
 
     Attributes:
@@ -46,14 +46,10 @@ class Publishing(Consuming):
             reported singly as not acked, before the range that it is in.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        number: int,
-        timeout_s: float,
-        confirm_timeout_s: float = CONFIRM_TIMEOUT_S,
-    ) -> None:
-        super().__init__(transport, number, timeout_s)
+    def __init__(self, calls: Calls, confirm_timeout_s: float) -> None:
+        self._calls = calls
+        self._number = calls.number
+        self._transport = calls.transport
         self.on_confirm: Callable[[int, bool, bool], None] | None = None
         self._confirm_timeout_s = confirm_timeout_s
         self._routes: dict[tuple[str, str, bool], bytes] = {}
@@ -78,13 +74,13 @@ class Publishing(Consuming):
         """Have every publish confirmed from now on."""
         if self._is_confirming:
             return asyncio.sleep(0)
-        selected = self._tell(wire.CONFIRM_SELECT_OK, wire.CONFIRM_SELECT, False)
+        selected = self._calls.tell(wire.CONFIRM_SELECT_OK, wire.CONFIRM_SELECT, False)
         self._is_confirming = True
         return selected
 
     def confirm_select_soon(self) -> None:
         """Have every publish confirmed from now on, without waiting."""
-        self._ask((wire.CONFIRM_SELECT_OK,), wire.CONFIRM_SELECT, False)
+        self._calls.ask((wire.CONFIRM_SELECT_OK,), wire.CONFIRM_SELECT, False)
         self._is_confirming = True
 
     def publish(
@@ -110,21 +106,21 @@ class Publishing(Consuming):
         Raises:
             BrokerError: nothing was published (the channel is closed, or WriteBufferFull).
         """
-        if self.close_reason is not None:
-            raise self.close_reason.again()
+        if self._calls.close_reason is not None:
+            raise self._calls.close_reason.again()
         transport = self._transport
         if transport.is_full:
             raise WriteBufferFull(text="RabbitMQ reads too slowly; too much is unsent")
         route = exchange, routing_key, mandatory
         method = self._routes.get(route)
         if method is None:
-            method = wire.publish_method(self.number, exchange, routing_key, mandatory)
+            method = wire.publish_method(self._number, exchange, routing_key, mandatory)
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.clear()
             self._routes[route] = method
         parts = transport.parts
         parts.append(method)
-        parts += wire.content_frames(self.number, properties, body, transport.payload_max)
+        parts += wire.content_frames(self._number, properties, body, transport.payload_max)
         if len(parts) > PARTS_MAX:
             transport.flush()
         else:
@@ -166,7 +162,8 @@ class Publishing(Consuming):
         self.publish(exchange, routing_key, properties, body, mandatory=mandatory, settled=settled)
         return future
 
-    def _on_confirm(self, number: int, multiple: bool, is_ack: bool) -> None:
+    def on_confirmed(self, number: int, multiple: bool, is_ack: bool) -> None:
+        """Take a confirm of RabbitMQ's."""
         if number == 0 and multiple:
             number = self._published
         if not self._is_confirming or number > self._published:
@@ -184,15 +181,15 @@ class Publishing(Consuming):
             if has_refusals:
                 error = self._refusal(each, publish, is_ack)
                 if error is not None and self.on_confirm is not None:
-                    self._notify(self.on_confirm, each, False, False)
+                    self._calls.notify(self.on_confirm, each, False, False)
             settled = publish[4]
             if settled is not None:
                 try:
                     settled(error)
                 except Exception as failure:
-                    self._blame(failure)
+                    self._calls.blame(failure)
         if self.on_confirm is not None and is_ack and (multiple or error is None):
-            self._notify(self.on_confirm, number, multiple, True)
+            self._calls.notify(self.on_confirm, number, multiple, True)
 
     def _refusal(self, number: int, publish: _Publish, is_ack: bool) -> BrokerError | None:
         returned = self._refusals.pop(number, None)
@@ -200,9 +197,10 @@ class Publishing(Consuming):
             return returned
         return PublishRefused(text=f"RabbitMQ refused a message to {_place(publish)}")
 
-    def _on_return(
+    def on_return(
         self, code: int, text: str, exchange: str, routing_key: str, properties: bytes, body: bytes
     ) -> None:
+        """Take a message that no queue took; its confirm follows."""
         if not self._is_confirming:
             return
         for number in self._returned(exchange, routing_key, properties, body):
@@ -240,7 +238,7 @@ class Publishing(Consuming):
     def _look(self, watched: int, times: int) -> None:
         """Close the channel when the same publish has been the oldest one for too long."""
         self._watch = None
-        if not self._unconfirmed or self.close_reason is not None:
+        if not self._unconfirmed or self._calls.close_reason is not None:
             return
         oldest = next(iter(self._unconfirmed))
         if oldest != watched or self._transport.is_blocked:
@@ -249,20 +247,21 @@ class Publishing(Consuming):
             self._watch_from(oldest, times + 1)
         else:
             place = _place(self._unconfirmed[oldest])
-            self._give_up(
+            self._calls.give_up(
                 BrokerSilent(
                     text=f"no confirm for a message to {place} in {self._confirm_timeout_s:g} s"
                 )
             )
 
-    def _fail_publishes(self, error: Callable[[], BrokerError]) -> None:
+    def fail(self, error: Callable[[], BrokerError]) -> None:
+        """Tell all who wait for a confirm that none comes."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
         for number in list(self._unconfirmed):
             publish = self._unconfirmed.pop(number, None)
             if publish is not None and publish[4] is not None:
-                self._notify(publish[4], error())
+                self._calls.notify(publish[4], error())
 
 
 def _place(publish: _Publish) -> str:

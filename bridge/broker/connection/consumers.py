@@ -21,10 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from bridge.broker.connection.answer import begun, done
-from bridge.broker.connection.declaring import Declaring
+from bridge.broker.connection.calls import Calls, Question
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.connection.rpc import Question
-from bridge.broker.connection.transport import Transport
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, short_string
 
@@ -56,20 +54,24 @@ class _Consumer:
         self.is_cancelled = False
 
 
-class Consuming(Declaring):
+class ChannelConsumers:
     """The part of a channel that takes messages out of queues.
 
     Attributes:
+        receiver: who takes the delivery that was read last, once its content has come.
         on_settled: called whenever nothing is outstanding any more.
     """
 
-    def __init__(self, transport: Transport, number: int, timeout_s: float) -> None:
-        super().__init__(transport, number, timeout_s)
+    def __init__(self, channel: Channel, calls: Calls) -> None:
+        self._channel = channel
+        self._calls = calls
+        self._transport = calls.transport
+        calls.before_write = self._before_write
         self._consumers: dict[bytes, _Consumer] = {}
         self._outstanding: dict[int, None] = {}
         self._acked: list[int] = []
         self._arrivals: dict[bytes, tuple[str, str]] = {}
-        self._receiver: OnDelivery | None = None
+        self.receiver: OnDelivery = _ignore
         self._settled_s = 0.0
         self.on_settled: Callable[[], None] | None = None
 
@@ -81,11 +83,11 @@ class Consuming(Declaring):
     @property
     def is_busy(self) -> bool:
         """Whether something is delivered, or may be, or an answer is due."""
-        return bool(self._consumers or self._outstanding or self._questions)
+        return bool(self._consumers or self._outstanding or self._calls.is_waiting)
 
     def qos(self, prefetch: int) -> Awaitable[None]:
         """Limit what is outstanding for each consumer that starts from now on; 0 is no limit."""
-        return self._tell(wire.BASIC_QOS_OK, wire.BASIC_QOS, 0, prefetch, False)
+        return self._calls.tell(wire.BASIC_QOS_OK, wire.BASIC_QOS, 0, prefetch, False)
 
     def consume(
         self,
@@ -129,7 +131,7 @@ class Consuming(Declaring):
 
         Returns what is done when RabbitMQ has answered.
         """
-        self._ask((wire.BASIC_QOS_OK,), wire.BASIC_QOS, 0, prefetch, False)
+        self._calls.ask((wire.BASIC_QOS_OK,), wire.BASIC_QOS, 0, prefetch, False)
         return self._start(tag, queue, on_delivery, on_cancel, None, no_ack)
 
     def _start(
@@ -146,7 +148,7 @@ class Consuming(Declaring):
         # A get is a consumer of a quorum queue's too, and its delivery tag is its consumer tag.
         assert not tag.isdecimal(), f"the consumer tag {tag} may be a get's"
         flags = (False, no_ack, False, False)
-        question = self._ask(
+        question = self._calls.ask(
             (wire.BASIC_CONSUME_OK,),
             wire.BASIC_CONSUME,
             0,
@@ -163,12 +165,12 @@ class Consuming(Declaring):
         return done(self.cancel_soon(tag))
 
     def _cancel_started(self, tag: str, started: asyncio.Future[Any]) -> None:
-        if started.exception() is None and self.close_reason is None:
+        if started.exception() is None and self._calls.close_reason is None:
             self.cancel_soon(tag)
 
     def cancel_soon(self, tag: str) -> asyncio.Future[Any]:
         """Write the cancel and return what is done when RabbitMQ has answered."""
-        question = self._ask((wire.BASIC_CANCEL_OK,), wire.BASIC_CANCEL, tag, False)
+        question = self._calls.ask((wire.BASIC_CANCEL_OK,), wire.BASIC_CANCEL, tag, False)
         return question.future
 
     def get(self, queue: str) -> Awaitable[Delivery | None]:
@@ -181,12 +183,12 @@ class Consuming(Declaring):
         A message that comes when the future was cancelled goes back to its queue.
         """
         answers = (wire.BASIC_GET_OK, wire.BASIC_GET_EMPTY)
-        return self._ask(answers, wire.BASIC_GET, 0, queue, False).future
+        return self._calls.ask(answers, wire.BASIC_GET, 0, queue, False).future
 
     def ack(self, tag: int, multiple: bool = False) -> None:
         """Settle a delivery, or all up to it, at the end of this turn of the loop."""
-        if self.close_reason is not None:
-            raise self.close_reason.again()
+        if self._calls.close_reason is not None:
+            raise self._calls.close_reason.again()
         if multiple:
             self._forget_up_to(tag)
             self._settle(wire.BASIC_ACK, tag, 1)
@@ -199,15 +201,15 @@ class Consuming(Declaring):
 
     def reject(self, tag: int, requeue: bool) -> None:
         """Give a delivery back, or dead-letter it; a return counts on every version."""
-        if self.close_reason is not None:
-            raise self.close_reason.again()
+        if self._calls.close_reason is not None:
+            raise self._calls.close_reason.again()
         self._forget(tag)
         self._settle(wire.BASIC_REJECT, tag, requeue)
 
     def nack(self, tag: int, multiple: bool, requeue: bool) -> None:
         """Give deliveries back, or dead-letter them; a return does not count on 4.3."""
-        if self.close_reason is not None:
-            raise self.close_reason.again()
+        if self._calls.close_reason is not None:
+            raise self._calls.close_reason.again()
         if multiple:
             self._forget_up_to(tag)
         else:
@@ -218,13 +220,13 @@ class Consuming(Declaring):
         """Write what was settled and give RabbitMQ time to apply it."""
         self._before_write()
         wait_s = self._settled_s + SETTLE_LINGER_S - self._transport.loop.time()
-        return asyncio.sleep(max(wait_s, 0) if self.close_reason is None else 0)
+        return asyncio.sleep(max(wait_s, 0) if self._calls.close_reason is None else 0)
 
     def _forget(self, tag: int) -> None:
         try:
             del self._outstanding[tag]
         except KeyError:
-            text = f"delivery {tag} of channel {self.number} is not outstanding"
+            text = f"delivery {tag} of channel {self._calls.number} is not outstanding"
             raise ValueError(text) from None
         if self.on_settled is not None and not self._outstanding:
             self.on_settled()
@@ -236,7 +238,7 @@ class Consuming(Declaring):
     def _settle(self, method: int, tag: int, bits: int) -> None:
         self._before_write()
         self._settled_s = self._transport.loop.time()
-        self._transport.write(wire.settle_frame(self.number, method, tag, bits))
+        self._transport.write(wire.settle_frame(self._calls.number, method, tag, bits))
 
     def _before_write(self) -> None:
         if self._acked:
@@ -245,7 +247,7 @@ class Consuming(Declaring):
     def _write_acks(self) -> None:
         """Write the acks of this turn: one for all below the oldest outstanding, then singles."""
         acked, self._acked = self._acked, []
-        if not acked or self.close_reason is not None:
+        if not acked or self._calls.close_reason is not None:
             return
         self._settled_s = self._transport.loop.time()
         acked.sort()
@@ -256,11 +258,13 @@ class Consuming(Declaring):
         parts = self._transport.parts
         if below:
             last = acked[below - 1]
-            parts.append(wire.settle_frame(self.number, wire.BASIC_ACK, last, below > 1))
-        parts += [wire.settle_frame(self.number, wire.BASIC_ACK, tag, 0) for tag in acked[below:]]
+            parts.append(wire.settle_frame(self._calls.number, wire.BASIC_ACK, last, below > 1))
+        parts += [
+            wire.settle_frame(self._calls.number, wire.BASIC_ACK, tag, 0) for tag in acked[below:]
+        ]
 
-    def _read_deliver(self, raw: bytes, start: int, end: int) -> Delivery:
-        """Read basic.deliver; the content is put in, and `_receiver` called, when it has come."""
+    def read_deliver(self, raw: bytes, start: int, end: int) -> Delivery:
+        """Read basic.deliver; the content is put in, and `receiver` called, when it has come."""
         at = start + 5 + raw[start + 4]
         consumer = self._consumers.get(raw[start + 5 : at])
         tag, redelivered = _DELIVER_TAG.unpack_from(raw, at)
@@ -276,7 +280,7 @@ class Consuming(Declaring):
             raise ValueError(f"a delivery for the unknown consumer {raw[start + 5 : at]!r}")
         if not consumer.no_ack:
             self._outstanding[tag] = None
-        self._receiver = consumer.on_delivery
+        self.receiver = consumer.on_delivery
         return Delivery(
             tag,
             redelivered != 0,
@@ -285,26 +289,33 @@ class Consuming(Declaring):
             b"",
             b"",
             consumer.tag,
-            cast("Channel", self),
+            self._channel,
         )
 
-    def _answer_get(self, question: Question, delivery: Delivery) -> None:
+    def answer_get(self, question: Question, delivery: Delivery) -> None:
+        """Hand a message to whoever asked for one; it goes back when nobody waits any more."""
         self._outstanding[delivery.tag] = None
         if not question.resolve(delivery):
             self.nack(delivery.tag, False, True)
 
-    def _on_cancel(self, tag: str) -> None:
+    def on_cancel(self, tag: str) -> None:
         """RabbitMQ ended a consumer; 4.3 may say so more than once."""
         consumer = self._consumers.get(short_string(tag)[1:])
         if consumer is not None and not consumer.is_cancelled:
             consumer.is_cancelled = True
             if consumer.on_cancel is not None:
-                self._notify(consumer.on_cancel, tag)
+                self._calls.notify(consumer.on_cancel, tag)
 
-    def _on_cancel_ok(self, tag: str) -> None:
+    def on_cancel_ok(self, tag: str) -> None:
+        """Forget a consumer that has ended."""
         self._consumers.pop(short_string(tag)[1:], None)
 
-    def _drop_deliveries(self) -> None:
+    def drop(self) -> None:
+        """Forget all: the channel has ended, and RabbitMQ gives it back."""
         self._consumers.clear()
         self._outstanding.clear()
         self._acked.clear()
+
+
+def _ignore(delivery: Delivery) -> None:
+    pass

@@ -1,4 +1,4 @@
-"""Questions to RabbitMQ on one channel, and their answers.
+"""The methods that are called on one channel, and RabbitMQ's answers.
 
 Questions may be pipelined. RabbitMQ answers in order, except that a queue's process sends
 consume-ok itself: an answer therefore goes to the first question that it can be the answer to.
@@ -59,23 +59,37 @@ class Question:
             self.future.exception()
 
 
-class Rpc:
-    """The questions of one channel.
+class Calls:
+    """The calls of one channel: what its other parts stand on.
 
     Attributes:
         number: the channel's number.
-        close_reason: why no more questions can be asked; None while it is open.
-        owner: for which queue or entity the channel is; "" when for none of its own.
+        transport: where it is written.
+        close_reason: why no more can be called; None while the channel is open.
+        before_write: writes what must come before the next method.
+        give_up: closes the channel for a reason of the bridge's own.
     """
 
-    def __init__(self, transport: Transport, number: int, timeout_s: float = RPC_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        number: int,
+        give_up: Callable[[BrokerError], None],
+        timeout_s: float,
+    ) -> None:
         self.number = number
+        self.transport = transport
         self.close_reason: BrokerError | None = None
-        self._transport = transport
+        self.before_write: Callable[[], None] = _nothing
+        self.give_up = give_up
         self._timeout_s = timeout_s
         self._questions: deque[Question] = deque()
         self._has_left_asking = False
-        self.owner = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is due."""
+        return bool(self._questions)
 
     @property
     def awaits_queue(self) -> bool:
@@ -84,7 +98,7 @@ class Rpc:
             not _OF_QUEUES.isdisjoint(question.answers) for question in self._questions
         )
 
-    def _ask(
+    def ask(
         self,
         answers: tuple[int, ...],
         method: int,
@@ -95,62 +109,66 @@ class Rpc:
         frame = method_frame(self.number, method, *arguments)
         if self.close_reason is not None:
             raise self.close_reason.again()
-        loop = self._transport.loop
+        loop = self.transport.loop
         question = Question(answers, future or loop.create_future())
         question.timer = loop.call_later(self._timeout_s, self._expire, question)
         self._questions.append(question)
-        self._before_write()
-        self._transport.write(frame)
+        self.before_write()
+        self.transport.write(frame)
         return question
 
-    def _call(self, answer: int, method: int, *arguments: object) -> Awaitable[tuple[Any, ...]]:
+    def call(self, answer: int, method: int, *arguments: object) -> Awaitable[tuple[Any, ...]]:
         """Ask; what is awaited returns the arguments of the answer."""
-        return arguments_of(self._ask((answer,), method, *arguments).future)
+        return arguments_of(self.ask((answer,), method, *arguments).future)
 
-    def _tell(self, answer: int, method: int, *arguments: object) -> Awaitable[None]:
+    def tell(self, answer: int, method: int, *arguments: object) -> Awaitable[None]:
         """Ask for what has no other answer than that it is done."""
-        return done(self._ask((answer,), method, *arguments).future)
+        return done(self.ask((answer,), method, *arguments).future)
 
-    def _before_write(self) -> None:
-        """Write what must come before the next frame."""
+    def close(self, error: BrokerError) -> None:
+        """Take no more calls, for this reason."""
+        self._has_left_asking = self.awaits_queue
+        self.close_reason = error
 
-    def _give_up(self, error: BrokerError) -> None:
-        """Close the channel for a reason of the bridge's own."""
-        raise NotImplementedError
-
-    def _notify(self, callback: Callable[..., None], *arguments: object) -> None:
+    def notify(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call back; whoever fails in a callback loses the channel, not the connection."""
         try:
             callback(*arguments)
         except Exception as error:
-            self._blame(error)
+            self.blame(error)
 
-    def _blame(self, error: Exception) -> None:
+    def blame(self, error: Exception) -> None:
         """Close the channel because a callback failed: what it did not do must not be settled."""
-        self._transport.loop.call_exception_handler(
+        self.transport.loop.call_exception_handler(
             {"message": f"a callback of channel {self.number} failed", "exception": error}
         )
         failure = ChannelClosed(text=f"a callback of the bridge failed: {error!r}")
         failure.__cause__ = error
-        self._give_up(failure)
+        self.give_up(failure)
 
     def _expire(self, question: Question) -> None:
         names = ", ".join(f"{answer >> 16}.{answer & 0xFFFF}" for answer in question.answers)
         question.fail(BrokerSilent(text=f"RabbitMQ sent no {names} within {self._timeout_s:g} s"))
 
-    def _take_question(self, number: int) -> Question:
+    def take(self, number: int) -> Question:
         """Return the question that a method answers; ValueError when nobody asked."""
         for index, question in enumerate(self._questions):
             if number in question.answers:
                 del self._questions[index]
                 if number in _OF_QUEUES:
-                    self._transport.queue_answers += 1
+                    self.transport.queue_answers += 1
                 return question
         raise ValueError(f"method {number >> 16}.{number & 0xFFFF} answers nothing")
 
-    def _answer(self, method: Method) -> None:
-        self._take_question(method.number).resolve(method)
+    def answer(self, method: Method) -> None:
+        """Resolve the question that a method answers."""
+        self.take(method.number).resolve(method)
 
-    def _fail_questions(self, error: Callable[[], BrokerError]) -> None:
+    def fail(self, error: Callable[[], BrokerError]) -> None:
+        """Answer all questions with this error."""
         while self._questions:
             self._questions.popleft().fail(error())
+
+
+def _nothing() -> None:
+    pass
