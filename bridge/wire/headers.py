@@ -62,7 +62,8 @@ DELIVERED = "x-busbridge-delivered"
 """Signed 64-bit ('l'): deliveries counted before the message was published again."""
 
 DEAD_LETTERED = "x-busbridge-dead-lettered"
-"""Boolean ('t'), on what an engine has dead-lettered."""
+"""Signed 64-bit ('l'), on what an engine has dead-lettered: failed deliveries before."""
+
 MOVED = "x-busbridge-moved"
 """Text, on a message that was dead-lettered, set aside or put back: the queue it was published to;
 on a dead letter of several subscriptions what the names of their dead-letter queues end with."""

@@ -45,7 +45,7 @@ def test_reason_and_description(bridge: Any) -> None:
     assert found.application_properties[b"number"] == 5
     assert found.application_properties[b"nothing"] is None
     assert found.sequence_number
-    assert found.delivery_count == 0 or found.delivery_count == message.delivery_count
+    assert found.delivery_count == message.delivery_count
 
 
 def test_without_reason(bridge: Any) -> None:
@@ -70,12 +70,34 @@ def test_settling_in_the_sub_queue(bridge: Any) -> None:
             (first,) = receive(dead)
             dead.abandon_message(first)
             (second,) = receive(dead)
-            assert second.delivery_count == first.delivery_count + 1
+            assert second.delivery_count == first.delivery_count
             dead.renew_message_lock(second)
             sleep_until(second.locked_until_utc, and_s=0.5)
             (third,) = receive(dead)
             assert third.dead_letter_reason == "r"
             dead.complete_message(third)
+            expect_silence(dead)
+
+
+def test_a_dead_letter_keeps_its_delivery_count(bridge: Any) -> None:
+    """Failed once before, it has 1 for ever: an abandon with changes or a lapsed lock adds none."""
+    with client_of(bridge) as client:
+        send(client, QUEUE, "x")
+        with client.get_queue_receiver(QUEUE) as receiver:
+            receiver.abandon_message(receive(receiver)[0])
+            receiver.dead_letter_message(receive(receiver)[0], reason="r")
+        with client.get_queue_receiver(QUEUE, sub_queue=DEAD) as dead:
+            (peeked,) = dead.peek_messages(1)
+            assert peeked.delivery_count == 1
+            (first,) = receive(dead)
+            assert first.delivery_count == 1
+            dead.abandon_message(first)
+            (second,) = receive(dead)
+            assert second.delivery_count == 1
+            dead.defer_message(second)
+            (deferred,) = dead.receive_deferred_messages([second.sequence_number])
+            assert deferred.delivery_count == 1
+            dead.complete_message(deferred)
             expect_silence(dead)
 
 

@@ -181,6 +181,7 @@ def test_max_delivery_count(bridge: Any) -> None:
             sleep_until(message.locked_until_utc)
             (found,) = take(dead)
             assert found.dead_letter_reason == "MaxDeliveryCountExceeded"
+            assert found.delivery_count == 3
             assert found.dead_letter_error_description == (
                 "Message couldn't be consumed after maximum delivery attempts."
             )

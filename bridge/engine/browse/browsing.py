@@ -304,7 +304,9 @@ def _received(
         record=Record(properties, entry.body),
         sequence_number=number,
         enqueued_ms=_integer(table, headers.ENQUEUED_TIME) or 0,
-        delivery_count=_integer(table, headers.DELIVERED) or 0,
+        delivery_count=_integer(table, headers.DELIVERED)
+        or _integer(table, headers.DEAD_LETTERED)
+        or 0,
         time_to_live_ms=_integer(table, headers.TIME_TO_LIVE) if has_own_ttl else None,
         dead_letter=death_of(table) if place in (Place.DEAD, Place.DEAD_DEFERRED) else None,
         is_deferred=place in (Place.DEFERRED, Place.DEAD_DEFERRED),

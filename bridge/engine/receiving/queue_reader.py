@@ -27,7 +27,6 @@ from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.deduplicator import Deduplicator, Left, Standing
-from bridge.machine.failures import CarriedFailures
 from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
@@ -94,7 +93,6 @@ class QueueReader:
         self._on_lost = on_lost
         self._credit = credit
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
-        self._carried = CarriedFailures()
         self._channels = ChannelPool(
             self.resource,
             intake.route(self.resource),
@@ -305,8 +303,8 @@ class QueueReader:
             self._leave(holding, reason)
             self._turn_soon()
             return
-        if self.is_dead_letter and holding.exchange:
-            holding.failures = self._carried.failures_here(holding.identity, holding.failures)
+        if self.is_dead_letter:
+            holding.failures = holding.died_after(self.queue.max_delivery_count)
         receiver = self._credit.arrived(fetch, holding, self._loop.time())
         if receiver is not None:
             self._deliver(self, receiver, holding)

@@ -45,7 +45,7 @@ from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table, boolean, long, text
+from bridge.wire.basic import Properties, Table, long, text
 from bridge.wire.envelope import LAPSED_KIND, REFUSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
@@ -212,6 +212,7 @@ class Departure:
             self.expire(origin, holding)
             return
         if failures >= origin.queue.max_delivery_count and not origin.is_dead_letter:
+            holding.failures = failures
             dead = _dead(origin, holding, EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION, changes)
             await self._move(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
             return
@@ -223,6 +224,7 @@ class Departure:
         """Put a deferred or session's message back whose lock has ended, one more on its count."""
         failures = holding.failures + 1
         if failures >= origin.queue.max_delivery_count and not origin.is_dead_letter:
+            holding.failures = failures
             self.exhaust(origin, holding)
         else:
             publish = _again(origin, holding, {}, failures)
@@ -331,7 +333,7 @@ def _dead(
     assert properties.headers is not None
     properties.headers.pop(headers.DELIVERED, None)
     properties.headers.pop(headers.DEFERRED, None)
-    properties.headers[headers.DEAD_LETTERED] = boolean(True)
+    properties.headers[headers.DEAD_LETTERED] = long(holding.failures)
     return _to(origin, names.dead_letter_queue(origin.queue.path), properties, holding)
 
 
@@ -340,6 +342,8 @@ def _again(origin: Origin, holding: Holding, changes: Table, failures: int) -> P
     properties = _changed(holding, changes)
     assert properties.headers is not None
     properties.headers[headers.DELIVERED] = long(failures)
+    if origin.is_dead_letter:
+        properties.headers[headers.DEAD_LETTERED] = long(holding.failures)
     if holding.expires_ms is not None:
         left_ms = holding.expires_ms - now_ms()
         properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None

@@ -54,7 +54,7 @@ class Holding(Fetched):
         time_to_live_ms: its effective TTL, or `None` for ever.
         generation: the deliveries that were counted before it was published again; of two copies
             the one of the higher generation counts.
-        failures: failed deliveries before this one, in all.
+        failures: failed deliveries before this one, in all; of a dead letter, before it was one.
         identity: what tells it from other messages.
     """
 
@@ -92,6 +92,19 @@ class Holding(Fetched):
     def was_dead_lettered(self) -> bool:
         """Whether an engine has moved it to the dead-letter queue, from where it may be back."""
         return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)
+
+    def died_after(self, max_delivery_count: int) -> int:
+        """Failed deliveries before it became a dead letter: none is counted after (Azure).
+
+        Args:
+            max_delivery_count: what RabbitMQ counted to when it was the one who made it so.
+        """
+        kind, stamped = (self.record.properties.headers or _NO_HEADERS).get(
+            headers.DEAD_LETTERED, _ABSENT
+        )
+        if kind == "l" and isinstance(stamped, int):
+            return stamped
+        return max_delivery_count if self.death_reason == EXHAUSTED_REASON else self.generation
 
     @property
     def death(self) -> tuple[str, str] | None:

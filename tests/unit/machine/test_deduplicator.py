@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bridge.machine import deduplicator
 from bridge.machine.deduplicator import Deduplicator, Identity, Left, Standing, digest
-from bridge.machine.failures import CarriedFailures
 from bridge.machine.settled import (
     MEMORY_BYTES_MAX,
     NUMBERS_MAX,
@@ -237,15 +236,6 @@ def test_what_was_replaced_is_bounded() -> None:
     for number in range(deduplicator.REPLACED_MAX + 10):
         messages.leave(Message(number), Left.REPLACED)
     assert len(messages._replaced) == deduplicator.REPLACED_MAX
-
-
-def test_failures_in_another_queue_are_left_out() -> None:
-    """RabbitMQ 4 shows them at a dead letter's first delivery; of each message its own."""
-    carried = CarriedFailures()
-    assert carried.failures_here(A, 4) == 0
-    assert carried.failures_here(A, 5) == 1
-    assert carried.failures_here(B, 0) == 0
-    assert carried.failures_here(B, 1) == 1
 
 
 PAGES = 3
