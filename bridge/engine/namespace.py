@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory, OnChange
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.administration.news import CHANGED, ENTITY_CHANGED, FULL, PEEKED, News
-from bridge.engine.administration.provision import (
-    changed,
-    merged,
-    new_incarnation,
-    provide,
-    provision,
-    put_policies,
-)
+from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
-    Complete,
     DeadLetter,
-    Defer,
     Disposition,
     OnSettled,
     Outgoing,
     Received,
     ReceiveMode,
-    Release,
     SessionReceiver,
     Undeliverable,
 )
@@ -48,43 +34,33 @@ from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting, WaitingHere
 from bridge.engine.deferral.entities import Deferral
+from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.receiving.turn import Turn
-from bridge.engine.sending.requests import FULL_S, Sending
+from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import Sender
-from bridge.engine.sending.topic_size import full_topics
-from bridge.engine.sessions.accepting import Accepting, is_of_session
+from bridge.engine.sessions.accepting import Accepting
 from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.holding import Holding
 from bridge.engine.settlement.locktable import LockTable
-from bridge.engine.settlement.owner import Owner
 from bridge.engine.settlement.settling import Settling, refusal
-from bridge.engine.settlement.showing import read_shown
-from bridge.engine.state import State, policy_reasons
+from bridge.engine.state import State
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.model import entity as model
-from bridge.model.entity import EntityStatus
 from bridge.model.errors import (
-    EntityConflict,
     EntityDisabled,
-    MessageNotFound,
     NotAllowed,
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import with_entity, with_incarnations
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
-
-POLL_S = 15.0
-"""Definitions that `rabbitmqctl` or an import has changed are found within this time."""
 
 
 class RabbitNamespace:
@@ -120,26 +96,30 @@ class RabbitNamespace:
         self._management = management
         self._name = name
         self._tasks: list[asyncio.Task[None]] = []
-        self._changed = asyncio.Event()
-        self._told = asyncio.Event()
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
+        self._sending = Sending(self._sender, self.counters)
         self._turn = Turn()
         self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
-        self._locks = LockTable(self._on_lock_expired)
+        self._locks = LockTable(lambda owner, holding: self._settling.expire(owner, holding))
         self._settlements = Settlements(self._intake, self._sender)
         self._departure = Departure(self._sender, self.counters, self.poison)
-        self._settling = Settling(self._departure, self.counters, self._locks)
         self._deferral = Deferral(
             intake=self._intake,
             sender=self._sender,
             departure=self._departure,
             locks=self._locks,
-            on_lost=self._on_channel_lost,
+            on_lost=self._locks.lose_channel,
             settlements=self._settlements,
+        )
+        self._settling = Settling(
+            self._departure,
+            self.counters,
+            self._locks,
+            lambda path: self._deferral.prepare(self.directory.receive_entity(path)),
         )
         self._sessions = Accepting(
             intake=self._intake,
@@ -152,17 +132,21 @@ class RabbitNamespace:
         )
         self._peers = Peers(
             self._sender,
-            self._settle_own,
-            self._renew_own,
+            self._settling.settle,
+            self._settling.renew,
             self._deferral.show,
-            self._held_own,
-            self._used_own,
+            lambda paths: self.counting.held(paths),
+            lambda paths: self._usage.answer(paths, self.directory.find),
             self._sessions.carry_out,
             waiting,
         )
         self._sessions.peers = self._peers
         self._news = News(
-            self._locks.instance, self._sender, self._on_changed, self._on_told, self.poison
+            self._locks.instance,
+            self._sender,
+            lambda: self._reconciler.wake(),
+            self._on_told,
+            self.poison,
         )
         self._receiving = Receiving(
             intake=self._intake,
@@ -170,11 +154,19 @@ class RabbitNamespace:
             departure=self._departure,
             locks=self._locks,
             counters=self.counters,
-            on_lost=self._on_channel_lost,
+            on_lost=self._locks.lose_channel,
             on_used=lambda path: self._usage.note(path),
             settlements=self._settlements,
         )
-        self._usage = Usage(self._sender, lambda: self._locks.instance, self._open_paths, clock)
+        self._deferred = DeferredReceiving(
+            self._deferral, self._locks, self._peers, self.counters, self.settle
+        )
+        self._usage = Usage(
+            self._sender,
+            lambda: self._locks.instance,
+            lambda: self._receiving.open_paths | self._sessions.open_paths,
+            clock,
+        )
         self.disposal = Disposal(
             lambda: self.administration, management, self._intake, self._sender, self._peers
         )
@@ -198,11 +190,16 @@ class RabbitNamespace:
             on_first=lambda path: self._news.tell(PEEKED, EntityPath(path)),
         )
         self.state = State(self._sender, self._intake)
-        self._provided = model.Namespace()
+        self._reconciler = Reconciler(
+            self.directory,
+            management,
+            self._intake,
+            self.state,
+            lambda: self.capabilities,
+            self._sending,
+        )
         self._capabilities: Capabilities | None = None
-        self._sending: Sending | None = None
         self._administration: Administration | None = None
-        self._changed_paths: set[str] = set()
 
     def __repr__(self) -> str:
         return (
@@ -249,12 +246,8 @@ class RabbitNamespace:
         is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=is_clustered)
         self.directory.follow(self._on_definitions)
-        self._sending = Sending(
-            self._sender,
-            self.counters,
-            tier=self.directory.namespace.tier,
-            message_bytes_max=self._capabilities.message_bytes_max,
-        )
+        self._sending.tier = self.directory.namespace.tier
+        self._sending.message_bytes_max = self._capabilities.message_bytes_max
         self._administration = Administration(
             self.directory,
             self._management,
@@ -263,10 +256,15 @@ class RabbitNamespace:
             self._on_administered,
         )
         await self.directory.read()
-        keeps = self._sender.run, self._intake.run, self._follow, self._heed, self._usage.run
-        for keep in keeps:
-            self._tasks.append(asyncio.create_task(keep()))
-        await self._ready()
+        for run in (
+            self._sender.run,
+            self._intake.run,
+            self._reconciler.follow,
+            self._reconciler.follow_bridges,
+            self._usage.run,
+        ):
+            self._tasks.append(asyncio.create_task(run()))
+        await _ready((self._sender.ready, self._intake.ready), self._tasks)
 
     def follow(self, on_change: OnChange) -> None:
         """Have `on_change` called with all entities whenever the definitions have changed."""
@@ -280,66 +278,16 @@ class RabbitNamespace:
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
-        there = await self.directory.read()
-        wanted = with_incarnations(merged(there, namespace), there, new_incarnation)
-        channel = await self._intake.channel()
-        try:
-            self.findings = await provision(wanted, self.capabilities, self._management, channel)
-        finally:
-            with contextlib.suppress(BrokerError):
-                await channel.close()
-        self._provided = await self.directory.read()
+        self.findings = await self._reconciler.apply(namespace)
         self._news.tell(CHANGED, EntityPath(""))
 
-    async def _check_entities(self, paths: Iterable[str]) -> None:
-        """Read definitions that another bridge has changed: what they need is there."""
-        try:
-            for path in paths:
-                self.directory.take(await self.directory.fetch_entity(path))
-                self._note_provided(path)
-            await put_policies((), self.directory.namespace, self.capabilities, self._management)
-        except BrokerError as error:
-            self.state.management = str(error)
-
     async def check(self) -> None:
-        """Read the definitions, have what they need, and look for policies that overrule ours."""
-        try:
-            found = await self.directory.fetch()
-            await self._provide(found)
-            self.directory.take(self.directory.known)
-            for topic in await full_topics(found, self._management):
-                if self._sending is not None:
-                    self._sending.note_full(topic.path, POLL_S + FULL_S)
-            self.state.alarms = await self._management.alarms()
-            self.state.findings = await policy_reasons(
-                self.directory.namespace, self.capabilities, self._management
-            )
-        except BrokerError as error:
-            self.state.management = str(error)
-        else:
-            self.state.management = None
-
-    async def _provide(self, found: model.Namespace) -> None:
-        """Make what definitions need that no bridge has written; a conflict stops no other."""
-        for entity in changed(self._provided, found):
-            channel = await self._intake.channel()
-            try:
-                await provide((entity,), found, self.capabilities, self._management, channel)
-            except EntityConflict as error:
-                log.error("definition.conflict error=%s", error)
-            finally:
-                with contextlib.suppress(BrokerError):
-                    await channel.close()
-        self._provided = found
-
-    def _note_provided(self, path: str) -> None:
-        entity = self.directory.find(path)
-        if entity is not None:
-            self._provided = with_entity(self._provided, entity)
+        """Read the definitions now; see `Reconciler.check`."""
+        await self._reconciler.check()
 
     def _on_administered(self, path: str) -> None:
         """This bridge has changed an entity: others are to know."""
-        self._note_provided(path)
+        self._reconciler.note(path)
         self._news.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
@@ -369,30 +317,26 @@ class RabbitNamespace:
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
-        assert self._sending is not None, "not started"
         await self._sending.send(self.directory.send_entity(path), batch)
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their sequence numbers."""
-        assert self._sending is not None, "not started"
         return await self._sending.schedule(self.directory.send_entity(path), batch)
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Remove scheduled messages."""
-        assert self._sending is not None, "not started"
         await self._sending.cancel(self.directory.send_entity(path), numbers)
 
     def note_full(self, entity: str) -> None:
         """A sequencer of this process was refused by its queue: senders everywhere are to know."""
-        if self._sending is not None:
-            self._sending.note_full(entity)
+        self._sending.note_full(entity)
         self._news.tell(FULL, EntityPath(entity))
 
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> QueueReceiver:
         """Return a receiver without credit."""
-        return self._receiving.open(path, self._receivable(path), mode, deliver)
+        return self._receiving.open(path, self.directory.receivable(path), mode, deliver)
 
     async def accept_session(
         self,
@@ -443,30 +387,11 @@ class RabbitNamespace:
         session_id: str | None = None,
     ) -> list[Received]:
         """Return the deferred messages with these sequence numbers."""
-        entity = self._receivable(path)
+        entity = self.directory.receivable(path)
         if session_id is not None:
             await self._sessions.check(self._sessional(path), session_id)
         self._usage.note(path)
-        if not numbers:
-            return []
-        locks = await self._deferral.lock(entity, path.sub_queue, list(dict.fromkeys(numbers)))
-        received = [
-            self._deferral.received(token, until_ms)
-            if self._locks.is_own(token)
-            else read_shown(await self._peers.show(path, token), token, until_ms, is_deferred=True)
-            for token, until_ms in locks
-        ]
-        if session_id is not None and not all(is_of_session(each, session_id) for each in received):
-            for token, _ in locks:
-                await self.settle(path, token, Release())
-            raise MessageNotFound(texts.DEFERRED_NOT_FOUND)
-        self.counters.delivered += len(received)
-        if mode is ReceiveMode.PEEK_LOCK:
-            return received
-        for token, _ in locks:
-            await self.settle(path, token, Complete())
-        self.counters.received_and_deleted += len(received)
-        return [replace(each, lock_token=None, locked_until_ms=None) for each in received]
+        return await self._deferred.receive(path, entity, numbers, mode, session_id)
 
     async def peek(
         self, path: EntityPath, start: int, count: int, session_id: str | None = None
@@ -482,7 +407,7 @@ class RabbitNamespace:
         """End a lock."""
         self._usage.note(path)
         if self._locks.is_own(lock_token):
-            await self._settle_own(path, lock_token, disposition)
+            await self._settling.settle(path, lock_token, disposition)
         else:
             try:
                 await self._peers.settle(path, lock_token, disposition)
@@ -506,49 +431,17 @@ class RabbitNamespace:
         """Give each lock its full duration from now."""
         self._usage.note(path)
         if all(self._locks.is_own(token) for token in lock_tokens):
-            return await self._renew_own(path, lock_tokens)
+            return self._settling.renew(path, lock_tokens)
         return [
-            (await self._renew_own(path, [token]))[0]
+            self._settling.renew(path, [token])[0]
             if self._locks.is_own(token)
             else await self._peers.renew(path, token)
             for token in lock_tokens
         ]
 
-    def _held_own(self, paths: Sequence[str]) -> list[int]:
-        return self.counting.held(paths)
-
-    def _open_paths(self) -> set[str]:
-        return self._receiving.open_paths | self._sessions.open_paths
-
-    def _used_own(self, paths: Sequence[str]) -> list[int]:
-        found = [self.directory.find(path) for path in paths]
-        refuses = [each is None or each.status is EntityStatus.DELETING for each in found]
-        ages_ms = self._usage.ages_ms(paths)
-        return [number for pair in zip(ages_ms, map(int, refuses), strict=True) for number in pair]
-
-    async def _settle_own(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
-        if isinstance(disposition, Defer):
-            await self._prepare_deferral(path)
-        await self._settling.settle(path, token, disposition)
-
-    async def _prepare_deferral(self, path: EntityPath) -> None:
-        try:
-            await self._deferral.prepare(self.directory.receive_entity(path))
-        except (BrokerError, ServiceBusError) as error:
-            raise refusal(error) from error
-
-    async def _renew_own(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
-        return self._settling.renew(path, tokens)
-
-    def _receivable(self, path: EntityPath) -> model.ReceiveEntity:
-        entity = self.directory.receive_entity(path)
-        if not entity.status.allows_receives:
-            raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
-        return entity
-
     def _sessional(self, path: EntityPath) -> model.ReceiveEntity:
         """Return the definition of an entity whose sessions can be received."""
-        entity = self._receivable(path)
+        entity = self.directory.receivable(path)
         if not entity.requires_session or path.sub_queue is not SubQueue.NONE:
             raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
         self._usage.note(path)
@@ -563,17 +456,8 @@ class RabbitNamespace:
         task = asyncio.create_task(self.settle(path, received.lock_token, refused))
         self._tasks.append(task)
 
-    def _on_lock_expired(self, owner: Owner, holding: Holding) -> None:
-        self.counters.locks_expired += 1
-        if owner.holds(holding):
-            owner.give_back(holding, "engine.lock.rejected")
-
-    def _on_channel_lost(self, channel: Channel) -> None:
-        self._locks.lose(lambda locked: locked[1].channel is channel)
-
     def _on_definitions(self, namespace: model.Namespace) -> None:
-        if self._sending is not None:
-            self._sending.tier = namespace.tier
+        self._sending.tier = namespace.tier
         self._deferral.follow(namespace)
         self._sessions.follow(namespace)
         self._receiving.follow(namespace)
@@ -584,54 +468,27 @@ class RabbitNamespace:
         await self._peers.listen(connection, self._locks.rename())
         await self._news.listen(connection)
 
-    def _on_changed(self) -> None:
-        self._changed.set()
-
     def _on_told(self, kind: str, path: EntityPath) -> None:
         """Another bridge has found an entity's queue full, changed the entity, or peeked it."""
         if kind == PEEKED:
             self._settlements.hear(path.entity)
             return
         if kind == ENTITY_CHANGED:
-            self._changed_paths.add(path.entity)
-            self._told.set()
-        elif self._sending is not None:
+            self._reconciler.wake_for(path.entity)
+        else:
             self._sending.note_full(path.entity)
 
-    async def _follow(self) -> None:
-        """Read the definitions when somebody says that they have changed, and now and then."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
-                    await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self.check()
-            except Exception:
-                log.exception("definitions.failed")
 
-    async def _heed(self) -> None:
-        """Read the definitions that other bridges have changed; no other check delays that."""
-        while True:
-            await self._told.wait()
-            self._told.clear()
-            paths, self._changed_paths = self._changed_paths, set()
-            try:
-                await self._check_entities(paths)
-            except Exception:
-                log.exception("definitions.failed")
-
-    async def _ready(self) -> None:
-        """Wait until both connections are there, or raise what ended a task before."""
-        waits = (self._sender.ready.wait(), self._intake.ready.wait())
-        ready = asyncio.ensure_future(asyncio.gather(*waits))
-        try:
-            either: set[asyncio.Future[Any]] = {ready, *self._tasks}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks:
-                if task.done():
-                    await task
-        finally:
-            if not ready.done():
-                ready.cancel()
-                await asyncio.gather(ready, return_exceptions=True)
+async def _ready(parts: Iterable[asyncio.Event], tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait until all parts are ready, or raise what ended a task before."""
+    ready = asyncio.ensure_future(asyncio.gather(*(part.wait() for part in parts)))
+    try:
+        either: set[asyncio.Future[Any]] = {ready, *tasks}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                await task
+    finally:
+        if not ready.done():
+            ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)

@@ -39,7 +39,7 @@ _KINDS: dict[str, type[Disposition]] = {
 log = logging.getLogger(__name__)
 
 Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
-Renew = Callable[[EntityPath, Sequence[UUID]], Awaitable[list[int]]]
+Renew = Callable[[EntityPath, Sequence[UUID]], list[int]]
 Show = Callable[[EntityPath, UUID], bytes]
 Held = Callable[[Sequence[str]], list[int]]
 OfSessions = Callable[[str, Table], Awaitable[bytes]]
@@ -57,7 +57,7 @@ class Peers:
         renew: renews locks of this process.
         show: returns what is locked (`wire.deferred`).
         held: counts what this process holds of entities (`Counting.held`).
-        used: says when this process used entities (`Usage.ages_ms`), and whether it refuses them.
+        used: says when this process used entities, and whether it refuses them (`Usage.answer`).
         of_sessions: carries out what is said about sessions; returns the reply.
         waiting_here: names the scheduled messages of an entity that this process numbers.
     """
@@ -247,7 +247,7 @@ class Peers:
         path = parse_path(_string(question, "path"))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         if what == "renew":
-            return encode_done(await self._renew(path, [token]))
+            return encode_done(self._renew(path, [token]))
         if what == "show":
             return encode_found(self._show(path, token))
         await self._settle(path, token, _disposition(what, question))

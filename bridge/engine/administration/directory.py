@@ -12,6 +12,7 @@ from bridge.engine.poison import Poison
 from bridge.model import entity as model
 from bridge.model.errors import (
     ArgumentError,
+    EntityDisabled,
     EntityNotFound,
     NotAllowed,
 )
@@ -89,6 +90,17 @@ class Directory:
         entity = self.entity(path)
         if isinstance(entity, model.Topic):
             raise EntityNotFound(texts.not_found(str(path)))
+        return entity
+
+    def receivable(self, path: EntityPath) -> model.ReceiveEntity:
+        """Return the definition of what may be received from now; raises as `entity`, and:
+
+        Raises:
+            EntityDisabled: nobody may receive from it.
+        """
+        entity = self.receive_entity(path)
+        if not entity.status.allows_receives:
+            raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
         return entity
 
     async def read(self) -> model.Namespace:

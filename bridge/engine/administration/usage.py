@@ -75,10 +75,15 @@ class Usage:
         if self._watched:
             self._note(path.key)
 
-    def ages_ms(self, paths: Sequence[str]) -> list[int]:
-        """Return how long ago the clients of this bridge used entities; -1: never."""
+    def answer(self, paths: Sequence[str], find: Callable[[str], model.Entity | None]) -> list[int]:
+        """Return two numbers for each entity, for another bridge.
+
+        How long ago clients of this bridge used it (ms; -1: never), and whether it is refused here:
+        it is not there as `find` knows, or is being deleted.
+        """
         self._note_open()
-        return [self._age_ms(path.lower()) for path in paths]
+        pairs = ((self._age_ms(path), int(_is_refused(find(path)))) for path in paths)
+        return [number for pair in pairs for number in pair]
 
     async def run(self) -> None:
         """Tell, until cancelled."""
@@ -94,7 +99,7 @@ class Usage:
                 self._wake.clear()
 
     def _age_ms(self, path: str) -> int:
-        found = self._watched.get(path)
+        found = self._watched.get(path.lower())
         age_ms = self._reports[found[1]].age_ms(found[0], self._clock()) if found else None
         return -1 if age_ms is None else age_ms
 
@@ -132,3 +137,7 @@ class Usage:
         except (ServiceBusError, BrokerError) as error:
             reports.not_told(key for key, _ in used)
             log.info("usage.untold entity=%s error=%s", front, error)
+
+
+def _is_refused(entity: model.Entity | None) -> bool:
+    return entity is None or entity.status is model.EntityStatus.DELETING

@@ -40,18 +40,17 @@ its sequencer to try again."""
 class Sending:
     """The verbs that put messages in.
 
-    Args:
-        message_bytes_max: what RabbitMQ takes at most.
+    Attributes:
+        tier: the namespace's.
+        message_bytes_max: what RabbitMQ takes at most; known once it has told its version.
     """
 
-    def __init__(
-        self, sender: Sender, counters: Counters, *, tier: Tier, message_bytes_max: int
-    ) -> None:
+    def __init__(self, sender: Sender, counters: Counters) -> None:
         self._sender = sender
         self._counters = counters
-        self._message_bytes_max = message_bytes_max
+        self.message_bytes_max = 0
         self._full_until_s: dict[str, float] = {}
-        self.tier = tier
+        self.tier = Tier.STANDARD
 
     def note_full(self, path: str, for_s: float = FULL_S) -> None:
         """An entity is full just now: what is sent is refused for a while."""
@@ -123,9 +122,9 @@ class Sending:
             raise ArgumentError(
                 f"A message cannot be stored in '{entity.path}': {error}."
             ) from error
-        if len(body) > self._message_bytes_max:
+        if len(body) > self.message_bytes_max:
             raise MessageSizeExceeded(
-                texts.too_large(entity.path, len(body), self._message_bytes_max)
+                texts.too_large(entity.path, len(body), self.message_bytes_max)
             )
         return body
 

@@ -124,7 +124,7 @@ class SessionMessages:
         if windows is not None:
             windows.close()
         self.stop()
-        self._locks.lose(lambda locked: locked[0] is self)
+        self._locks.lose_owner(self)
         self._modes.clear()
         for effect in self.machine.clear():
             if isinstance(effect, fx.Lost):

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from uuid import UUID
 
+from bridge.broker.connection.channel import Channel
 from bridge.engine.clock import now_ms
 from bridge.engine.settlement.holding import Holding
 from bridge.engine.settlement.owner import Owner
@@ -91,9 +92,13 @@ class LockTable:
         self._locks.restore(token.bytes, lock)
         self._wake_at(min(lock.until_ms, self._timer_ms) if self._timer else lock.until_ms)
 
-    def lose(self, is_lost: Callable[[Locked], bool]) -> int:
-        """Drop the locks of messages that RabbitMQ has taken back; return how many."""
-        return len(self._locks.lose(is_lost))
+    def lose_channel(self, channel: Channel) -> None:
+        """Drop the locks of messages that RabbitMQ has taken back with their channel."""
+        self._locks.lose(lambda locked: locked[1].channel is channel)
+
+    def lose_owner(self, owner: Owner) -> None:
+        """Drop the locks of messages that their owner has lost."""
+        self._locks.lose(lambda locked: locked[0] is owner)
 
     def end_all(self) -> list[Locked]:
         """End all locks; return what they held."""

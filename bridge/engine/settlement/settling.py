@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar, assert_never
 from uuid import UUID
@@ -38,9 +38,20 @@ Answer = TypeVar("Answer")
 
 
 class Settling:
-    """Settles and renews the locks of this process."""
+    """Settles and renews the locks of this process.
 
-    def __init__(self, departure: Departure, counters: Counters, locks: LockTable) -> None:
+    Args:
+        prepare_deferral: has a queue made for an entity's deferred messages, if there is none.
+    """
+
+    def __init__(
+        self,
+        departure: Departure,
+        counters: Counters,
+        locks: LockTable,
+        prepare_deferral: Callable[[EntityPath], Awaitable[None]],
+    ) -> None:
+        self._prepare_deferral = prepare_deferral
         self._departure = departure
         self._counters = counters
         self._locks = locks
@@ -51,6 +62,8 @@ class Settling:
             await self._completed(path, token)
             return
         _check(path, disposition)
+        if isinstance(disposition, Defer):
+            await self._prepare(path)
         lock = self._release(path, token)
         source, holding = lock.held
         try:
@@ -60,6 +73,12 @@ class Settling:
                 raise MessageLockLost(texts.LOCK_LOST) from error
             source.stayed(holding)
             self._locks.restore(token, lock)
+            raise refusal(error) from error
+
+    async def _prepare(self, path: EntityPath) -> None:
+        try:
+            await self._prepare_deferral(path)
+        except (BrokerError, ServiceBusError) as error:
             raise refusal(error) from error
 
     def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
@@ -109,6 +128,12 @@ class Settling:
         ends = [self._locks.renew(token) for token in tokens]
         self._counters.renewed += len(ends)
         return [end_ms for end_ms in ends if end_ms is not None]
+
+    def expire(self, owner: Owner, holding: Holding) -> None:
+        """A lock has ended at its instant: the message goes back, and that counts."""
+        self._counters.locks_expired += 1
+        if owner.holds(holding):
+            owner.give_back(holding, "engine.lock.rejected")
 
     async def _carry_out(self, source: Owner, holding: Holding, disposition: Disposition) -> None:
         counters, departure = self._counters, self._departure

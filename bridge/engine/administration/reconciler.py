@@ -1,0 +1,166 @@
+"""RabbitMQ kept in line with the definitions, whichever bridge or operator changes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import BrokerError
+from bridge.broker.management.api import Management
+from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.provision import (
+    changed,
+    merged,
+    new_incarnation,
+    provide,
+    provision,
+    put_policies,
+)
+from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.requests import FULL_S, Sending
+from bridge.engine.sending.topic_size import full_topics
+from bridge.engine.state import State, policy_reasons
+from bridge.model import entity as model
+from bridge.model.errors import EntityConflict
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.definitions import with_entity, with_incarnations
+from bridge.topology.resources import Finding
+
+log = logging.getLogger(__name__)
+
+POLL_S = 15.0
+"""Definitions that `rabbitmqctl` or an import has changed are found within this time."""
+
+
+class Reconciler:
+    """Reads the definitions when they have changed, and provides what they need.
+
+    Args:
+        state: where what the management API refuses is told.
+        capabilities: returns what this RabbitMQ can do.
+        sending: is told which topics have their size.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        management: Management,
+        intake: Intake,
+        state: State,
+        capabilities: Callable[[], Capabilities],
+        sending: Sending,
+    ) -> None:
+        self._directory = directory
+        self._management = management
+        self._intake = intake
+        self._state = state
+        self._capabilities = capabilities
+        self._sending = sending
+        self._provided = model.Namespace()
+        self._changed = asyncio.Event()
+        self._changed_one = asyncio.Event()
+        self._changed_paths: set[str] = set()
+
+    def wake(self) -> None:
+        """Any definition may have changed."""
+        self._changed.set()
+
+    def wake_for(self, path: str) -> None:
+        """Another bridge has changed one definition, and provided what it needs."""
+        self._changed_paths.add(path)
+        self._changed_one.set()
+
+    def note(self, path: str) -> None:
+        """What an entity needs, as the directory has it, is there."""
+        entity = self._directory.find(path)
+        if entity is not None:
+            self._provided = with_entity(self._provided, entity)
+
+    async def apply(self, namespace: model.Namespace) -> tuple[Finding, ...]:
+        """Create and update entities; return what this RabbitMQ cannot do for them.
+
+        Raises:
+            EntityConflict: an entity, or a resource of RabbitMQ, is there with other settings that
+                cannot be changed.
+            BrokerError: RabbitMQ refuses something.
+        """
+        there = await self._directory.read()
+        wanted = with_incarnations(merged(there, namespace), there, new_incarnation)
+        async with self._channel() as channel:
+            findings = await provision(wanted, self._capabilities(), self._management, channel)
+        self._provided = await self._directory.read()
+        return findings
+
+    async def check(self) -> None:
+        """Read the definitions, have what they need, and look for policies that overrule ours."""
+        try:
+            found = await self._directory.fetch()
+            await self._provide(found)
+            self._directory.take(self._directory.known)
+            for topic in await full_topics(found, self._management):
+                self._sending.note_full(topic.path, POLL_S + FULL_S)
+            self._state.alarms = await self._management.alarms()
+            self._state.findings = await policy_reasons(
+                self._directory.namespace, self._capabilities(), self._management
+            )
+        except BrokerError as error:
+            self._state.management = str(error)
+        else:
+            self._state.management = None
+
+    async def follow(self) -> None:
+        """Read the definitions when somebody says that they have changed, and now and then."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.check()
+            except Exception:
+                log.exception("definitions.failed")
+
+    async def follow_bridges(self) -> None:
+        """Read the definitions that other bridges have changed; no other check delays that."""
+        while True:
+            await self._changed_one.wait()
+            self._changed_one.clear()
+            paths, self._changed_paths = self._changed_paths, set()
+            try:
+                await self._read(paths)
+            except Exception:
+                log.exception("definitions.failed")
+
+    async def _read(self, paths: Iterable[str]) -> None:
+        """Read definitions that another bridge has changed: what they need is there."""
+        try:
+            for path in paths:
+                self._directory.take(await self._directory.fetch_entity(path))
+                self.note(path)
+            await put_policies(
+                (), self._directory.namespace, self._capabilities(), self._management
+            )
+        except BrokerError as error:
+            self._state.management = str(error)
+
+    async def _provide(self, found: model.Namespace) -> None:
+        """Make what definitions need that no bridge has written; a conflict stops no other."""
+        for entity in changed(self._provided, found):
+            async with self._channel() as channel:
+                try:
+                    await provide((entity,), found, self._capabilities(), self._management, channel)
+                except EntityConflict as error:
+                    log.error("definition.conflict error=%s", error)
+        self._provided = found
+
+    @contextlib.asynccontextmanager
+    async def _channel(self) -> AsyncIterator[Channel]:
+        channel = await self._intake.channel()
+        try:
+            yield channel
+        finally:
+            with contextlib.suppress(BrokerError):
+                await channel.close()

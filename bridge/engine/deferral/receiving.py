@@ -1,0 +1,80 @@
+"""Deferred messages, received by their numbers wherever they are held."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from bridge.engine import texts
+from bridge.engine.api import Complete, Disposition, Received, ReceiveMode, Release
+from bridge.engine.counters import Counters
+from bridge.engine.deferral.entities import Deferral
+from bridge.engine.peers import Peers
+from bridge.engine.sessions.accepting import is_of_session
+from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.showing import read_shown
+from bridge.model import entity as model
+from bridge.model.errors import MessageNotFound
+from bridge.model.name import EntityPath
+from bridge.wire.deferred import Lock
+
+Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
+
+
+class DeferredReceiving:
+    """Receives deferred messages.
+
+    Args:
+        settle: ends a lock, of whichever bridge.
+    """
+
+    def __init__(
+        self,
+        deferral: Deferral,
+        locks: LockTable,
+        peers: Peers,
+        counters: Counters,
+        settle: Settle,
+    ) -> None:
+        self._deferral = deferral
+        self._locks = locks
+        self._peers = peers
+        self._counters = counters
+        self._settle = settle
+
+    async def receive(
+        self,
+        path: EntityPath,
+        entity: model.ReceiveEntity,
+        numbers: Sequence[int],
+        mode: ReceiveMode,
+        session_id: str | None,
+    ) -> list[Received]:
+        """Return the messages with these numbers; see `api.Namespace.receive_deferred`."""
+        if not numbers:
+            return []
+        locks = await self._deferral.lock(entity, path.sub_queue, list(dict.fromkeys(numbers)))
+        received = [await self._received(path, lock) for lock in locks]
+        if session_id is not None and not all(is_of_session(each, session_id) for each in received):
+            await self._settle_all(path, locks, Release())
+            raise MessageNotFound(texts.DEFERRED_NOT_FOUND)
+        self._counters.delivered += len(received)
+        if mode is ReceiveMode.PEEK_LOCK:
+            return received
+        await self._settle_all(path, locks, Complete())
+        self._counters.received_and_deleted += len(received)
+        return [replace(each, lock_token=None, locked_until_ms=None) for each in received]
+
+    async def _received(self, path: EntityPath, lock: Lock) -> Received:
+        token, until_ms = lock
+        if self._locks.is_own(token):
+            return self._deferral.received(token, until_ms)
+        shown = await self._peers.show(path, token)
+        return read_shown(shown, token, until_ms, is_deferred=True)
+
+    async def _settle_all(
+        self, path: EntityPath, locks: Sequence[Lock], disposition: Disposition
+    ) -> None:
+        for token, _ in locks:
+            await self._settle(path, token, disposition)
