@@ -45,14 +45,14 @@ def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
             raise ArgumentError("put-token needs the application property 'name', a string.")
         if not isinstance(request.value, str):
             raise Unauthorized("MalformedToken: The body of put-token is no string.")
-        claims = verify_token(request.value, connection.gateway.rules, connection.now_s())
+        claims = verify_token(request.value, connection.gateway.rules, connection.gateway.now_s())
         claims.check_audience(audience)
         if fields.get("type") != _PYTHON_TYPE and not _exists(link, audience):
             text = not_found(connection.resource_of(_path_text(audience)))
             return 404, tracked(text, name, _path_text(audience)), "amqp:not-found"
-        connection.put_claims(_path_text(audience), claims)
+        connection.authentication.put_claims(_path_text(audience), claims)
     except ServiceBusError as error:
-        connection.log("token.refused", audience=audience, reason=str(error))
+        connection.log.info("token.refused", audience=audience, reason=str(error))
         return error.status, tracked(str(error), name), error.condition
     return 202, "Accepted", ""
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from bridge.broker.connection.outlet import Outlet
 from bridge.gateway import attaching, texts
 from bridge.gateway.admission import Ended, Visit
-from bridge.gateway.grants import Grants
+from bridge.gateway.authentication import Authentication
+from bridge.gateway.client_log import ClientLog
 from bridge.gateway.nodes import ReplyLink, ReplyLinks, RequestLink
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.sending import SendingLink
 from bridge.gateway.sessions import SessionLink
 from bridge.gateway.settings import MECHANISMS
 from bridge.gateway.timers import Timers
+from bridge.gateway.work import Work
 from bridge.machine.amqp10.endpoint import Endpoint
 from bridge.machine.amqp10.events import (
     Closed,
@@ -32,7 +33,6 @@ from bridge.machine.amqp10.events import (
     SaslChosen,
 )
 from bridge.machine.amqp10.faults import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED
-from bridge.model.access import Claims, verify_key
 from bridge.model.errors import ServiceBusError, Unauthorized
 
 if TYPE_CHECKING:
@@ -55,15 +55,16 @@ ABANDON_S = 10.0
 SLICE_BYTES = 4_096
 """So much is read into frames before the clock is looked at."""
 
-LINES_MAX = 100
-"""Facts that are logged of one client within a minute; what is above is counted."""
-
 
 class Connection(asyncio.Protocol):
     """One client's connection.
 
     Attributes:
-        grants: what the client may do.
+        authentication: its login and tokens.
+        grants: what they let it do.
+        log: what is logged of it.
+        work: what is under way for it.
+        turns: among whom it has its turn: strangers, or those who have proved who they are.
         reply_links: the links on which it takes replies of `$cbs` and `$management`.
         sessions: the sessions that it holds, by their entities' keys and their ids.
         starved: receiving links that wait for the client to read.
@@ -72,42 +73,40 @@ class Connection(asyncio.Protocol):
     def __init__(self, gateway: Gateway, visit: Visit | None = None) -> None:
         self.gateway = gateway
         self._visit = visit
-        self._turns = gateway.turns_of_strangers
+        self.turns = gateway.turns_of_strangers
         self._input = b""
         self._input_at = 0
         self._is_queued = False
         self._has_unfinished = False
-        self._lines = 0
-        self.grants = Grants(gateway.now_s, self.resource_of)
         self.reply_links = ReplyLinks()
         self.sessions: dict[tuple[str, str], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
-        self.peer = "?"
         self._loop = asyncio.get_running_loop()
+        self._timers = Timers(self._loop)
+        self.log = ClientLog(self._timers)
+        self.work = Work(self._loop, self._on_failed)
         self._endpoint = Endpoint(
             container_id=gateway.settings.container_id,
             mechanisms=MECHANISMS,
             limits=gateway.settings.limits,
-            now_ms=self._monotonic_ms(),
+            now_ms=_ms(self._loop),
         )
+        self.authentication = Authentication(self, self._endpoint, self._timers, visit)
+        self.grants = self.authentication.grants
         self._transport: asyncio.Transport | None = None
         self._outlet: Outlet | None = None
         self._links: dict[SendingLink | ReceivingLink | SessionLink, None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timers = Timers(self._loop)
         self._waiting_bytes = 0
         self._is_waiting = False
         self._is_over = False
         self._is_reading_paused = False
         self._is_stopping = False
-        self._completions = 0
-        self._is_answered = asyncio.Event()
         self._is_writing_paused = False
         self._is_flush_due = False
         self._write_bytes = WRITE_BYTES
 
     def __repr__(self) -> str:
-        return f"<Connection {self.peer} {self._endpoint!r} links={len(self._links)}>"
+        return f"<Connection {self.log.peer} {self._endpoint!r} links={len(self._links)}>"
 
     # -- what links need
 
@@ -116,10 +115,6 @@ class Connection(asyncio.Protocol):
         """Whether the client has not read, or not been sent, what was taken for it already."""
         high = self.gateway.settings.output_bytes_high
         return self._is_writing_paused or self._endpoint.output_bytes > high
-
-    def now_s(self) -> float:
-        """The wall clock."""
-        return self.gateway.now_s()
 
     def resource_of(self, path: str) -> str:
         """Return an entity as Azure's texts name it, `sb://host/entity`."""
@@ -130,89 +125,15 @@ class Connection(asyncio.Protocol):
         """Return condition and description of an error as the client gets them."""
         return texts.describe(error, self.gateway.settings.namespace_name, entity)
 
-    def log(self, event: str, **fields: Any) -> None:
-        """Log one fact about the client; of many a minute, the first."""
-        if not self._lines:
-            self._timers.set("lines", 60.0, self._on_minute)
-        self._lines += 1
-        if self._lines <= LINES_MAX:
-            _log.info("%s peer=%s %s", event, self.peer, _text(fields))
-
-    def _on_minute(self) -> None:
-        if self._lines > LINES_MAX:
-            _log.info("connection.silenced peer=%s lines=%d", self.peer, self._lines - LINES_MAX)
-        self._lines = 0
-
-    def log_exception(self, event: str, **fields: Any) -> None:
-        """Log a fault of our own with its traceback."""
-        _log.exception("%s peer=%s %s", event, self.peer, _text(fields))
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something that takes time; it ends by itself or with the gateway."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self._is_stopping:
-            self._note_answered()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("task.failed peer=%s", self.peer, exc_info=error)
-            self.close("amqp:internal-error", "The bridge failed; connect again.")
-
-    def completing(self, change: int) -> None:
-        """Count the completions that are under way."""
-        self._completions += change
-        self._note_answered()
-
-    def _note_answered(self) -> None:
-        if self._is_stopping and not self._tasks and not self._completions:
-            self._is_answered.set()
-
-    def answered(self) -> Awaitable[object]:
-        """Wait until nothing is under way for a client of which nothing more is taken."""
-        return self._is_answered.wait()
-
-    def put_claims(self, audience: str, claims: Claims) -> None:
-        """Add the claims of a token.
-
-        Raises:
-            Unauthorized: the connection holds too many already.
-        """
-        if not self.grants.put(audience, claims):
-            raise Unauthorized("The connection holds too many tokens.")
-        self._endpoint.authenticated()
-        self._turns = self.gateway.turns
-        if self._visit is not None:
-            self._visit.known()
-        self._timers.cancel("authorization")
-        self._watch_expiry()
-
-    # -- time
-
-    def _monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
-    def _watch_expiry(self) -> None:
-        expiry_s = self.grants.next_expiry_s
-        if expiry_s is not None:
-            # a day at most: the wall clock may be set in between
-            delay_s = min(max(expiry_s - self.now_s(), 0.0), 86_400.0)
-            self._timers.set("expiry", delay_s, self._on_expiry)
-
-    def _on_expiry(self) -> None:
-        self.grants.drop_expired()
+    def drop_unauthorized(self) -> None:
+        """A token has ended: so do the links that no other one allows."""
         for link in list(self._links):
             if link.link.is_alive and not self.grants.allows(link.right, link.path):
                 text = texts.TOKEN_EXPIRED.format(resource=self.resource_of(str(link.path)))
                 name = self.gateway.settings.namespace_name
                 link.link.detach(Unauthorized.condition, texts.tracked(text, name, str(link.path)))
-                self.log("link.expired", entity=str(link.path))
+                self.log.info("link.expired", entity=str(link.path))
                 self.forget(link)
-        self._watch_expiry()
-        self.flush()
 
     def recheck(self) -> None:
         """The entities have changed: end the links that they do not allow any more."""
@@ -220,17 +141,12 @@ class Connection(asyncio.Protocol):
             error = link.refusal() if link.link.is_alive else None
             if error is not None:
                 link.link.detach(*self.describe(error, str(link.path)))
-                self.log("link.ended", entity=str(link.path), reason=str(error))
+                self.log.info("link.ended", entity=str(link.path), reason=str(error))
                 self.forget(link)
         self.flush()
 
-    def _on_unauthorized(self) -> None:
-        seconds = self.gateway.settings.authorization_s
-        text = texts.UNAUTHORIZED_CONNECTION.format(seconds=seconds)
-        self.end(Ended.UNAUTHENTICATED, Unauthorized.condition, text)
-
     def _on_tick(self) -> None:
-        now_ms = self._monotonic_ms()
+        now_ms = _ms(self._loop)
         if self._is_reading_paused:
             self._endpoint.heard(now_ms)
         for event in self._endpoint.tick(now_ms):
@@ -246,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._arm_tick()
 
     def _arm_tick(self) -> None:
-        delay_ms = max(self._endpoint.deadline_ms - self._monotonic_ms(), 50)
+        delay_ms = max(self._endpoint.deadline_ms - _ms(self._loop), 50)
         self._timers.set("tick", delay_ms / 1000, self._on_tick)
 
     # -- transport
@@ -259,20 +175,17 @@ class Connection(asyncio.Protocol):
             return
         self._outlet = Outlet(self._transport)
         host = self._transport.get_extra_info("peername")
-        self.peer = f"{host[0]}:{host[1]}" if host else "?"
+        self.log.peer = f"{host[0]}:{host[1]}" if host else "?"
         self._transport.set_write_buffer_limits(high=self.gateway.settings.output_bytes_high)
         self.gateway.add(self)
-        left_s = self.gateway.settings.authorization_s
-        if self._visit is not None:
-            left_s = self._visit.left_s(left_s)
-        self._timers.set("authorization", left_s, self._on_unauthorized)
+        self.authentication.await_proof()
         self._arm_tick()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         for event in self._endpoint.lost():
             self._on_event(event)
-        self._on_minute()
+        self.log.end_minute()
         self._timers.cancel_all()
         self._transport = self._outlet = None
         self._input, self._input_at = b"", 0
@@ -295,7 +208,7 @@ class Connection(asyncio.Protocol):
         if self._is_queued or self._input_at >= len(self._input) or self._is_held:
             self._pace()
             return
-        self._is_queued = not self._turns.take(self)
+        self._is_queued = not self.turns.take(self)
         self._pace()
 
     def advance(self, now_s: float, until_s: float) -> bool:
@@ -315,7 +228,7 @@ class Connection(asyncio.Protocol):
                 if end >= len(self._input) or self._loop.time() >= until_s:
                     break
         except Exception:
-            self.log_exception("connection.failed")
+            self.log.exception("connection.failed")
             endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
         is_done = True
         if self._input_at >= len(self._input) or endpoint.is_finished:
@@ -328,7 +241,7 @@ class Connection(asyncio.Protocol):
             self.gateway.backlog.note_unfinished(self, unfinished_bytes)
         if self.starved:
             self._feed_starved()
-        if not self._tasks:  # what they are about to do comes before what is flushed
+        if not self.work.tasks:  # what they are about to do comes before what is flushed
             self.gateway.namespace.flush()
         self.flush()
         if is_done and self._is_queued:
@@ -452,7 +365,7 @@ class Connection(asyncio.Protocol):
         A socket that is closed with unread input is reset, and the close frame with it.
         """
         self._is_over = True
-        self._on_minute()
+        self.log.end_minute()
         self._timers.cancel_all()
         self._timers.set("abandon", ABANDON_S, transport.abort)
         self._pace()
@@ -463,6 +376,10 @@ class Connection(asyncio.Protocol):
             self._timers.set("linger", LINGER_S, transport.close)
         else:
             transport.close()
+
+    def _on_failed(self, error: BaseException) -> None:
+        self.log.failed(error)
+        self.close("amqp:internal-error", "The bridge failed; connect again.")
 
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Close the connection with an error, or as a matter of course."""
@@ -493,7 +410,7 @@ class Connection(asyncio.Protocol):
         for link in list(self._links):
             if isinstance(link, ReceivingLink | SessionLink):
                 self.forget(link)
-        self._note_answered()
+        self.work.stop()
 
     def say_goodbye(self) -> None:
         """Close because the bridge stops: SDKs connect again by themselves.
@@ -528,14 +445,14 @@ class Connection(asyncio.Protocol):
                 if event.link.owner is not None:
                     self.forget(event.link.owner)
             case SaslChosen():
-                self._on_sasl(event)
+                self.authentication.on_sasl(event)
             case Opened():
-                self.log("connection.opened", container=event.open.container_id)
+                self.log.info("connection.opened", container=event.open.container_id)
                 self._arm_tick()
             case Closed():
                 if event.is_fault and not self._is_over:
-                    self._note_fault()
-                self.log("connection.closed", error=event.error)
+                    self.authentication.note_fault()
+                self.log.info("connection.closed", error=event.error)
 
     def forget(
         self, owner: SendingLink | ReceivingLink | SessionLink | ReplyLink | RequestLink
@@ -547,30 +464,6 @@ class Connection(asyncio.Protocol):
             del self._links[owner]
         owner.on_detached()
 
-    def _on_sasl(self, event: SaslChosen) -> None:
-        is_ok = event.mechanism in MECHANISMS
-        if event.mechanism == "PLAIN":
-            is_ok = self._is_plain_proven(event.response)
-        if not is_ok:
-            self._note_fault()
-        self._endpoint.sasl_outcome(is_ok=is_ok)
 
-    def _note_fault(self) -> None:
-        is_known = self._endpoint.is_authenticated
-        self.gateway.note_ended(self, Ended.FAULT if is_known else Ended.LOGIN)
-
-    def _is_plain_proven(self, response: bytes) -> bool:
-        """PLAIN (RFC 4616): authorization id, rule name, key, parted by NUL."""
-        parts = response.decode("utf-8", "replace").split("\0")
-        if len(parts) != 3:
-            return False
-        try:
-            self.put_claims("", verify_key(parts[1], parts[2], self.gateway.rules))
-        except Unauthorized as error:
-            self.log("sasl.refused", rule=parts[1], reason=str(error))
-            return False
-        return True
-
-
-def _text(fields: dict[str, Any]) -> str:
-    return " ".join(f"{name}={value!r}" for name, value in fields.items())
+def _ms(loop: asyncio.AbstractEventLoop) -> int:
+    return int(loop.time() * 1000)

@@ -251,7 +251,7 @@ def handler(path: EntityPath) -> Callable[[RequestLink, Message], None]:
     """Return what answers the requests of an entity's node."""
 
     def on_request(link: RequestLink, request: Message) -> None:
-        link.connection.spawn(_answer(link, path, request))
+        link.connection.work.spawn(_answer(link, path, request))
 
     return on_request
 
@@ -279,7 +279,7 @@ async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None
     except ServiceBusError as error:
         _describe(link, path, properties, error)
     except Exception:
-        connection.log_exception("management.failed", entity=str(path))
+        connection.log.exception("management.failed", entity=str(path))
         _describe(link, path, properties, InternalError("The request failed inside the bridge."))
     link.reply(request, properties, value)
     connection.flush_soon()
@@ -300,4 +300,4 @@ def _describe(
     properties["statusCode"] = Int(error.status)
     properties["statusDescription"] = description
     properties["errorCondition"] = Symbol(condition)
-    link.connection.log("management.refused", entity=str(path), reason=str(error))
+    link.connection.log.info("management.refused", entity=str(path), reason=str(error))

@@ -152,7 +152,7 @@ class RequestLink:
         name = reply_to if isinstance(reply_to, str) else ""
         target = self.connection.reply_links.find(self.node, name, self.link.session)
         if target is None:
-            self.connection.log("reply.undeliverable", node=self.node, reply_to=reply_to)
+            self.connection.log.info("reply.undeliverable", node=self.node, reply_to=reply_to)
             return
         reply = Message(application_properties=application_properties, value=value)
         reply.properties.correlation_id = request.properties.message_id

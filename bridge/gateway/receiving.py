@@ -137,7 +137,7 @@ class ReceivingLink:
         link = self.link
         if not link.is_open:
             if received.lock_token is not None:
-                self.connection.spawn(self._give_back(received.lock_token))
+                self.connection.work.spawn(self._give_back(received.lock_token))
             return
         try:
             payload = message_of(received)
@@ -158,7 +158,7 @@ class ReceivingLink:
         try:
             await self.connection.gateway.namespace.settle(self.path, lock_token, Release())
         except ServiceBusError as error:
-            self.connection.log("release.failed", entity=str(self.path), reason=str(error))
+            self.connection.log.info("release.failed", entity=str(self.path), reason=str(error))
 
     def on_credit(self, event: CreditChanged) -> None:
         """The client grants credit, or takes it back."""
@@ -171,7 +171,7 @@ class ReceivingLink:
 
     def _begin_withdrawal(self) -> None:
         self._is_withdrawing = True
-        self.connection.spawn(self._withdraw())
+        self.connection.work.spawn(self._withdraw())
 
     async def _withdraw(self) -> None:
         """Take everything back from the engine, answer a drain, and begin anew."""
@@ -194,27 +194,27 @@ class ReceivingLink:
         is_complete = isinstance(disposition, Complete)
         for delivery in event.deliveries:
             if not is_complete or not self._complete(event, delivery, done):
-                self.connection.spawn(self._settle(event, delivery, disposition, done))
+                self.connection.work.spawn(self._settle(event, delivery, disposition, done))
 
     def _complete(self, event: OutcomeArrived, delivery: OutgoingDelivery, done: Any) -> bool:
         """Complete a message without a task of its own, if that can be."""
 
         def on_settled(error: ServiceBusError | None) -> None:
-            self.connection.completing(-1)
+            self.connection.work.completing(-1)
             if not event.is_settled:
                 outcome = done if error is None else self._rejected(error)
                 self.link.session.settle_outgoing(delivery, outcome)
                 self.connection.flush_soon()
 
         token = UUID(bytes_le=delivery.tag)
-        self.connection.completing(1)
+        self.connection.work.completing(1)
         try:
             is_own = self.connection.gateway.namespace.complete(self.path, token, on_settled)
         except ServiceBusError as error:
             on_settled(error)
             return True
         if not is_own:
-            self.connection.completing(-1)
+            self.connection.work.completing(-1)
         return is_own
 
     async def _settle(
@@ -230,7 +230,7 @@ class ReceivingLink:
             self.connection.flush_soon()
 
     def _rejected(self, error: ServiceBusError) -> Rejected:
-        self.connection.log("settle.refused", entity=str(self.path), reason=str(error))
+        self.connection.log.info("settle.refused", entity=str(self.path), reason=str(error))
         return Rejected(make_error(*self.connection.describe(error, str(self.path))))
 
     def _confirm(self, event: OutcomeArrived, outcome: Any) -> None:
@@ -247,4 +247,4 @@ class ReceivingLink:
         """The link is gone; its locks stay until they are settled by token or expire."""
         self.connection.starved.pop(self, None)
         # At once: what a receive-and-delete link was given now would be nowhere.
-        self.connection.spawn(_done(self._receiver.close()))
+        self.connection.work.spawn(_done(self._receiver.close()))

@@ -22,4 +22,4 @@ def refuse(
         link.refuse(error.condition, texts.tracked(text, name, entity))
     else:
         link.refuse(*connection.describe(error, entity))
-    connection.log("attach.refused", entity=entity, reason=str(error))
+    connection.log.info("attach.refused", entity=entity, reason=str(error))

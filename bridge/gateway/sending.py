@@ -119,7 +119,7 @@ class SendingLink:
         self._unread.append(event)
         self.connection.input_bytes(len(event.payload))
         if len(self._unread) == 1:
-            self.connection.spawn(self._read_in_order())
+            self.connection.work.spawn(self._read_in_order())
 
     async def _read_in_order(self) -> None:
         """Read a large batch in slices, then what came behind it: the order stays."""
@@ -162,7 +162,7 @@ class SendingLink:
             self._refuse(event, NotImplementedHere(_NO_TRANSACTIONS))
             return
         self.connection.input_bytes(len(event.payload))
-        self.connection.spawn(self._send(event, batch))
+        self.connection.work.spawn(self._send(event, batch))
 
     async def _send(self, event: MessageArrived, batch: Sequence[Outgoing]) -> None:
         try:
@@ -182,7 +182,7 @@ class SendingLink:
         self._done(event, outcome)
 
     def _rejected(self, error: ServiceBusError) -> Rejected:
-        self.connection.log("send.refused", entity=str(self.path), reason=str(error))
+        self.connection.log.info("send.refused", entity=str(self.path), reason=str(error))
         return Rejected(make_error(*self.connection.describe(error, str(self.path))))
 
     def _done(self, event: MessageArrived, outcome: Any) -> None:

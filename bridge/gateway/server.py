@@ -90,7 +90,7 @@ class Gateway:
     def note_ended(self, connection: Connection, reason: Ended) -> None:
         """Count a connection that the bridge ends."""
         self.admission.ended[reason] += 1
-        connection.log("connection.ended", reason=reason.value)
+        connection.log.info("connection.ended", reason=reason.value)
 
     def recheck(self) -> None:
         """The entities have changed: end the links that they do not allow any more."""
@@ -152,7 +152,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.stop_s):
                 for connection in list(self.connections):
-                    await connection.answered()
+                    await connection.work.answered()
                 await self.site.answered()
         for connection in list(self.connections):
             connection.say_goodbye()

@@ -111,7 +111,9 @@ class SessionLink:
         self.session_id: str | None = None
         self._receiving: ReceivingLink | None = None
         link.owner = self
-        self._waiting = connection.spawn(self._accept(wanted, mode, wait_s(link.peer.properties)))
+        self._waiting = connection.work.spawn(
+            self._accept(wanted, mode, wait_s(link.peer.properties))
+        )
 
     async def _accept(self, wanted: str | None, mode: ReceiveMode, timeout_s: float) -> None:
         """Wait for the session and answer the attach."""
@@ -154,7 +156,7 @@ class SessionLink:
     def _on_lost(self, error: ServiceBusError) -> None:
         """The session's lock has ended: so does the link."""
         self.link.detach(*self.connection.describe(error, str(self.path)))
-        self.connection.log("session.lost", entity=str(self.path), reason=str(error))
+        self.connection.log.info("session.lost", entity=str(self.path), reason=str(error))
         self.connection.forget(self)
         self.connection.flush_soon()
 

@@ -1,0 +1,105 @@
+"""Who a client is: its login, its tokens, and what ends with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.gateway import texts
+from bridge.gateway.admission import Ended, Visit
+from bridge.gateway.grants import Grants
+from bridge.gateway.settings import MECHANISMS
+from bridge.gateway.timers import Timers
+from bridge.machine.amqp10.endpoint import Endpoint
+from bridge.machine.amqp10.events import SaslChosen
+from bridge.model.access import Claims, verify_key
+from bridge.model.errors import Unauthorized
+
+if TYPE_CHECKING:
+    from bridge.gateway.connection import Connection
+
+
+class Authentication:
+    """The login and the tokens of one connection.
+
+    Args:
+        visit: how long a stranger may stay, if that is bounded.
+
+    Attributes:
+        grants: what the client may do.
+    """
+
+    def __init__(
+        self, connection: Connection, endpoint: Endpoint, timers: Timers, visit: Visit | None
+    ) -> None:
+        self._connection = connection
+        self._gateway = connection.gateway
+        self._endpoint = endpoint
+        self._timers = timers
+        self._visit = visit
+        self.grants = Grants(self._gateway.now_s, connection.resource_of)
+
+    def await_proof(self) -> None:
+        """End the connection when the client has not proved in time who it is."""
+        left_s = self._gateway.settings.authorization_s
+        if self._visit is not None:
+            left_s = self._visit.left_s(left_s)
+        self._timers.set("authorization", left_s, self._on_unauthorized)
+
+    def put_claims(self, audience: str, claims: Claims) -> None:
+        """Add the claims of a token.
+
+        Raises:
+            Unauthorized: the connection holds too many already.
+        """
+        if not self.grants.put(audience, claims):
+            raise Unauthorized("The connection holds too many tokens.")
+        self._endpoint.authenticated()
+        self._connection.turns = self._gateway.turns
+        if self._visit is not None:
+            self._visit.known()
+        self._timers.cancel("authorization")
+        self._watch_expiry()
+
+    def on_sasl(self, event: SaslChosen) -> None:
+        """Answer a login."""
+        is_ok = event.mechanism in MECHANISMS
+        if event.mechanism == "PLAIN":
+            is_ok = self._is_plain_proven(event.response)
+        if not is_ok:
+            self.note_fault()
+        self._endpoint.sasl_outcome(is_ok=is_ok)
+
+    def note_fault(self) -> None:
+        """Count a client that did not keep to the protocol, or could not log in."""
+        is_known = self._endpoint.is_authenticated
+        self._gateway.note_ended(self._connection, Ended.FAULT if is_known else Ended.LOGIN)
+
+    def _is_plain_proven(self, response: bytes) -> bool:
+        """PLAIN (RFC 4616): authorization id, rule name, key, parted by NUL."""
+        parts = response.decode("utf-8", "replace").split("\0")
+        if len(parts) != 3:
+            return False
+        try:
+            self.put_claims("", verify_key(parts[1], parts[2], self._gateway.rules))
+        except Unauthorized as error:
+            self._connection.log.info("sasl.refused", rule=parts[1], reason=str(error))
+            return False
+        return True
+
+    def _on_unauthorized(self) -> None:
+        seconds = self._gateway.settings.authorization_s
+        text = texts.UNAUTHORIZED_CONNECTION.format(seconds=seconds)
+        self._connection.end(Ended.UNAUTHENTICATED, Unauthorized.condition, text)
+
+    def _watch_expiry(self) -> None:
+        expiry_s = self.grants.next_expiry_s
+        if expiry_s is not None:
+            # a day at most: the wall clock may be set in between
+            delay_s = min(max(expiry_s - self._gateway.now_s(), 0.0), 86_400.0)
+            self._timers.set("expiry", delay_s, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self.grants.drop_expired()
+        self._connection.drop_unauthorized()
+        self._watch_expiry()
+        self._connection.flush()

@@ -1,0 +1,60 @@
+"""What is under way for one client, and when all of it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+
+class Work:
+    """The tasks and completions of one connection.
+
+    Args:
+        on_failed: called when a task has failed.
+
+    Attributes:
+        tasks: what takes time.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_failed: Callable[[BaseException], None]
+    ) -> None:
+        self._loop = loop
+        self._on_failed = on_failed
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._completions = 0
+        self._is_stopping = False
+        self._is_answered = asyncio.Event()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something that takes time; it ends by itself or with the gateway."""
+        task = self._loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self._look()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failed(error)
+
+    def completing(self, change: int) -> None:
+        """Count the completions that are under way."""
+        self._completions += change
+        if self._is_stopping:
+            self._look()
+
+    def stop(self) -> None:
+        """Nothing more is taken of the client."""
+        self._is_stopping = True
+        self._look()
+
+    def answered(self) -> Awaitable[object]:
+        """Wait until nothing is under way for a client of which nothing more is taken."""
+        return self._is_answered.wait()
+
+    def _look(self) -> None:
+        if self._is_stopping and not self.tasks and not self._completions:
+            self._is_answered.set()
