@@ -1,15 +1,19 @@
-"""Reads an entity's history when a term takes over: what was accepted within the window.
+"""An entity's history: read when a term takes over, and written on, a segment at a time.
 
-The segments of all earlier terms, from the window's begin up to a mark of this term's own. What is
-in no segment yet the journal has told already (`machine.replay`).
+Read are the segments of all earlier terms, from the window's begin up to a mark of this term's own.
+What is in no segment yet the journal has told already (`machine.replay`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
 from bridge.broker.streams.journal_reader import Entry, JournalReader
 from bridge.machine.history import History
+from bridge.machine.sequencer import Publication, Sequencer
 from bridge.model.entity import SendEntity
 from bridge.sidecar.in_flight import InFlight
 from bridge.topology import names
@@ -61,3 +65,42 @@ async def read_history(
         lambda entry: entry.body == mark.body,
     )
     return unreadable
+
+
+class Segments:
+    """Writes what one term has accepted; snapshots need not carry that any more.
+
+    Only when those messages are confirmed: of one that is lost with the term nobody may say that it
+    was accepted, or it would be dropped when it comes again.
+
+    Args:
+        publish: publishes a segment, and calls back when it is confirmed.
+    """
+
+    def __init__(
+        self,
+        sequencer: Sequencer,
+        in_flight: InFlight,
+        publish: Callable[[Publication, Callable[[], None]], None],
+    ) -> None:
+        self._sequencer = sequencer
+        self._in_flight = in_flight
+        self._publish = publish
+        self._next: tuple[int, bytes] | None = None
+        self._is_writing = False
+
+    def write_due(self) -> None:
+        """Write a segment, if one is full and all of it is confirmed."""
+        history, entries = self._sequencer.memory.history, self._sequencer.entries
+        if self._next is None and history.is_segment_due:
+            self._next = entries, history.next_segment
+        if self._next is None or self._is_writing:
+            return
+        since, rows = self._next
+        if self._in_flight.first_entry(entries) >= since:
+            self._is_writing = True
+            self._publish(self._sequencer.segment(rows), partial(self._written, len(rows)))
+
+    def _written(self, size: int) -> None:
+        self._sequencer.memory.history.close_segment(size)
+        self._next, self._is_writing = None, False

@@ -40,17 +40,17 @@ from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_marker, marker
 from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity
-from bridge.sidecar.arrival_buffer import PREFETCH_MAX, ArrivalBuffer, Moved, PrefetchChanged
+from bridge.sidecar.arrival_buffer import ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
-from bridge.sidecar.history import read_history
+from bridge.sidecar.history import Segments, read_history
 from bridge.sidecar.in_flight import InFlight
+from bridge.sidecar.inherited import Inherited
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
-from bridge.sidecar.snapshots import MARGIN_S, Snapshots
+from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
 from bridge.wire.basic import Properties
-from bridge.wire.envelope import Item
 from bridge.wire.journal import REFUSED
 
 FORGET_EVERY_S = 0.5
@@ -105,15 +105,13 @@ class Leader:
         self._consuming: Channel | None = None
         self._snapshots: Snapshots | None = None
         self._making: asyncio.Task[None] | None = None
-        self._carried_out = 0
-        self._returned_s: float | None = None
+        self._segments: Segments | None = None
+        self._inherited = Inherited(state.returning, self._loop.time)
         self._is_pump_due = False
         self._is_retiring = False
         self._is_moving = False
         self._is_leading = False
         self._has_failed = False
-        self._segment: tuple[int, bytes] | None = None
-        self._is_writing_segment = False
 
     def __repr__(self) -> str:
         now = "leading" if self.is_ready else "ended" if self._ended.done() else "waiting"
@@ -233,9 +231,12 @@ class Leader:
     async def write(self, publication: Publication) -> None:
         """Publish an entry of the journal's and wait until it is confirmed."""
         confirmed = asyncio.Event()
-        self.submit((publication,), then=confirmed.set, site="sequencer.journal")
+        self._submit_entry(publication, confirmed.set)
         # When it fails the term ends, and with it whoever waits here.
         await confirmed.wait()
+
+    def _submit_entry(self, publication: Publication, then: Callable[[], None]) -> None:
+        self.submit((publication,), then=then, site="sequencer.journal")
 
     async def _main(self) -> None:
         self._publishing = publishing = await self._connection.channel()
@@ -294,6 +295,8 @@ class Leader:
         self.in_flight.keep(left)
         state.begin(self.sequencer, self._term, self.in_flight.open)
         self._is_leading = True
+        if state.entity.requires_duplicate_detection:
+            self._segments = Segments(self.sequencer, self.in_flight, self._submit_entry)
         await self._buckets.declare()
         self._publish_again(self.in_flight.release())
         # The snapshot says of what was published again that it is where it belongs.
@@ -327,7 +330,7 @@ class Leader:
                 one.publications,
                 answer=one.answer,
                 native=native,
-                then=None if native is None else partial(self._await_return, native),
+                then=None if native is None else partial(self._inherited.await_return, native),
                 site="sequencer.again",
             )
 
@@ -364,9 +367,10 @@ class Leader:
             if self._buckets.has_due:
                 self._buckets.fire()
             self._carry_out_all()
-            self._mind_returned()
+            self._inherited.look(has_token=self._token.has_own_come)
             self._token.pass_on(self.in_flight)
-            self._mind_history()
+            if self._segments is not None and self.is_ready:
+                self._segments.write_due()
             self._mind_snapshot()
             self._mind_prefetch()
         except Exception as error:
@@ -420,10 +424,10 @@ class Leader:
             self._making = self._loop.create_task(self._make(missing))
             return False
         self._token.arrivals += 1
-        self._carried_out += 1
+        self._inherited.count()
         self.meters.arrivals += 1
         native = command.items[0] if type(command) is Send and command.identity is None else None
-        if native is not None and self._has_returned(native):
+        if native is not None and self._inherited.has_returned(native):
             self.in_flight.ack(delivery, site="sequencer.number")
             return True
         publications, answer = sequencer.apply(command, now)
@@ -435,17 +439,6 @@ class Leader:
             native=native,
             site="sequencer.number",
         )
-        return True
-
-    def _await_return(self, native: Item) -> None:
-        self._state.returning[native.properties, native.body] += 1
-
-    def _has_returned(self, native: Item) -> bool:
-        """Whether this native message is one that was published again."""
-        returning = self._state.returning
-        if not returning or returning[native.properties, native.body] <= 0:
-            return False
-        returning[native.properties, native.body] -= 1
         return True
 
     async def _make(self, missing: Sequence[Place]) -> None:
@@ -467,36 +460,6 @@ class Leader:
         if self._snapshots.is_due:
             self._write_snapshot(self._snapshots)
 
-    def _mind_history(self) -> None:
-        """Write a segment of what was accepted; snapshots need not carry that any more.
-
-        Only when those messages are confirmed: of one that is lost with this term nobody may say
-        that it was accepted, or it would be dropped when it comes again.
-        """
-        history, entries = self.sequencer.memory.history, self.sequencer.entries
-        if self._segment is None and history.is_segment_due:
-            self._segment = entries, history.next_segment
-        if self._segment is None or self._is_writing_segment or not self.is_ready:
-            return
-        since, rows = self._segment
-        if self.in_flight.first_entry(entries) >= since:
-            self._is_writing_segment = True
-            written = partial(self._segment_written, len(rows))
-            self.submit((self.sequencer.segment(rows),), then=written, site="sequencer.journal")
-
-    def _segment_written(self, size: int) -> None:
-        self.sequencer.memory.history.close_segment(size)
-        self._segment, self._is_writing_segment = None, False
-
-    def _mind_returned(self) -> None:
-        """Note when all has come that was unacked when this term began.
-
-        RabbitMQ gives that back before anything newer, and it is no more than may be sent ahead.
-        """
-        has_all = self._token.has_own_come or self._carried_out >= PREFETCH_MAX
-        if has_all and self._returned_s is None:
-            self._returned_s = self._loop.time()
-
     def _forget_inherited(self) -> None:
         """Forget what an earlier term may have left in the inbox, when all of that has come.
 
@@ -504,8 +467,7 @@ class Leader:
         """
         if not self.is_ready:
             return
-        returned_s = self._returned_s
-        if returned_s is None or self._loop.time() - returned_s < MARGIN_S:
+        if not self._inherited.is_over:
             self._loop.call_later(FORGET_EVERY_S, self._forget_inherited)
             return
         self.sequencer.forget_inherited()
