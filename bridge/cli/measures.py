@@ -41,6 +41,10 @@ _ENTITY_GAUGES = {
     "in_flight": ("sequencer_in_flight", "Publications that RabbitMQ has not confirmed yet."),
     "pending": ("scheduled_messages", "Messages that wait for their scheduled time."),
     "buckets": ("bucket_queues", "Queues of the timing wheel."),
+    "left_out": (
+        "subscriptions_left_out",
+        "Subscriptions of a topic whose queues take nothing; the journal keeps what they miss.",
+    ),
     "takeover_entries": ("takeover_entries", "Journal entries needed by the last takeover here."),
     "takeover_s": ("takeover_seconds", "How long the last takeover here took."),
 }
@@ -50,6 +54,10 @@ _ENTITY_TOTALS = {
     "published": ("journal_entries", "Entries written to the journal."),
     "activated": ("activated", "Scheduled messages that became active."),
     "duplicates": ("duplicates_dropped", "Messages whose id had been accepted in the window."),
+    "lost": (
+        "subscription_messages_lost",
+        "Messages that had left the journal before a subscription that was left out came back.",
+    ),
     "terms": ("sequencer_elections", "How often this process became the sequencer."),
 }
 

@@ -7,6 +7,7 @@
     no session id           the same, for a subscription that requires sessions
     what is buried          the subscriptions' dead-letter queues, BCC journal
     none                    `$active`: the journal alone; the message is gone, its number is not
+    one that is left out    nothing is published to its queue (`machine.left_out`)
 
 Each subscription counts from 1 by itself; the counters are in the sequencer's memory, by the short
 id of the subscription's incarnation (`wire.copies`): one that is made anew begins anew. A counter
@@ -23,6 +24,7 @@ from uuid import UUID
 
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.machine.known import Known
+from bridge.machine.left_out import Missed
 from bridge.machine.publication import Publication
 from bridge.model import number as numbering
 from bridge.model.duration import MAX_MS
@@ -58,10 +60,17 @@ class Fanout:
     Args:
         topic: the definition.
         numbers: the last number of each subscription; kept up to date here.
+        left_out: those whose queues take nothing; kept up to date elsewhere.
         new_id: the chance behind `newid()` of SQL.
     """
 
-    def __init__(self, topic: Topic, numbers: dict[bytes, int], new_id: Callable[[], UUID]) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        numbers: dict[bytes, int],
+        left_out: Mapping[bytes, Missed],
+        new_id: Callable[[], UUID],
+    ) -> None:
         self._new_id = new_id
         self._active = names.active_exchange(topic.path)
         self._journal = names.journal(topic.path)
@@ -69,6 +78,7 @@ class Fanout:
         self._subscriptions: dict[bytes, Subscription] = {}
         self._rules: RuleSet[bytes] = RuleSet.of({}, new_id=new_id)
         self.numbers = numbers
+        self._left_out = left_out
         self.update(topic)
 
     def update(self, topic: Topic) -> None:
@@ -162,8 +172,9 @@ class Fanout:
         self, item: Item, ttl_ms: int | None, fields: bytes, part: Copies, total: int
     ) -> Publication:
         fields += stamp.copies(copies.encode(part, total))
-        if part:
-            fields += stamp.copy_to(*[names.copy_key(short) for short, _ in part])
+        reached = [short for short, _ in part if short not in self._left_out]
+        if reached:
+            fields += stamp.copy_to(*map(names.copy_key, reached))
         properties = stamp.put(item.properties, fields, ttl_ms)
         return Publication(self._active, names.JOURNAL_KEY, properties, item.body)
 

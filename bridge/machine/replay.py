@@ -38,6 +38,7 @@ from bridge.machine.known import (
     decode_cancelled,
     decode_known,
 )
+from bridge.machine.left_out import decode as decode_left_out
 from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.sequencer import Memory, Publication, blank
 from bridge.machine.wheel import Place, Wheel
@@ -162,6 +163,8 @@ class Replay:
             self._bucket(body)
         elif kind == journal.USES.encode():
             self._memory.uses = Uses.decode(journal.decode_uses(body))
+        elif kind == journal.LEFT_OUT.encode():
+            self._memory.left_out = decode_left_out(journal.decode_left_out(body))
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
         elif kind == journal.COMMIT.encode():
@@ -242,6 +245,7 @@ class Replay:
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
         memory.subscriptions = dict(snapshot.subscriptions)
         memory.uses = Uses.decode(snapshot.uses)
+        memory.left_out = decode_left_out(snapshot.left_out)
         memory.history.learn_open(snapshot.accepted)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:

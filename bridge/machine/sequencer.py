@@ -49,6 +49,8 @@ from bridge.machine.known import (
     encode_copies,
     encode_known,
 )
+from bridge.machine.left_out import Missed
+from bridge.machine.left_out import encode as encode_left_out
 from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.publication import Publication as Publication
 from bridge.machine.wheel import Place, Wheel, place
@@ -112,6 +114,7 @@ class Memory:
         subscriptions: the last number of each subscription, by its short id; of a topic.
         uses: when what is temporary was used last.
         history: what was accepted, where duplicates are detected.
+        left_out: the subscriptions whose queues take nothing, by their short ids.
     """
 
     counters: list[int]
@@ -125,6 +128,7 @@ class Memory:
     subscriptions: dict[bytes, int] = field(default_factory=dict)
     uses: Uses = field(default_factory=Uses)
     history: History = field(default_factory=History)
+    left_out: dict[bytes, Missed] = field(default_factory=dict)
 
     @property
     def has_inherited(self) -> bool:
@@ -188,7 +192,7 @@ class Sequencer:
         self._fanout: Fanout | None = None
         if isinstance(entity, Topic):
             assert new_id is not None, "rules may need it"
-            self._fanout = Fanout(entity, memory.subscriptions, new_id)
+            self._fanout = Fanout(entity, memory.subscriptions, memory.left_out, new_id)
         self.update(entity, tier)
 
     def update(self, entity: SendEntity, tier: Tier) -> None:
@@ -298,6 +302,11 @@ class Sequencer:
         body = journal.encode_uses(self.memory.uses.encode())
         return self._entry(journal.entry_properties(journal.USES), body)
 
+    def note_left_out(self) -> Publication:
+        """Return the entry that says which subscriptions are left out."""
+        body = journal.encode_left_out(encode_left_out(self.memory.left_out))
+        return self._entry(journal.entry_properties(journal.LEFT_OUT), body)
+
     def segment(self, rows: bytes) -> Publication:
         """Return a segment of the entity's history; it is no entry of the journal."""
         properties = journal.entry_properties(journal.ACCEPTED)
@@ -334,6 +343,7 @@ class Sequencer:
             activated_copies=encode_activated_copies(memory.activated),
             uses=memory.uses.encode(),
             accepted=memory.history.open,
+            left_out=encode_left_out(memory.left_out),
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 

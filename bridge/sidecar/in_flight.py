@@ -23,6 +23,11 @@ from bridge.wire.envelope import Item
 WINDOW = 4_000
 """Publications that may be unconfirmed; an arrival that holds more goes alone."""
 
+TOPIC_WINDOW = 256
+"""Of a topic: RabbitMQ reads nothing more of a connection with 400 unconfirmed publishes to a queue
+without a leader (docs/rabbitmq-faults.md: unconfirmed-flow), and one dead subscription is to hold
+up no other topic. A larger batch goes alone."""
+
 WINDOW_BYTES = 32 << 20
 """So many bytes may be unconfirmed; a message that is larger goes alone."""
 
@@ -30,8 +35,12 @@ WINDOW_BYTES = 32 << 20
 class InFlight:
     """The publications of one term that are on their way.
 
+    Args:
+        window: publications that may be unconfirmed.
+
     Attributes:
         open: what is unconfirmed, by serial number, oldest first.
+        holds: while it is not 0 nothing more may be published but by who holds.
         on_failed: called when a publication failed.
         on_confirmed: called when something was confirmed.
         on_answer: called with what is to be told when something was confirmed.
@@ -41,11 +50,14 @@ class InFlight:
         self,
         channel: Channel,
         *,
+        window: int = WINDOW,
         on_failed: Callable[[BrokerError], None],
         on_confirmed: Callable[[], None],
         on_answer: Callable[[Answer], None],
     ) -> None:
         self.open: dict[int, Unconfirmed] = {}
+        self.holds = 0
+        self._window = window
         self.on_failed = on_failed
         self.on_confirmed = on_confirmed
         self.on_answer = on_answer
@@ -58,12 +70,18 @@ class InFlight:
     @property
     def has_room(self) -> bool:
         """Whether more may be published now."""
-        return self._handover.in_flight < WINDOW and self._bytes < WINDOW_BYTES
+        is_wide = self._handover.in_flight < self._window and self._bytes < WINDOW_BYTES
+        return is_wide and not self.holds
 
     @property
     def count(self) -> int:
         """How many publications are not confirmed."""
         return self._handover.in_flight
+
+    @property
+    def oldest(self) -> int | None:
+        """The serial number of what has been on its way for longest."""
+        return next(iter(self.open), None) if self._unsettled else None
 
     def lead_to(self, queue: str) -> bool:
         """Whether something is on its way to a queue by its name."""

@@ -39,11 +39,11 @@ from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_marker, marker
 from bridge.machine.wheel import Place
-from bridge.model.entity import SendEntity
+from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.arrival_buffer import ArrivalBuffer, Moved, PrefetchChanged
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.history import Segments, read_history
-from bridge.sidecar.in_flight import InFlight
+from bridge.sidecar.in_flight import TOPIC_WINDOW, WINDOW, InFlight
 from bridge.sidecar.inherited import Inherited
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
@@ -73,6 +73,8 @@ class Leader:
         in_flight: what was published; there once the channel is open.
         meters: the entity's counters.
         is_ready: it is leading and carries out arrivals.
+        on_refused: called when a queue refused something, once; whoever sets it ends the term.
+        may_publish: it publishes for the sequencer, perhaps what an earlier term left.
     """
 
     sequencer: Sequencer
@@ -89,6 +91,7 @@ class Leader:
         self.name = state.entity.path
         self.meters = state.meters
         self.is_ready = False
+        self.on_refused: Callable[[PublishRefused], None] | None = None
         self._term = os.urandom(16)
         self._state = state
         self._connection = connection
@@ -110,7 +113,7 @@ class Leader:
         self._is_pump_due = False
         self._is_retiring = False
         self._is_moving = False
-        self._is_leading = False
+        self.may_publish = False
         self._has_failed = False
 
     def __repr__(self) -> str:
@@ -170,8 +173,8 @@ class Leader:
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(STOP_S):
                 await self.in_flight.settle()
-                if self._is_leading and not self._has_failed:
-                    self._is_leading = False
+                if self.may_publish and not self._has_failed:
+                    self.may_publish = False
                     await self.in_flight.move(self._commit_marker(), site="sequencer.journal")
 
     def _commit_marker(self) -> Publish:
@@ -189,6 +192,11 @@ class Leader:
     def entity(self) -> SendEntity:
         """The definition, as it is now."""
         return self._state.entity
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether RabbitMQ has an alarm and reads nothing."""
+        return self._connection.is_blocked
 
     @property
     def may_have_more(self) -> bool:
@@ -216,6 +224,10 @@ class Leader:
                 self.meters.ready = inbox.messages
             finally:
                 channel.abandon()
+
+    def go_on(self) -> None:
+        """Carry out what waits, if there is room."""
+        self._on_confirmed()
 
     def submit(
         self,
@@ -245,6 +257,7 @@ class Leader:
             on_failed=self._on_failed,
             on_confirmed=self._on_confirmed,
             on_answer=self._tell,
+            window=TOPIC_WINDOW if isinstance(self.entity, Topic) else WINDOW,
         )
         publishing.on_closed = self.fail
         await publishing.publisher.confirm_select()
@@ -294,7 +307,7 @@ class Leader:
             await self._learn_history()
         self.in_flight.keep(left)
         state.begin(self.sequencer, self._term, self.in_flight.open)
-        self._is_leading = True
+        self.may_publish = True
         if state.entity.requires_duplicate_detection:
             self._segments = Segments(self.sequencer, self.in_flight, self._submit_entry)
         await self._buckets.declare()
@@ -358,7 +371,11 @@ class Leader:
             with contextlib.suppress(BrokerError):
                 assert self._publishing is not None
                 self._publishing.publisher.publish(*entry)
-        self.fail(error)
+        if isinstance(error, PublishRefused) and self.on_refused is not None and self.may_publish:
+            self.is_ready = False
+            self.on_refused(error)
+        else:
+            self.fail(error)
 
     def _pump(self) -> None:
         """Carry out arrivals as far as there is room."""

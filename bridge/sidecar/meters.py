@@ -41,6 +41,8 @@ class Meters:
         takeover_entries: entries of the journal that were needed when it became the owner last.
         takeover_s: how long that took, from the first arrival until it carried out arrivals.
         terms: how often this process became the owner.
+        left_out: subscriptions whose queues take nothing, and that are left out.
+        lost: messages of such subscriptions that had left the journal.
         lateness_ms: how late scheduled messages were published.
     """
 
@@ -57,6 +59,8 @@ class Meters:
     takeover_entries: int = 0
     takeover_s: float = 0.0
     terms: int = 0
+    left_out: int = 0
+    lost: int = 0
     lateness_ms: Histogram = field(default_factory=Histogram)
 
     @property

@@ -23,11 +23,13 @@ from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
 from bridge.machine.idleness import Use, changed
 from bridge.machine.suspects import Suspect, is_silence
-from bridge.model.entity import Namespace, SendEntity, Tier, send_entities
+from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entities
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.lapsed import return_lapsed
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
+from bridge.sidecar.left_out import LeftOutWatch, SubscriptionLeftOut, silent_subscriptions
 from bridge.sidecar.meters import Meters
 from bridge.topology import names
 
@@ -90,6 +92,7 @@ class Sidecar:
         self.poison = poison or Poison()
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
+        self._watches: dict[str, LeftOutWatch] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self.pool = Pool(endpoint, name="busbridge sidecar", settle_s=SETTLE_S, judges=False)
@@ -118,8 +121,12 @@ class Sidecar:
 
     @property
     def silent(self) -> list[Suspect]:
-        """Entities of which RabbitMQ gives no answer for a queue; all others work."""
-        return self.pool.suspects.silent
+        """Entities of which RabbitMQ gives no answer for a queue; all others work.
+
+        Subscriptions that their topics leave out are among them, where their leader is.
+        """
+        left_out = [each for leader in self.leading for each in silent_subscriptions(leader)]
+        return [*self.pool.suspects.silent, *left_out]
 
     @property
     def leaderless(self) -> dict[str, int]:
@@ -238,6 +245,7 @@ class Sidecar:
             for key in self._states:
                 self._employ(key)
             self._start("", self._keep_on(names.LAPSED, self._return_lapsed))
+            self._start("/", self._look_at_topics())
             await self._stopped.wait()
         finally:
             self._is_running = False
@@ -256,6 +264,12 @@ class Sidecar:
         if self._is_running and key not in self._tasks:
             name = self._states[key].entity.path
             self._start(key, self._keep_on(name, lambda: self._lead(key)))
+
+    async def _look_at_topics(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AT_TOPICS_S)
+            for watch in list(self._watches.values()):
+                watch.look()
 
     async def _return_lapsed(self) -> None:
         lease = await self.pool.lease(names.LAPSED)
@@ -295,6 +309,8 @@ class Sidecar:
             steady = None
             if self.pool.is_suspect(name):
                 steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
+            if isinstance(leader.entity, Topic):
+                self._watches[key] = LeftOutWatch(leader, self.pool.apart, self._clock)
             try:
                 await leader.run()
                 return
@@ -306,6 +322,8 @@ class Sidecar:
                 else:
                     self.pool.suspect(name, str(error))
                 raise
+            except SubscriptionLeftOut as change:
+                log.warning("sequencer.left_out entity=%s text=%s", leader.name, change)
             except PrefetchChanged as change:
                 log.info("sequencer.prefetch entity=%s prefetch=%s", leader.name, change)
             except Moved:
@@ -319,6 +337,8 @@ class Sidecar:
                 del self._leaders[key]
                 if steady is not None:
                     steady.cancel()
+                if key in self._watches:
+                    await self._watches.pop(key).close()
 
     async def _return(self, leader: Leader) -> None:
         """Have a term that works on a connection of its own end in order, to go on elsewhere."""

@@ -15,6 +15,7 @@ from bridge.broker.connection.address import await_ends
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
 from bridge.broker.streams.journal_reader import Entry, JournalReader
+from bridge.machine.left_out import without
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer, is_snapshot, marker
 from bridge.sidecar.in_flight import InFlight
@@ -155,6 +156,9 @@ def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[U
     assert state.term is not None, "whose sequencer it is"
     left = state.unconfirmed.values()
     unconfirmed = [each for each in left if not is_snapshot(each.publications[0])]
+    left_out, exchange = state.sequencer.memory.left_out, names.active_exchange(state.entity.path)
+    for each in unconfirmed if left_out else ():
+        each.publications = [without(one, left_out, exchange) for one in each.publications]
     replay.go_on(state.term, [each for one in unconfirmed for each in one.publications])
     state.sequencer.inherit(replay.result())
     state.sequencer.update(state.entity, state.tier)

@@ -11,11 +11,12 @@ A body is a list of sections (`wire.sections`), version 2:
     landed     WRITER
     bucket     BUCKETS, with one
     uses       USES
+    left-out   LEFT_OUT; of a topic
     accepted   ACCEPTED; in the stream of a history alone (`machine.history`)
     reads      WRITER; likewise: up to here this term has read the history
     snapshot   PART; the parts of one, put together, are sections again, without a version:
                WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED;
-               of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES;
+               of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT;
                of what is temporary also USES; where duplicates are detected also ACCEPTED
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
@@ -32,6 +33,7 @@ A body is a list of sections (`wire.sections`), version 2:
                short id of a subscription, 6 bytes | its last number i64, repeated
     KNOWN_COPIES, ACTIVATED_COPIES
                the copies of what is in KNOWN and ACTIVATED (`machine.known`)
+    LEFT_OUT   the subscriptions whose queues take nothing, and what they miss (`machine.left_out`)
     USES       when temporary entities were used last (`machine.idleness`); optional
     ACCEPTED   digests of what was accepted and may be in no segment yet (`machine.history`);
                optional
@@ -60,6 +62,7 @@ MARKER = "marker"
 BUCKET = "bucket"
 SNAPSHOT = "snapshot"
 USES = "uses"
+LEFT_OUT = "left-out"
 ACCEPTED = "accepted"
 MARKER_OF_HISTORY = "reads"
 COMMIT = "landed"
@@ -92,11 +95,12 @@ class Kind(IntEnum):
     SUBSCRIPTIONS = 12
     KNOWN_COPIES = 13
     ACTIVATED_COPIES = 14
+    LEFT_OUT = 15
     USES = sections.OPTIONAL | 32
     ACCEPTED = sections.OPTIONAL | 33
 
 
-_OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES)
+_OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES, Kind.LEFT_OUT)
 """Sections that a snapshot of a queue's has not: who knows no topics can read that one."""
 
 _OPTIONAL = tuple(kind for kind in Kind if kind & sections.OPTIONAL)
@@ -204,6 +208,16 @@ def decode_uses(body: bytes) -> bytes:
     return _only(body, Kind.USES)
 
 
+def encode_left_out(left_out: bytes) -> bytes:
+    """Return the body of an entry that says which subscriptions are left out."""
+    return sections.encode([(Kind.LEFT_OUT, left_out)])
+
+
+def decode_left_out(body: bytes) -> bytes:
+    """Return what `encode_left_out` was given."""
+    return _only(body, Kind.LEFT_OUT)
+
+
 class BucketState(IntEnum):
     """What an entry says about a bucket."""
 
@@ -259,6 +273,7 @@ class Snapshot:
         known_copies, activated_copies: encoded, the copies of what is known and activated.
         uses: encoded, when temporary entities were used last (`machine.idleness`).
         accepted: encoded, what was accepted and may be in no segment (`machine.history`).
+        left_out: encoded, the subscriptions that are left out (`machine.left_out`).
     """
 
     term: bytes
@@ -277,6 +292,7 @@ class Snapshot:
     activated_copies: bytes = b""
     uses: bytes = b""
     accepted: bytes = b""
+    left_out: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
@@ -314,7 +330,7 @@ class Snapshot:
 
     def _of_topic(self) -> list[tuple[int, bytes]]:
         last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
-        found = (b"".join(last), self.known_copies, self.activated_copies)
+        found = (b"".join(last), self.known_copies, self.activated_copies, self.left_out)
         return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
 
     def _optional(self) -> list[tuple[int, bytes]]:
@@ -353,6 +369,7 @@ class Snapshot:
             activated_copies=found.get(Kind.ACTIVATED_COPIES, b""),
             uses=found.get(Kind.USES, b""),
             accepted=found.get(Kind.ACCEPTED, b""),
+            left_out=found.get(Kind.LEFT_OUT, b""),
         )
 
     @classmethod

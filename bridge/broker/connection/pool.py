@@ -15,7 +15,8 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from bridge.broker.connection.channel import Channel
@@ -160,6 +161,19 @@ class Pool:
         if connection is None:
             raise ConnectionLost(text="not connected")
         return Lease(connection, owner)
+
+    @asynccontextmanager
+    async def apart(self, owner: str) -> AsyncIterator[Lease]:
+        """A connection for one thing: what is asked on it holds up nobody else.
+
+        Raises:
+            BrokerError: there is none.
+        """
+        connection = await Connection.open(self._endpoint, name=f"{self._name} {owner}")
+        try:
+            yield Lease(connection, owner)
+        finally:
+            await connection.close()
 
     def is_suspect(self, owner: str) -> bool:
         """Whether it is asked on a connection of its own."""

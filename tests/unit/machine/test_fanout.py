@@ -46,7 +46,7 @@ def fanned(
     table: Table = {} if session is None else {headers.SESSION_ID: text(session)}
     item = Item(Properties(headers=table, delivery_mode=2).encode(), b"body")
     view = MessageView(item, number=7, enqueued_ms=1_000, ttl_ms=None)
-    fanout = Fanout(topic(*rules), {}, lambda: UUID(int=0))
+    fanout = Fanout(topic(*rules), {}, {}, lambda: UUID(int=0))
     fields = stamp.active(7, 1_000, IDENTITY, None)
     return fanout.publications(view, IDENTITY, fields, None, others or {})
 

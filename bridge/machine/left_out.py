@@ -1,0 +1,139 @@
+"""Subscriptions that are left out: their queues take nothing, and a topic's messages pass them by.
+
+One publish reaches all subscriptions of a message, and is confirmed when all their queues have it:
+a queue without a leader would hold up the others. So its key is not in the publishes any more. Its
+numbers are given all the same and stand in the journal, from which it gets what it has missed: all
+from the number that is kept here. A message that it had already is told by its number.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from bridge.machine.publication import Publication
+from bridge.topology import names
+from bridge.wire import copies, headers
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.sections import MalformedEntry
+from bridge.wire.stamp import EXPIRATION_MAX_MS
+
+_MISSED = struct.Struct(">6sqq")
+_BCC = "BCC"
+_ABSENT: FieldValue = ("V", None)
+
+_BYTES = (headers.IDENTITY, headers.COPIES, headers.ACCEPTED, headers.SECTIONS)
+"""Headers that are byte arrays; a stream of RabbitMQ 4 gives them back as strings."""
+
+
+@dataclass(slots=True)
+class Missed:
+    """What one subscription has missed.
+
+    Attributes:
+        number: the first message that it may not have; it has no higher one.
+        since_ms: since when it is left out (UTC ms).
+    """
+
+    number: int
+    since_ms: int
+
+
+def encode(left_out: dict[bytes, Missed]) -> bytes:
+    """Return who is left out, by short ids, as bytes."""
+    return b"".join(
+        [_MISSED.pack(short, each.number, each.since_ms) for short, each in left_out.items()]
+    )
+
+
+def decode(raw: bytes) -> dict[bytes, Missed]:
+    """Read what `encode` wrote."""
+    if len(raw) % _MISSED.size:
+        raise MalformedEntry(f"{len(raw)} bytes of subscriptions that are left out")
+    found: dict[bytes, Missed] = {}
+    for at in range(0, len(raw), _MISSED.size):
+        short, number, since_ms = _MISSED.unpack_from(raw, at)
+        found[short] = Missed(number, since_ms)
+    return found
+
+
+def first_copies(
+    publications: Iterable[Publication], exchange: str
+) -> dict[bytes, tuple[int, Publication]]:
+    """Return the lowest number of each subscription among publications, and where it is.
+
+    Args:
+        publications: some that are on their way.
+        exchange: the topic's, from which the subscriptions' queues are reached.
+    """
+    found: dict[bytes, tuple[int, Publication]] = {}
+    for each in publications:
+        if each.exchange != exchange:
+            continue
+        table = Properties.decode(each.properties).headers or {}
+        raw = table.get(headers.COPIES, _ABSENT)[1]
+        keys = _keys(table)
+        if not isinstance(raw, bytes):
+            continue
+        for short, number in copies.decode(raw)[0]:
+            if names.copy_key(short) in keys and (short not in found or number < found[short][0]):
+                found[short] = number, each
+    return found
+
+
+def for_one(publication: Publication, short: bytes) -> Publication:
+    """Return what is published for one subscription alone; the journal has it already."""
+    properties = _without(publication.properties, _keys_in(publication.properties))
+    return publication._replace(routing_key=names.copy_key(short), properties=properties)
+
+
+def without(publication: Publication, left_out: Collection[bytes], exchange: str) -> Publication:
+    """Return a publication that does not reach those that are left out."""
+    if not left_out or publication.exchange != exchange:
+        return publication
+    keys = [names.copy_key(short) for short in left_out]
+    return publication._replace(properties=_without(publication.properties, keys))
+
+
+def as_missed(properties: Properties, left_ms: int | None) -> bytes:
+    """Return the properties with which a message from the journal is published to one queue.
+
+    Args:
+        properties: as the journal gives them.
+        left_ms: how much of its time is left, `None`: it lives for ever.
+    """
+    table = dict(properties.headers or {})
+    for name in _BYTES:
+        if name in table and table[name][0] == "S":
+            table[name] = ("x", table[name][1])
+    properties.headers = table
+    properties.delivery_mode = 2
+    is_short = left_ms is not None and left_ms <= EXPIRATION_MAX_MS
+    properties.expiration = str(left_ms) if is_short else None
+    return properties.encode()
+
+
+def _keys(table: Table) -> list[str]:
+    value = table.get(_BCC, _ABSENT)[1]
+    if not isinstance(value, list):
+        return []
+    return [key.decode() for _, key in value if isinstance(key, bytes)]
+
+
+def _keys_in(raw: bytes) -> list[str]:
+    return _keys(Properties.decode(raw).headers or {})
+
+
+def _without(raw: bytes, keys: Collection[str]) -> bytes:
+    """Return properties by which a message does not reach these keys."""
+    properties = Properties.decode(raw)
+    table = dict(properties.headers or {})
+    kept = [key for key in _keys(table) if key not in keys]
+    if len(kept) == len(_keys(table)):
+        return raw
+    table.pop(_BCC)
+    if kept:
+        table[_BCC] = ("A", [("S", key.encode()) for key in kept])
+    properties.headers = table
+    return properties.encode()

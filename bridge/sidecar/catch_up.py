@@ -1,0 +1,167 @@
+"""Gives a subscription what it missed, from the topic's journal, in order and before what is newer.
+
+What it missed is published to its queue alone, a batch at a time, each confirmed before the next.
+At the journal's end the leader publishes nothing for a moment; what came in between follows, and
+from then on the subscription is reached by the topic's publishes again. The first message goes
+alone: while the queue takes nothing, an attempt costs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.pool import Lease
+from bridge.broker.errors import BrokerSilent
+from bridge.broker.streams.journal_reader import OFFSET, Entry
+from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.machine.browse import expires_ms, is_active_entry
+from bridge.machine.left_out import Missed, as_missed
+from bridge.model.entity import Subscription
+from bridge.model.name import short_id
+from bridge.sidecar.leader import Leader
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.wire.copies import Reader
+
+BATCH = 200
+BATCH_BYTES = 4 << 20
+"""So much is published at a time."""
+
+PREFETCH = 100
+
+CONFIRM_S = 3.0
+"""So long a queue may take for a batch; then it takes nothing."""
+
+HOLD_S = 5.0
+"""So long the leader waits at most."""
+
+NOTE_EVERY = 1_000
+"""After so many messages the journal is told how far the subscription is."""
+
+log = logging.getLogger(__name__)
+
+
+class CatchUp:
+    """One attempt.
+
+    Args:
+        leader: of the topic; it is ready.
+        missed: what the leader knows of the subscription; kept up to date here.
+        lease: a connection of its own, lest the queue hold up others.
+        clock: the time (UTC ms).
+    """
+
+    def __init__(
+        self,
+        leader: Leader,
+        subscription: Subscription,
+        missed: Missed,
+        lease: Lease,
+        clock: Callable[[], int],
+    ) -> None:
+        self._leader = leader
+        self._missed = missed
+        self._clock = clock
+        self._short = short_id(incarnation_of(subscription))
+        self._reader = Reader(self._short, subscription.default_message_time_to_live_ms)
+        self._name = subscription.path
+        self._lease = lease
+        self._journal = JournalScan(lease, names.journal(leader.name), self._reader)
+        self._exchange = names.active_exchange(leader.name)
+        self._noted = missed.number
+        self._has_begun = False
+
+    async def run(self) -> None:
+        """Publish what is missing; then the subscription is left out no more.
+
+        Raises:
+            Unroutable: the queue is not there any more.
+            BrokerError, TimeoutError: the queue takes nothing, or not all.
+        """
+        channel = await self._lease.channel()
+        await channel.publisher.confirm_select()
+        while await self._publish_batch(channel, BATCH if self._has_begun else 1):
+            self._note_progress()
+        in_flight = self._leader.in_flight
+        in_flight.holds += 1
+        try:
+            async with asyncio.timeout(HOLD_S):
+                await in_flight.wait_confirmed()
+                while await self._publish_batch(channel, BATCH):
+                    pass
+            self._end()
+        finally:
+            in_flight.holds -= 1
+            self._leader.go_on()
+
+    def _end(self) -> None:
+        sequencer = self._leader.sequencer
+        del sequencer.memory.left_out[self._short]
+        self._leader.submit((sequencer.note_left_out(),), site="sequencer.journal")
+        since_s = (self._clock() - self._missed.since_ms) / 1000
+        log.info("subscription.whole name=%s left_out_s=%.1f", self._name, since_s)
+
+    def _note_progress(self) -> None:
+        if self._missed.number - self._noted >= NOTE_EVERY:
+            self._noted = self._missed.number
+            note = self._leader.sequencer.note_left_out()
+            self._leader.submit((note,), site="sequencer.journal")
+
+    async def _publish_batch(self, channel: Channel, count: int) -> bool:
+        """Publish some; return whether there may be more."""
+        found: list[Entry] = []
+        size = 0
+        last = self._missed.number - 1
+
+        def take(number: int, entry: Entry) -> int:
+            nonlocal size, last
+            self._count_lost(last + 1, number)
+            self._has_begun, last = True, number
+            if is_active_entry(entry.properties.headers or {}):
+                found.append(entry)
+                size += len(entry.body)
+            return STOP if len(found) >= count or size >= BATCH_BYTES else number + 1
+
+        await self._journal.scan(last + 1, take, prefetch=PREFETCH)
+        is_full = len(found) >= count or size >= BATCH_BYTES
+        await self._publish(channel, found)
+        self._missed.number = last + 1
+        return is_full
+
+    async def _publish(self, channel: Channel, entries: list[Entry]) -> None:
+        confirms = [self._submit(channel, entry) for entry in entries]
+        if not confirms:
+            return
+        _, pending = await asyncio.wait(confirms, timeout=CONFIRM_S)
+        if pending:
+            raise BrokerSilent(text=f"the queue of {self._name!r} confirms nothing")
+        for each in confirms:
+            await each
+
+    def _submit(self, channel: Channel, entry: Entry) -> asyncio.Future[None]:
+        properties = entry.properties
+        table = properties.headers or {}
+        table.pop(OFFSET, None)
+        until_ms = expires_ms(table, self._reader)
+        left_ms = None if until_ms is None else max(until_ms - self._clock(), 0)
+        key = names.copy_key(self._short)
+        confirm = channel.publisher.publish_confirmed(
+            self._exchange, key, as_missed(properties, left_ms), entry.body
+        )
+        return asyncio.ensure_future(confirm)
+
+    def _count_lost(self, wanted: int, number: int) -> None:
+        """Tell of what has left the journal."""
+        if self._has_begun or number <= wanted:
+            return
+        self._leader.meters.lost += number - wanted
+        log.error(
+            "subscription.lost name=%s first=%d last=%d text=%s",
+            self._name,
+            wanted,
+            number - 1,
+            "these messages had left the journal before the subscription's queue was back",
+        )

@@ -1,0 +1,248 @@
+"""Finds the subscriptions whose queues hold up their topic, leaves them out, has them caught up.
+
+A publish to a topic is confirmed when all its queues have it. When the oldest has not been for a
+while, the first message on its way to each subscription is published once more to that one alone:
+who confirms nothing is left out (`machine.left_out`). A receiver drops the second copy, as after a
+takeover. The journal is told first, and the leader's term ends, so that what was on its way is
+published again without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.pool import Lease
+from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
+from bridge.broker.retry import GrowingWait, retry
+from bridge.machine.left_out import Missed, first_copies, for_one
+from bridge.machine.publication import Publication
+from bridge.machine.suspects import Suspect
+from bridge.model.entity import SendEntity, Subscription, Topic
+from bridge.model.name import short_id
+from bridge.sidecar.catch_up import CatchUp
+from bridge.sidecar.leader import Leader
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+
+STALLED_S = 8.0
+PROBE_S = 2.0
+"""Ten seconds without a confirm: so much until it is asked who holds it up, and for the answer."""
+
+LOOK_S = 0.5
+RETRY_MIN_S = 0.5
+RETRY_MAX_S = 5.0
+"""Between two attempts to give a subscription what it missed."""
+
+PROBES_MAX = 200
+"""So many subscriptions are asked at once: RabbitMQ takes 400 unconfirmed publishes."""
+
+Connect = Callable[[str], AbstractAsyncContextManager[Lease]]
+
+log = logging.getLogger(__name__)
+
+
+class SubscriptionLeftOut(BrokerError):
+    """The term ends so that the next one leaves out a subscription."""
+
+
+def silent_subscriptions(leader: Leader) -> list[Suspect]:
+    """Return who is left out, since when, and what becomes of what is sent to it."""
+    left_out = leader.sequencer.memory.left_out
+    text = "it is left out, and gets what it misses from the journal when its queue is back"
+    there = _there(leader.entity) if left_out else {}
+    return [
+        Suspect(there[short].path, missed.since_ms, text)
+        for short, missed in left_out.items()
+        if short in there
+    ]
+
+
+def _there(topic: SendEntity) -> dict[bytes, Subscription]:
+    subscriptions = topic.subscriptions if isinstance(topic, Topic) else ()
+    return {short_id(incarnation_of(each)): each for each in subscriptions}
+
+
+class LeftOutWatch:
+    """Watches one term of a topic's leader.
+
+    Args:
+        connect: gives a connection of its own for a while.
+        clock: the time (UTC ms).
+    """
+
+    def __init__(self, leader: Leader, connect: Connect, clock: Callable[[], int]) -> None:
+        self._leader = leader
+        self._connect = connect
+        self._clock = clock
+        self._time_s = asyncio.get_running_loop().time
+        self._oldest: int | None = None
+        self._since_s = 0.0
+        self._refusal: PublishRefused | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        leader.on_refused = self._note_refusal
+
+    def look(self) -> None:
+        """Look whether something holds the topic up, or somebody is to be caught up.
+
+        To be called every `LOOK_S`; what is to be done goes on beside it.
+        """
+        if not self._leader.may_publish or (self._asking is not None and not self._asking.done()):
+            return
+        if self._refusal is not None or self._is_stalled():
+            self._asking = asyncio.create_task(self._leave_out())
+        else:
+            self._catch_up()
+
+    async def close(self) -> None:
+        """The term is over."""
+        self._leader.meters.left_out = 0
+        tasks = [*self._tasks.values(), *([self._asking] if self._asking is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_stalled(self) -> bool:
+        """Whether the same publish has been unconfirmed for too long."""
+        oldest = self._leader.in_flight.oldest
+        if oldest is None or oldest != self._oldest or self._leader.is_blocked:
+            self._oldest, self._since_s = oldest, self._time_s()
+        return self._time_s() - self._since_s >= STALLED_S
+
+    def _note_refusal(self, error: PublishRefused) -> None:
+        """A queue without its process refuses what a new channel publishes (3.10)."""
+        self._refusal = self._refusal or error
+
+    async def _leave_out(self) -> None:
+        """Leave out who is silent; the term ends then, and when something was refused."""
+        self._since_s = self._time_s()  # if it was somebody else, ask again later
+        end: Exception | None = self._refusal
+        in_flight = self._leader.in_flight
+        in_flight.holds += 1
+        try:
+            async with self._connect(f"{self._leader.name} asked") as lease:
+                channel = await lease.channel()
+                await channel.publisher.confirm_select()
+                silent = await self._find_silent(channel)
+                if silent and await self._note(channel, silent):
+                    end = SubscriptionLeftOut(text=f"without {', '.join(silent.values())}")
+        except Exception as error:
+            log.warning("subscription.unasked topic=%s error=%r", self._leader.name, error)
+        finally:
+            if end is not None:
+                self._leader.fail(end)
+            in_flight.holds -= 1
+            self._leader.go_on()
+
+    async def _find_silent(self, channel: Channel) -> dict[bytes, str]:
+        """Return the subscriptions whose queues confirm nothing for ten seconds; their names."""
+        begun_s = self._time_s() - (0.0 if self._refusal else STALLED_S)
+        firsts = self._firsts()
+        silent = await self._ask(channel, firsts)
+        while silent and self._time_s() - begun_s < STALLED_S + PROBE_S:
+            await asyncio.sleep(LOOK_S)
+            silent = await self._ask(channel, {short: firsts[short] for short in silent})
+        return self._remember(silent, firsts)
+
+    def _firsts(self) -> dict[bytes, tuple[int, Publication]]:
+        """Return the first message on its way to each subscription."""
+        exchange = names.active_exchange(self._leader.name)
+        on_way = [
+            Publication(*each)
+            for one in list(self._leader.in_flight.open.values())
+            for each in one.publications
+        ]
+        there = _there(self._leader.entity)
+        firsts = first_copies(on_way, exchange)
+        return {short: each for short, each in firsts.items() if short in there}
+
+    async def _ask(
+        self, channel: Channel, firsts: Mapping[bytes, tuple[int, Publication]]
+    ) -> list[bytes]:
+        """Publish to each subscription alone; return those that do not confirm it."""
+        asked = {
+            short: asyncio.ensure_future(
+                channel.publisher.publish_confirmed(*for_one(publication, short))
+            )
+            for short, (_, publication) in list(firsts.items())[:PROBES_MAX]
+        }
+        if not asked:
+            return []
+        await asyncio.wait(asked.values(), timeout=PROBE_S)
+        for each in asked.values():
+            each.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return [
+            short
+            for short, each in asked.items()
+            if not each.done() or isinstance(each.exception(), PublishRefused)
+        ]
+
+    def _remember(
+        self, silent: Sequence[bytes], firsts: Mapping[bytes, tuple[int, Publication]]
+    ) -> dict[bytes, str]:
+        there, left_out = _there(self._leader.entity), self._leader.sequencer.memory.left_out
+        since_ms = self._clock() - int((STALLED_S + PROBE_S) * 1000)
+        for short in silent:
+            left_out[short] = Missed(firsts[short][0], since_ms)
+            name = there[short].path
+            log.warning("subscription.left_out name=%s first=%d", name, firsts[short][0])
+        return {short: there[short].path for short in silent}
+
+    async def _note(self, channel: Channel, silent: Mapping[bytes, str]) -> bool:
+        """Have the journal know; if it does not, nothing may be published without them."""
+        sequencer = self._leader.sequencer
+        note = asyncio.ensure_future(
+            channel.publisher.publish_confirmed(*sequencer.note_left_out())
+        )
+        note.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done, _ = await asyncio.wait((note,), timeout=PROBE_S)
+        if done and note.exception() is None:
+            return True
+        for short in silent:
+            del sequencer.memory.left_out[short]
+        return False
+
+    def _catch_up(self) -> None:
+        """Have whoever is left out tried again and again; who was deleted is forgotten."""
+        left_out = self._leader.sequencer.memory.left_out
+        self._leader.meters.left_out = len(left_out)
+        if not left_out or not self._leader.is_ready:
+            return
+        there = _there(self._leader.entity)
+        for short in list(left_out):
+            if short not in there:
+                self._forget(short)
+            elif short not in self._tasks or self._tasks[short].done():
+                self._tasks[short] = asyncio.create_task(self._keep_trying(short, there[short]))
+
+    def _forget(self, short: bytes) -> None:
+        sequencer = self._leader.sequencer
+        if sequencer.memory.left_out.pop(short, None) is not None:
+            self._leader.submit((sequencer.note_left_out(),), site="sequencer.journal")
+
+    async def _keep_trying(self, short: bytes, subscription: Subscription) -> None:
+        missed = self._leader.sequencer.memory.left_out[short]
+
+        async def once() -> None:
+            async with self._connect(subscription.path) as lease:
+                await CatchUp(self._leader, subscription, missed, lease, self._clock).run()
+
+        def failed(error: BaseException, failures: int, wait_s: float) -> None:
+            trace = None if isinstance(error, BrokerError | TimeoutError) else error
+            log.info(
+                "subscription.waits name=%s error=%r", subscription.path, error, exc_info=trace
+            )
+
+        waits = GrowingWait(RETRY_MIN_S, RETRY_MAX_S, steady_s=RETRY_MAX_S)
+        try:
+            await retry(once, wait_s=waits, retryable=_is_retryable, on_failed=failed)
+        except Unroutable:
+            self._forget(short)
+
+
+def _is_retryable(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, Unroutable)
