@@ -71,6 +71,7 @@ async def families(
         *_of_clients(namespace, gateway),
         *_of_entities(sidecar.meters),
         *of_leaderless(sidecar.leaderless),
+        of_hidden(namespace.browsing.hidden),
         *_of_poison(namespace.poison),
         _of_silence([*namespace.state.silent, *sidecar.silent]),
         *_of_loop(stalls),
@@ -113,6 +114,18 @@ def _of_poison(poison: Poison) -> Iterator[Metric]:
     for place in PLACES:
         family.add_metric((place,), poison.counts[place])
     yield family
+
+
+def of_hidden(hidden: Mapping[str, int]) -> Metric:
+    """Return how many messages no peek shows, because they have left their journals."""
+    family = GaugeMetricFamily(
+        _PREFIX + "peek_hidden_messages",
+        "Messages that have left the journal, and that no peek shows; of what was peeked here.",
+        labels=_LABELS,
+    )
+    for entity, count in hidden.items():
+        family.add_metric((entity,), count)
+    return family
 
 
 def _of_silence(silent: Iterable[Suspect]) -> Metric:

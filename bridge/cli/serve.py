@@ -44,6 +44,7 @@ from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
 from bridge.sidecar.idle_watch import IdleWatch
+from bridge.sidecar.journal_watch import JournalWatch
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.findings import BY_THE_BRIDGE
@@ -277,6 +278,8 @@ async def _serve(
             IdleWatch(sidecar, namespace.disposal).run(), name="idle watch"
         )
         parts.push_async_callback(stopping.end, watching)
+        bounding = asyncio.create_task(JournalWatch(sidecar, management).run(), name="journals")
+        parts.push_async_callback(stopping.end, bounding)
         await first(sidecar.connected.wait(), working)
         await gateway.listen_on(listeners.amqp, tls=certified.tls)
         parts.push_async_callback(stopping.within, gateway.stop)

@@ -73,6 +73,7 @@ class RabbitNamespace:
         waiting: names them, from a number on, so many at most; likewise.
 
     Attributes:
+        browsing: answers peeks.
         directory: the definitions; follow it to hear of changes.
         counters: what has been done so far.
         counting: counts messages.
@@ -181,7 +182,7 @@ class RabbitNamespace:
             scheduled=scheduled,
             waiting_here=waiting,
         )
-        self._browsing = Browsing(
+        self.browsing = Browsing(
             intake=self._intake,
             sender=self._sender,
             settlements=self._settlements,
@@ -401,7 +402,7 @@ class RabbitNamespace:
         if entity.status is model.EntityStatus.DISABLED:
             raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
         self._usage.note(path)
-        return await self._browsing.peek(path, entity, start, count, session_id)
+        return await self.browsing.peek(path, entity, start, count, session_id)
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""

@@ -23,6 +23,7 @@ from bridge.topology.fate import (
     touches,
 )
 from bridge.topology.parts import SCHEMA_ARGUMENT
+from bridge.topology.policy import RAISED_PREFIX
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -273,6 +274,8 @@ def _policies(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
         policy
         for policy in live.policies
         if is_owned(policy)
+        # What raises a journal's bound stays for as long as the bridge needs it.
+        and not (names and policy.name.startswith(RAISED_PREFIX))
         and (policy.name in names or not keep or _is_superseded(policy, wanted, live))
     ]
     queues = [queue.name for queue in (*wanted.queues, *live.queues)]

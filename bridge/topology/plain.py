@@ -300,7 +300,7 @@ def _kept(there: Topology) -> dict[str, dict[str, Value]]:
         for policy in there.policies
         if policy.name.startswith(PREFIX)
         and not policy.is_operator
-        and policy.priority != PROTECTED_PRIORITY
+        and policy.priority < PROTECTED_PRIORITY
     ]
     return {
         queue.name: dict(found[0].definition)

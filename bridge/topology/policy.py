@@ -28,6 +28,7 @@ from bridge.topology.names import (
     SESSIONS_SUFFIX,
     SETTLED_SUFFIX,
     SINK,
+    journal,
 )
 from bridge.topology.parts import HISTORY_BYTES_MAX, JOURNAL_BYTES_MAX, SETTLED_BYTES_MAX
 from bridge.topology.resources import Policy, Queue, Value
@@ -40,6 +41,10 @@ PRIORITY = 50
 
 PROTECTED_PRIORITY = 1_000
 """That of the policies for queues that keep everything: above any catch-all of a user."""
+
+RAISED_PREFIX = PREFIX + "$journal/"
+"""What the name of a policy begins with that raises the bound of one entity's journal; bridges put
+and remove them while they run, and no definition asks for one."""
 
 MEBIBYTE = 1_048_576
 
@@ -176,6 +181,16 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
         Policy(name=PREFIX + name, pattern=pattern, definition=given, priority=PROTECTED_PRIORITY)
         for name, (pattern, given) in kept.items()
         if any(re.search(pattern, queue) for queue in there)
+    )
+
+
+def raised_bound(entity: str, size_bytes: int) -> Policy:
+    """Return the policy that lets the journal of one entity grow above the usual bound."""
+    return Policy(
+        name=RAISED_PREFIX + entity,
+        pattern=f"^{escape(journal(entity))}$",
+        definition={"max-length-bytes": size_bytes},
+        priority=PROTECTED_PRIORITY + 1,
     )
 
 

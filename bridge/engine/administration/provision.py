@@ -246,7 +246,7 @@ def _priority(policies: Iterable[Policy]) -> int:
         for policy in policies
         if policy.name.startswith(PREFIX)
         and not policy.is_operator
-        and policy.priority != PROTECTED_PRIORITY
+        and policy.priority < PROTECTED_PRIORITY
     )
     return max(ours, default=PRIORITY)
 

@@ -88,6 +88,12 @@ class Browsing:
         self._topics: dict[str, JournalScan] = {}
         self._beginning = asyncio.Lock()
 
+    @property
+    def hidden(self) -> dict[str, int]:
+        """How many messages of an entity that was peeked have left its journal; without zeros."""
+        found = {view.entity.path: explaining.hidden for view, explaining in self._views.values()}
+        return {path: count for path, count in found.items() if count}
+
     async def peek(
         self,
         path: EntityPath,

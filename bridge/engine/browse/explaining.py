@@ -53,6 +53,9 @@ class Explaining:
 
     Args:
         held: counts what the bridges hold.
+
+    Attributes:
+        hidden: how many messages RabbitMQ has that the journal has no more: no peek shows them.
     """
 
     def __init__(self, view: BrowseView, intake: Intake, held: Held) -> None:
@@ -62,6 +65,7 @@ class Explaining:
         self._looked_s = float("-inf")
         self._difference: int | None = None
         self._task: asyncio.Task[None] | None = None
+        self.hidden = 0
 
     async def look(self) -> None:
         """Compare the counts, unless that was done just now; wait a while for what follows."""
@@ -86,6 +90,7 @@ class Explaining:
         counts = await self._count(last)
         self._explain_moved(counts)
         difference = view.active.numbers.unsettled(first, last) - counts.active
+        self._note_hidden(-difference if first > 1 else 0)
         if difference <= 0 or difference == self._difference:
             if difference <= 0:
                 view.active.numbers.floor = 0
@@ -99,6 +104,13 @@ class Explaining:
         bounds = await view.journal.bounds()
         unsettled = view.active.numbers.unsettled(first, last)
         self._difference = unsettled - counts.active if not margin else None
+
+    def _note_hidden(self, count: int) -> None:
+        """Say how many messages have left the journal, when that has changed much."""
+        before, self.hidden = self.hidden, max(count, 0)
+        if self.hidden and not before // 2 < self.hidden <= 2 * before:
+            path = self._view.entity.path
+            log.warning("browse.beyond_journal entity=%s hidden=%d", path, self.hidden)
 
     async def _count(self, last: int) -> _Counts:
         path = self._view.entity.path

@@ -1,0 +1,155 @@
+"""Has the journals' bounds follow the backlogs: whoever leads an entity looks after its journal.
+
+Only of entities that may grow above the usual bound. A raised bound is a policy of the journal's
+own; where it is lowered to the usual one the policy goes, and so does one whose entity is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.management.api import Management
+from bridge.machine.journal_bound import (
+    LOWER_AFTER_S,
+    JournalBound,
+    most_bytes,
+    needed_entries,
+)
+from bridge.model.entity import Topic
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import short_id
+from bridge.sidecar.leader import Leader
+from bridge.sidecar.sidecar import Sidecar
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.topology.parts import JOURNAL_BYTES_MAX
+from bridge.topology.policy import RAISED_PREFIX, raised_bound
+from bridge.topology.resources import Policy
+
+LOOK_S = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class JournalWatch:
+    """Watches the journals of the entities that a sidecar leads.
+
+    Args:
+        base_bytes: the usual bound.
+        look_s: between two looks.
+        lower_after_s: so long a lower bound must have been enough.
+    """
+
+    def __init__(
+        self,
+        sidecar: Sidecar,
+        management: Management,
+        *,
+        base_bytes: int = JOURNAL_BYTES_MAX,
+        look_s: float = LOOK_S,
+        lower_after_s: float = LOWER_AFTER_S,
+    ) -> None:
+        self._sidecar = sidecar
+        self._management = management
+        self._base_bytes = base_bytes
+        self._look_s = look_s
+        self._lower_after_s = lower_after_s
+        self._bounds: dict[str, JournalBound] = {}
+        self._raised: dict[str, Policy] | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await asyncio.sleep(self._look_s)
+            try:
+                await self._look()
+            except (BrokerError, ServiceBusError) as error:
+                log.warning("journal.unwatched error=%s", error)
+
+    async def _look(self) -> None:
+        large = [
+            leader
+            for leader in self._sidecar.leading
+            if most_bytes(leader.entity) > self._base_bytes
+        ]
+        if not large and self._raised == {}:
+            return
+        policies = await self._management.policies()
+        self._raised = {each.name: each for each in policies if each.name.startswith(RAISED_PREFIX)}
+        for leader in large:
+            await self._mind(leader)
+        await self._remove_stale({leader.name for leader in large})
+
+    async def _mind(self, leader: Leader) -> None:
+        assert self._raised is not None
+        wanted = raised_bound(leader.name, self._base_bytes)
+        policy = self._raised.get(wanted.name)
+        raised = policy.definition.get("max-length-bytes") if policy else None
+        there = raised if isinstance(raised, int) else self._base_bytes
+        bound = self._bounds.get(leader.name)
+        if bound is None or bound.bytes != there:
+            bound = self._bounds[leader.name] = JournalBound(
+                there, most_bytes(leader.entity), self._base_bytes, self._lower_after_s
+            )
+        needed = await self._needed_bytes(leader)
+        if needed is None:
+            return
+        if bound.look(needed, asyncio.get_running_loop().time()):
+            await self._put(leader.name, bound.bytes)
+        if not bound.is_enough(needed):
+            log.warning(
+                "journal.too_small entity=%s bytes=%d needed=%d", leader.name, bound.bytes, needed
+            )
+
+    async def _put(self, name: str, size_bytes: int) -> None:
+        policy = raised_bound(name, size_bytes)
+        if size_bytes > self._base_bytes:
+            await self._management.put_policy(policy)
+        else:
+            await self._management.delete_policy(policy.name)
+        log.info("journal.bound entity=%s bytes=%d", name, size_bytes)
+
+    async def _needed_bytes(self, leader: Leader) -> int | None:
+        """Return how much of the journal is needed; `None`: nothing was published here yet."""
+        sequencer = leader.sequencer
+        if not sequencer.entries:
+            return None
+        average = sequencer.bytes // sequencer.entries
+        return await self._needed_entries(leader) * average
+
+    async def _needed_entries(self, leader: Leader) -> int:
+        topic = leader.entity
+        if not isinstance(topic, Topic):
+            return await self._ready(leader, names.active_queue(topic.path))
+        memory = leader.sequencer.memory
+        ready: dict[bytes, int] = {}
+        for each in topic.subscriptions:
+            short = short_id(incarnation_of(each))
+            missed = memory.left_out.get(short)
+            if missed is not None:
+                ready[short] = memory.subscriptions.get(short, 0) - missed.number + 1
+            else:
+                ready[short] = await self._ready(leader, names.active_queue(each.path))
+        return needed_entries(memory.subscriptions, sum(memory.counters), ready)
+
+    async def _ready(self, leader: Leader, queue: str) -> int:
+        channel = await (await self._sidecar.pool.lease(leader.name)).channel()
+        try:
+            return (await channel.declarations.declare_queue(queue, passive=True)).messages
+        except NotFound:
+            return 0
+        finally:
+            channel.abandon()
+
+    async def _remove_stale(self, watched: set[str]) -> None:
+        """Remove the bounds of what is gone, or may not be so large any more."""
+        assert self._raised is not None
+        mine = {raised_bound(leader.name, 0).name for leader in self._sidecar.leading}
+        large = {raised_bound(name, 0).name for name in watched}
+        known = {raised_bound(each.path, 0).name for each in self._sidecar.entities}
+        for name in self._raised:
+            if name not in known or (name in mine and name not in large):
+                await self._management.delete_policy(name)
+                log.info("journal.bound policy=%s removed", name)
