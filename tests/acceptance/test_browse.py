@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
@@ -26,6 +30,9 @@ from tests.acceptance.sdk import (
     take,
 )
 
+BESIDE = 1_000
+"""So many messages go by four receivers and a peeker."""
+
 DEAD = ServiceBusSubQueue.DEAD_LETTER
 
 ENTITIES = {
@@ -43,6 +50,7 @@ ENTITIES = {
         "settled",
     )
 } | {
+    "beside": {"LockDuration": "PT1M", "MaxDeliveryCount": 10},
     "session-ids": {"RequiresSession": True},
     "entity-ttl": {"DefaultMessageTimeToLive": "PT1H"},
     "dead-expired": {"DeadLetteringOnMessageExpiration": True},
@@ -52,7 +60,7 @@ TOPICS = [
     {
         "Name": "events",
         "Properties": {},
-        "Subscriptions": [{"Name": "all", "Properties": {}}, {"Name": "other", "Properties": {}}],
+        "Subscriptions": [{"Name": name, "Properties": {}} for name in ("all", "other", "beside")],
     }
 ]
 
@@ -307,6 +315,55 @@ def test_subscriptions_have_their_own_numbers(bridge: Any) -> None:
         with client.get_subscription_receiver("events", "all", sub_queue=DEAD) as dead:
             (found,) = dead.peek_messages(9, sequence_number=1)
             assert (str(found), found.sequence_number) == ("c", 3)
+
+
+@pytest.mark.parametrize("entity", ["beside", "events/subscriptions/beside"])
+def test_a_peeker_at_full_speed_changes_nothing_for_four_receivers(
+    bridge: Any, entity: str
+) -> None:
+    """Each message comes once, in order, with the count of its failed deliveries."""
+    bodies = [f"m{number}" for number in range(BESIDE)]
+    ending = threading.Event()
+    pages: list[list[int]] = []
+
+    def peek_on() -> None:
+        with client_of(bridge) as client, client.get_queue_receiver(entity) as receiver:
+            while not ending.is_set():
+                page = receiver.peek_messages(50, sequence_number=1)
+                pages.append([message.sequence_number or 0 for message in page])
+
+    def work() -> list[tuple[str, int, int]]:
+        found = []
+        with client_of(bridge) as client, client.get_queue_receiver(entity) as receiver:
+            while batch := receiver.receive_messages(20, max_wait_time=2):
+                for message in batch:
+                    count, number = message.delivery_count or 0, message.sequence_number or 0
+                    found.append((str(message), number, count))
+                    if number % 10 == 0 and not count:
+                        receiver.abandon_message(message)
+                    else:
+                        receiver.complete_message(message)
+        return found
+
+    with ThreadPoolExecutor() as at_work, client_of(bridge) as client:
+        peeking = at_work.submit(peek_on)
+        receiving = [at_work.submit(work) for _ in range(4)]
+        with client.get_queue_sender(entity.split("/")[0]) as sender:
+            for start in range(0, BESIDE, 50):
+                batch = [ServiceBusMessage(body) for body in bodies[start : start + 50]]
+                sender.send_messages(batch)
+        received = [each.result() for each in receiving]
+        ending.set()
+        peeking.result()
+    everything = [each for one in received for each in one]
+    wanted = {(body, number, 0) for number, body in enumerate(bodies, 1)}
+    again = {(body, number, 1) for body, number, _ in wanted if number % 10 == 0}
+    assert Counter(everything) == Counter(wanted | again)
+    for one in received:
+        first = [number for _, number, count in one if not count]
+        assert first == sorted(first)
+    assert any(pages)
+    assert all(page == sorted(set(page)) for page in pages)
 
 
 async def test_the_asynchronous_client_peeks_as_well(bridge: Any) -> None:

@@ -16,6 +16,7 @@ BENCHMARKS = {
     "schedule": "scheduled messages, beside kombu's TTL ladder",
     "takeover": "how long nobody numbers when a bridge ends, on a long journal",
     "duplicates": "what duplicate detection costs, and 1,000,000 remembered ids",
+    "browse": "peeks at random places of 1,000,000 messages, and what being peeked costs",
     "sessions": "60,000 messages in 10,000 sessions: held, and held again after a kill",
     "filters": "2,000 SQL filters: evaluations a second, and what the index saves",
     "fanout": "a topic with 200 subscriptions of SQL filters, beside the two that match",

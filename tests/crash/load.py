@@ -82,6 +82,7 @@ class Actor(threading.Thread):
         self.notes = notes
         self.chance = random.Random(name)
         self.ending = threading.Event()
+        self.faults: list[str] = []
         self._count = 0
 
     def run(self) -> None:
@@ -282,6 +283,34 @@ class PoorReceiver(Receiver):
     completes = 0.3
 
 
+class Peeker(Actor):
+    """Peeks page after page, at full speed, from the first message on.
+
+    Attributes:
+        pages: how many had messages.
+    """
+
+    pages = 0
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Peek until something fails."""
+        with client.get_queue_receiver(self.queue) as receiver:
+            start = 1
+            while not self.ending.is_set():
+                page = receiver.peek_messages(50, sequence_number=start)
+                numbers = [message.sequence_number or 0 for message in page]
+                if any(number < start for number in numbers) or numbers != sorted(set(numbers)):
+                    self.faults.append(f"a page from {start} on has {numbers}")
+                self.pages += bool(page)
+                start = numbers[-1] + 1 if page else 1
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end; it must have seen something."""
+        super().join(timeout)
+        if not self.pages:
+            self.faults.append("no peek has shown anything")
+
+
 class Latecomer(Actor):
     """Abandons messages with changes when their time is over, now and then one that has failed."""
 
@@ -376,8 +405,8 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
 
 
 def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
-    """Return the actors of a role: `send`, `receive`, `repeat`, `unique`, `side`, `unwatched`,
-    `topic`; or a path.
+    """Return the actors of a role: `send`, `receive`, `peek`, `repeat`, `unique`, `side`,
+    `unwatched`, `topic`; or a path.
 
     The path is that of a subscription, which is received from.
     """
@@ -390,6 +419,8 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
             ]
         case "receive":
             return [Receiver(f"receiver{mark}{i}", text, "load", notes) for i in range(4)]
+        case "peek":
+            return [Peeker(f"peeker{mark}", text, "load", notes)]
         case "repeat":
             return [Repeater(f"repeater{mark}{i}", text, "unique", notes) for i in range(4)]
         case "unique":
@@ -428,8 +459,9 @@ def main() -> None:
         actor.ending.set()
     for actor in actors:
         actor.join(timeout=60)
-    still = [actor.name for actor in actors if actor.is_alive()]
-    sys.exit(f"{still} did not stop" if still else 0)
+    still = [f"{actor.name} did not stop" for actor in actors if actor.is_alive()]
+    faults = [f"{actor.name}: {fault}" for actor in actors for fault in actor.faults]
+    sys.exit("\n".join([*still, *faults[:10]]) or 0)
 
 
 if __name__ == "__main__":
