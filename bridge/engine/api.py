@@ -306,6 +306,23 @@ class Namespace(Protocol):
             ServerBusy, OperationTimeout: see `model.errors`.
         """
 
+    async def delete_messages(
+        self, path: EntityPath, count: int, before_ms: int, session_id: str | None = None
+    ) -> int:
+        """Delete messages that wait, the oldest first; return how many are gone.
+
+        Locked, deferred and scheduled ones stay. It may be fewer than there are: ask again until
+        none is deleted.
+
+        Args:
+            before_ms: only what was enqueued before (UTC ms).
+            session_id: their session, of an entity that requires sessions: its lock must be held.
+
+        Raises:
+            SessionLockLost: nobody holds the session.
+            EntityNotFound, EntityDisabled, NotAllowed, ServerBusy: see `model.errors`.
+        """
+
     async def peek(
         self, path: EntityPath, start: int, count: int, session_id: str | None = None
     ) -> list[Received]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from bridge.engine.api import (
     Outgoing,
     Received,
     ReceiveMode,
+    Release,
     SessionReceiver,
     Undeliverable,
 )
@@ -37,6 +39,7 @@ from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
+from bridge.engine.receiving.deletion import PORTION, Deletion
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving
@@ -393,6 +396,26 @@ class RabbitNamespace:
             await self._sessions.check(self._sessional(path), session_id)
         self._usage.note(path)
         return await self._deferred.receive(path, entity, numbers, mode, session_id)
+
+    async def delete_messages(
+        self, path: EntityPath, count: int, before_ms: int, session_id: str | None = None
+    ) -> int:
+        """Delete messages that wait, the oldest first; return how many are gone."""
+        if session_id is not None:
+            return await self._sessions.delete(self._sessional(path), session_id, count, before_ms)
+        entity = self.directory.receivable(path)
+        # Before 4.3 RabbitMQ counts what is given back: no more is looked at than has to be.
+        portion = 1 if self.capabilities.nack_counts else PORTION
+        deletion = Deletion(
+            path,
+            before_ms,
+            portion=portion,
+            intake=self._intake,
+            complete=partial(self._settling.complete, path),
+            release=lambda token: self.settle(path, token, Release()),
+        )
+        opened = partial(self._receiving.open, path, entity, ReceiveMode.PEEK_LOCK)
+        return await deletion.run(opened, count)
 
     async def peek(
         self, path: EntityPath, start: int, count: int, session_id: str | None = None

@@ -50,6 +50,9 @@ _FIRST, _SECOND = 0, 1
 ITEMS_MAX = 5_000
 """Messages of one request, however they are named: more than any SDK asks for at a time."""
 
+DELETED_MAX = 4_000
+"""Messages that one request deletes at most (Azure, batch delete)."""
+
 SETTLED_AT_ONCE = 100
 """Messages that are settled before others have their turn of the event loop."""
 
@@ -145,16 +148,36 @@ async def _peek_message(namespace: Namespace, path: EntityPath, body: Body) -> B
     return {"messages": await in_slices(map(_entry, found))} if found else None
 
 
+async def _batch_delete_messages(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+    count: Any = body.get("message-count")
+    before_ms: Any = body.get("enqueued-time-utc")
+    if not _is_long(count) or not _is_long(before_ms):
+        raise ArgumentError("'message-count' must be an int, 'enqueued-time-utc' a timestamp.")
+    if not 1 <= int(count) <= DELETED_MAX:
+        raise ArgumentOutOfRange(
+            f"'message-count' is {count}; one request deletes 1 to {DELETED_MAX} messages."
+        )
+    session_id = _session_of(namespace, path, body)
+    deleted = await namespace.delete_messages(path, int(count), int(before_ms), session_id)
+    return {"message-count": Int(deleted)}
+
+
+def _session_of(namespace: Namespace, path: EntityPath, body: Body) -> str | None:
+    """Return the session that messages are asked for of; `None`: the entity has none."""
+    if not session_operations.requires_session(namespace, path):
+        return None
+    session_id = session_operations.session_id_of(body)
+    if session_id is None:
+        raise NotAllowed(engine_texts.PLAIN_ON_SESSION_ENTITY)
+    return session_id
+
+
 async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, body: Body) -> Body:
     settle_mode = body.get("receiver-settle-mode", _SECOND)
     if settle_mode not in (_FIRST, _SECOND):
         raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
     mode = ReceiveMode.PEEK_LOCK if settle_mode == _SECOND else ReceiveMode.RECEIVE_AND_DELETE
-    session_id = None
-    if session_operations.requires_session(namespace, path):
-        session_id = session_operations.session_id_of(body)
-        if session_id is None:
-            raise NotAllowed(engine_texts.PLAIN_ON_SESSION_ENTITY)
+    session_id = _session_of(namespace, path, body)
     received = await namespace.receive_deferred(path, _numbers(body), mode, session_id)
     return {"messages": await in_slices(map(_entry, received))}
 
@@ -228,6 +251,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "receive-by-sequence-number": Operation(
         Right.LISTEN, _receive_by_sequence_number, in_session=True
     ),
+    "batch-delete-messages": Operation(Right.LISTEN, _batch_delete_messages, in_session=True),
     "update-disposition": Operation(Right.LISTEN, _update_disposition, in_session=True),
     "renew-session-lock": Operation(
         Right.LISTEN, session_operations.renew_session_lock, in_session=True

@@ -19,13 +19,12 @@ _SLACK = 64
 
 
 class Lock(Generic[Held]):
-    """One lock: what it holds, its duration, and the instant at which it ends (UTC ms)."""
+    """One lock: what it holds, and the instant at which it ends (UTC ms)."""
 
-    __slots__ = ("duration_ms", "held", "until_ms")
+    __slots__ = ("held", "until_ms")
 
-    def __init__(self, held: Held, duration_ms: int, until_ms: int) -> None:
+    def __init__(self, held: Held, until_ms: int) -> None:
         self.held = held
-        self.duration_ms = duration_ms
         self.until_ms = until_ms
 
 
@@ -45,14 +44,17 @@ class Locks(Generic[Held]):
     def acquire(self, token: bytes, held: Held, *, duration_ms: int, now_ms: int) -> int:
         """Lock `held` under a token that no lock has had; return the lock's end (UTC ms)."""
         assert token not in self._locks, "a token names one lock"
-        return self._hold(token, Lock(held, duration_ms, now_ms + duration_ms))
+        return self._hold(token, Lock(held, now_ms + duration_ms))
 
-    def renew(self, token: bytes, *, now_ms: int) -> int | None:
-        """Return the new end (the full duration from now), or `None` if the lock has ended."""
+    def renew(self, token: bytes, *, duration_ms: int, now_ms: int) -> int | None:
+        """Return the new end (the full duration from now), or `None` if the lock has ended.
+
+        The duration is the entity's of now, which may have changed since the lock was taken.
+        """
         lock = self._live(token, now_ms)
         if lock is None:
             return None
-        lock.until_ms = now_ms + lock.duration_ms
+        lock.until_ms = now_ms + duration_ms
         return self._hold(token, lock)
 
     def find(self, token: bytes, *, now_ms: int) -> Held | None:

@@ -405,8 +405,8 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
 
 
 def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
-    """Return the actors of a role: `send`, `receive`, `peek`, `repeat`, `unique`, `side`,
-    `unwatched`, `topic`; or a path.
+    """Return the actors of a role: `send`, `receive`, `fill`, `peek`, `repeat`, `unique`,
+    `side`, `unwatched`, `topic`; or a path.
 
     The path is that of a subscription, which is received from.
     """
@@ -421,6 +421,10 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
             return [Receiver(f"receiver{mark}{i}", text, "load", notes) for i in range(4)]
         case "peek":
             return [Peeker(f"peeker{mark}", text, "load", notes)]
+        case "fill":
+            return [
+                Sender(f"filler{mark}{i}", text, "deleted", notes, pause_s=0.1) for i in range(3)
+            ]
         case "repeat":
             return [Repeater(f"repeater{mark}{i}", text, "unique", notes) for i in range(4)]
         case "unique":

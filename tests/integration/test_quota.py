@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.engine.api import Outgoing
+from bridge.engine.api import Complete, Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import QuotaExceeded
 from bridge.model.name import EntityPath
-from bridge.wire.basic import Properties
+from bridge.wire import headers
+from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door, until
+from tests.integration.session_door import SessionClient
 
 QUEUES = (model.Queue(name="orders", max_size_mb=1), model.Queue(name="other"))
 BODY_BYTES = 200_000
@@ -80,6 +84,37 @@ async def test_what_is_held_does_not_count(endpoint: Endpoint, broker: Broker) -
         await until(hold_all)
         assert not door.sidecar.silent
         await connection.close()
+
+
+async def test_a_full_session_entity_refuses_sends(endpoint: Endpoint, broker: Broker) -> None:
+    """A bridge holds all its messages, and they count all the same; with room it takes more."""
+    queue = model.Queue(name="orders", max_size_mb=1, requires_session=True)
+    async with open_door(endpoint, broker.management_url, queue) as door:
+        client = await SessionClient(door).accept("s")
+        for number in range(6):
+            await door.namespace.send(door.path, [of_session_and_size(number)])
+
+        async def is_refused() -> bool:
+            await door.namespace.check()
+            return await _is_refused(door)
+
+        await until(is_refused, within_s=30)
+        client.receiver.add_credit(6)
+        for received in await client.wait(6):
+            assert received.lock_token is not None
+            await door.namespace.settle(door.path, received.lock_token, Complete())
+
+        async def is_accepted() -> bool:
+            return not await _is_refused(door)
+
+        await until(is_accepted, within_s=40)
+
+
+def of_session_and_size(number: int) -> Outgoing:
+    """A large message of a session."""
+    large = message(number)
+    large.record.properties.headers = {headers.SESSION_ID: text("s")}
+    return replace(large, session_id="s")
 
 
 async def _is_refused(door: Door) -> bool:

@@ -20,8 +20,8 @@ from bridge.engine.administration.provision import (
     put_policies,
 )
 from bridge.engine.receiving.intake import Intake
+from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
-from bridge.engine.sending.topic_size import full_topics
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
@@ -41,7 +41,7 @@ class Reconciler:
     Args:
         state: where what the management API refuses is told.
         capabilities: returns what this RabbitMQ can do.
-        sending: is told which topics have their size.
+        sending: is told which entities have their size.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Reconciler:
             found = await self._directory.fetch()
             await self._provide(found)
             self._directory.take(self._directory.known)
-            for topic in await full_topics(found, self._management):
-                self._sending.note_full(topic.path, POLL_S + FULL_S)
+            for entity in await full_entities(found, self._management):
+                self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.alarms = await self._management.alarms()
             self._state.findings = await policy_reasons(
                 self._directory.namespace, self._capabilities(), self._management

@@ -189,6 +189,12 @@ class Accepting:
             )
         await (await self._find(queue)).store(session_id, state)
 
+    async def delete(
+        self, queue: model.ReceiveEntity, session_id: str, count: int, before_ms: int
+    ) -> int:
+        """Delete what waits in a session; return how many messages are gone."""
+        return await (await self._find(queue)).delete(session_id, count, before_ms)
+
     async def sessions(self, queue: model.ReceiveEntity, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""
         try:
@@ -429,6 +435,9 @@ async def _of_entity(what: str, here: Here, question: Table) -> bytes:
     session_id = string(question, "session")
     if what == whereabouts.RENEW:
         return encode_done((await here.renew(session_id),))
+    if what == whereabouts.DELETE:
+        count, before_ms = integer(question, "count"), integer(question, "before")
+        return encode_done((await here.delete(session_id, count, before_ms),))
     if what == whereabouts.STATE:
         state = await here.state(session_id)
         return encode_found(b"\x00" if state is None else b"\x01" + state)

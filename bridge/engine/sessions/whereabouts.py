@@ -24,12 +24,13 @@ ACCEPT, CREDIT, DRAIN, CLOSE = (
     "session-drain",
     "session-close",
 )
-RENEW, CHECK, STATE, STORE, LIST, PING = (
+RENEW, CHECK, STATE, STORE, LIST, DELETE, PING = (
     "session-renew",
     "session-check",
     "session-state",
     "session-store",
     "session-list",
+    "session-delete",
     "session-ping",
 )
 """What a bridge asks the holder of an entity's sessions."""
@@ -61,6 +62,9 @@ class Whereabouts(Protocol):
 
     async def store(self, session_id: str, state: bytes | None) -> None:
         """Store a state; raises SessionLockLost."""
+
+    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
+        """Delete what waits in a session; raises SessionLockLost."""
 
     async def sessions(self, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""
@@ -113,6 +117,10 @@ class Here:
             await self._holder.seat.store(session_id, state)
         except BrokerError as error:
             raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+
+    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
+        """Delete what waits in a session."""
+        return await self._holder.messages.delete(session_id, count, before_ms)
 
     async def sessions(self, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""
@@ -188,6 +196,11 @@ class There:
         """Store a state."""
         fields: Table = {} if state is None else {"state": ("x", state)}
         await self._of_session(STORE, session_id, fields)
+
+    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
+        """Delete what waits in a session."""
+        fields: Table = {"count": long(count), "before": long(before_ms)}
+        return (await self._of_session(DELETE, session_id, fields)).numbers[0]
 
     async def sessions(self, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""

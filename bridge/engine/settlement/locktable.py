@@ -76,8 +76,18 @@ class LockTable:
         return UUID(bytes=token), until_ms
 
     def renew(self, token: UUID) -> int | None:
-        """Return the lock's new end, or `None` if it has ended."""
-        return self._locks.renew(token.bytes, now_ms=now_ms())
+        """Give a lock its entity's LockDuration from now.
+
+        Returns its new end (UTC ms), or `None` if it has ended.
+        """
+        locked = self.find(token)
+        if locked is None:
+            return None
+        duration_ms = locked[0].queue.lock_duration_ms
+        until_ms = self._locks.renew(token.bytes, duration_ms=duration_ms, now_ms=now_ms())
+        if until_ms is not None and until_ms < self._timer_ms:
+            self._wake_at(until_ms)  # the duration has been made shorter
+        return until_ms
 
     def find(self, token: UUID) -> Locked | None:
         """Return what the token holds, or `None` if its lock has ended."""

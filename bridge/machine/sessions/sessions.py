@@ -47,6 +47,10 @@ GRACE_MS = 5_000
 much longer."""
 
 
+TAKEN_AHEAD = 100
+"""So many bodies are fetched at a time of messages that are taken."""
+
+
 class Sessions(Generic[Message]):
     """All sessions of an entity; each command returns what is to be done, in order.
 
@@ -202,10 +206,34 @@ class Sessions(Generic[Message]):
         """Return a lock's new end, and what is delivered under it; `None` if it has ended."""
         key = session_id.encode()
         session = self._locks.find(key, now_ms=now_ms)
-        until_ms = self._locks.renew(key, now_ms=now_ms)
+        until_ms = self._locks.renew(key, duration_ms=self.lock_duration_ms, now_ms=now_ms)
         if session is None or until_ms is None:
             return None
         return until_ms, list(session.out.values())
+
+    def take(self, session_id: str, *, now_ms: int) -> tuple[list[Effect], Place[Message] | None]:
+        """Take a held session's next message as if it were delivered, past its receiver's credit.
+
+        Returns:
+            The message, or `None`: there is none yet (`has_more` tells), or its body is fetched.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or not self.is_held(session_id, now_ms=now_ms):
+            return [], None
+        effects = self._prune(session, now_ms)
+        place = session.head()
+        if place is None:
+            return effects, None
+        if place.message is None:
+            return [*effects, *self._fetch_ahead(session, TAKEN_AHEAD, now_ms)], None
+        session.pop()
+        session.delivered(place)
+        return effects, place
+
+    def has_more(self, session_id: str) -> bool:
+        """Whether a session has messages that its receiver does not have."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.count > len(session.out)
 
     # What becomes of what was delivered.
 

@@ -18,7 +18,7 @@ def test_a_lock_ends_at_its_instant_even_before_anyone_looks() -> None:
     assert until_ms == 6_000
     assert locks.find(b"t", now_ms=5_999) == "message"
     assert locks.find(b"t", now_ms=6_000) is None
-    assert locks.renew(b"t", now_ms=6_000) is None
+    assert locks.renew(b"t", duration_ms=DURATION_MS, now_ms=6_000) is None
     assert locks.release(b"t", now_ms=6_000) is None
     assert locks.expire(6_000) == ["message"]
 
@@ -28,7 +28,7 @@ def test_renewal_counts_from_now() -> None:
     locks: Locks[str] = Locks()
     locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=0)
 
-    assert locks.renew(b"t", now_ms=4_000) == 9_000
+    assert locks.renew(b"t", duration_ms=DURATION_MS, now_ms=4_000) == 9_000
     assert locks.expire(8_999) == []
     assert locks.next_end_ms() == 9_000
 
@@ -38,7 +38,7 @@ def test_the_heap_stays_small_under_renewals() -> None:
     locks: Locks[str] = Locks()
     locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=0)
     for now_ms in range(10_000):
-        locks.renew(b"t", now_ms=now_ms)
+        locks.renew(b"t", duration_ms=DURATION_MS, now_ms=now_ms)
 
     assert len(locks._ends) < 100
 
@@ -65,13 +65,12 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
         assert until_ms == self.now_ms + duration_ms
 
     @precondition(lambda self: self.ends)
-    @rule(choice=st.data())
-    def renew(self, choice: st.DataObject) -> None:
+    @rule(choice=st.data(), duration_ms=st.integers(1, 20))
+    def renew(self, choice: st.DataObject, duration_ms: int) -> None:
         token = choice.draw(st.sampled_from(sorted(self.ends)))
-        until_ms = self.locks.renew(token, now_ms=self.now_ms)
+        until_ms = self.locks.renew(token, duration_ms=duration_ms, now_ms=self.now_ms)
         if self.now_ms < self.ends[token]:
-            assert until_ms is not None
-            assert until_ms >= self.ends[token]
+            assert until_ms == self.now_ms + duration_ms
             self.ends[token] = until_ms
         else:
             assert until_ms is None

@@ -268,6 +268,25 @@ class AnyHistory(RuleBasedStateMachine):
         if place is not None:
             self.world.complete(place)
 
+    @rule(receiver=st.sampled_from(RECEIVERS), is_young=st.booleans())
+    def delete(self, receiver: int, is_young: bool) -> None:
+        """A receiver deletes its session's next message, unless that is too young."""
+        world = self.world
+        world.do(world.machine.tick(world.now_ms))
+        session_id = world.session_of.get(receiver)
+        if session_id is None:
+            return
+        effects, place = world.machine.take(session_id, now_ms=world.now_ms)
+        world.do(effects)
+        if place is None:
+            return
+        world.deliver(receiver, place)
+        world.out[receiver].remove(place)
+        if is_young:
+            world.do(world.machine.released(place, now_ms=world.now_ms))
+        else:
+            world.complete(place)
+
     @rule(receiver=st.sampled_from(RECEIVERS), index=st.integers(0, 3))
     def abandon(self, receiver: int, index: int) -> None:
         """A receiver abandons a message."""

@@ -1,0 +1,142 @@
+"""Batch delete: what waits in a queue is received and completed at once, and nobody sees it.
+
+So what receivers hold stays, a delete that is cut short has deleted what it has counted, and what
+was deleted counts as settled: no second copy of it comes back. Messages come oldest first. A queue
+is in the order of its numbers, so the first message that is too young ends a delete; dead letters
+are not, and all are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from bridge.broker.errors import BrokerError
+from bridge.engine.api import OnSettled, Received, Receiver
+from bridge.engine.receiving.intake import Intake
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
+
+COUNT_MAX = 4_000
+"""So many messages one request may name (Azure, batch delete)."""
+
+PORTION = 100
+"""So many messages are on their way at a time."""
+
+QUIET_S = 0.05
+"""RabbitMQ is asked whether anything waits when nothing has come for so long."""
+
+STALLED_S = 3.0
+"""What waits by RabbitMQ's count and does not come in this time is somebody else's."""
+
+LASTS_S = 20.0
+"""A delete that takes longer answers what it has done: clients wait for a minute."""
+
+Open = Callable[[Callable[[Received], None]], Receiver]
+Complete = Callable[[UUID, OnSettled], object]
+Release = Callable[[UUID], Awaitable[None]]
+
+
+class Deletion:
+    """One request to delete messages.
+
+    Args:
+        path: the entity, or its dead-letter sub-queue.
+        before_ms: only what was enqueued before (UTC ms).
+        portion: how many messages are asked for at a time.
+        complete: settles a message; says when a crash can no longer undo it.
+        release: makes a message available again.
+    """
+
+    def __init__(
+        self,
+        path: EntityPath,
+        before_ms: int,
+        *,
+        portion: int,
+        intake: Intake,
+        complete: Complete,
+        release: Release,
+    ) -> None:
+        is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if is_dead_letter else names.active_queue
+        self._queue = name_of(path.entity)
+        self._is_in_order = not is_dead_letter
+        self._before_ms = before_ms
+        self._portion = portion
+        self._intake = intake
+        self._complete = complete
+        self._release = release
+        self._young: list[UUID] = []
+        self._settling: list[asyncio.Future[bool]] = []
+        self._has_come = asyncio.Event()
+
+    async def run(self, opened: Open, count: int) -> int:
+        """Delete so many messages at most; return how many are gone."""
+        receiver = opened(self._on_message)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LASTS_S):
+                    await self._receive(receiver, count)
+        finally:
+            await receiver.close()
+            await self._release_young()
+        return sum(await asyncio.gather(*self._settling))
+
+    async def _receive(self, receiver: Receiver, count: int) -> None:
+        while (left := count - len(self._settling)) > 0 and not self._is_at_the_end:
+            portion = min(left, self._portion)
+            came = len(self._settling) + len(self._young)
+            receiver.add_credit(portion)
+            if not await self._come(came + portion):
+                return
+
+    @property
+    def _is_at_the_end(self) -> bool:
+        return len(self._young) >= (1 if self._is_in_order else COUNT_MAX)
+
+    async def _come(self, count: int) -> bool:
+        """Wait until so many messages have come; `False`: there are no more."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time()
+        while len(self._settling) + len(self._young) < count:
+            self._has_come.clear()
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._has_come.wait()
+                last_s = loop.time()
+            except TimeoutError:
+                if loop.time() - last_s > STALLED_S or not await self._waiting():
+                    return False
+        return True
+
+    async def _waiting(self) -> int:
+        """Return how many messages RabbitMQ has ready."""
+        try:
+            channel = await self._intake.channel()
+            ready = (await channel.declarations.declare_queue(self._queue, passive=True)).messages
+            await channel.close()
+        except BrokerError:
+            return 0
+        return ready
+
+    def _on_message(self, received: Received) -> None:
+        assert received.lock_token is not None, "it was received with a lock"
+        self._has_come.set()
+        if received.enqueued_ms >= self._before_ms or (self._young and self._is_in_order):
+            self._young.append(received.lock_token)
+            return
+        settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._settling.append(settled)
+        try:
+            self._complete(received.lock_token, lambda error: settled.set_result(error is None))
+        except ServiceBusError:
+            settled.set_result(False)
+
+    async def _release_young(self) -> None:
+        for token in self._young:
+            with contextlib.suppress(ServiceBusError):
+                await self._release(token)

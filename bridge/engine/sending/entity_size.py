@@ -1,0 +1,42 @@
+"""Which entities are full that RabbitMQ's own bound of a queue does not hold.
+
+    topics    a topic is as large as what waits in all of its subscriptions. RabbitMQ bounds each
+              queue by itself and refuses a publish that one of several full queues does not take,
+              though the others have it: so queues of subscriptions have no bound of their own
+    sessions  a bridge holds the messages of a queue that requires sessions, and RabbitMQ's bound
+              counts only what nobody holds
+
+Doors refuse what is sent to these.
+"""
+
+from __future__ import annotations
+
+from bridge.broker.management.api import Management
+from bridge.model import entity as model
+from bridge.topology import names
+from bridge.topology.policy import MEBIBYTE
+
+
+async def full_entities(
+    namespace: model.Namespace, management: Management
+) -> list[model.SendEntity]:
+    """Return those above their size, by figures of RabbitMQ's that are seconds old."""
+    entities: list[model.SendEntity] = [
+        *(each for each in namespace.topics if each.subscriptions),
+        *(each for each in namespace.queues if each.requires_session),
+    ]
+    if not entities:
+        return []
+    rows = await management.queues(("name", "message_bytes"))
+    sizes = {row["name"]: row.get("message_bytes") or 0 for row in rows}
+    return [each for each in entities if size_bytes(each, sizes) >= each.max_size_mb * MEBIBYTE]
+
+
+def size_bytes(entity: model.SendEntity, sizes: dict[str, int]) -> int:
+    """Return what a topic or queue holds, held and set aside or not, by the sizes of queues."""
+    parts = entity.subscriptions if isinstance(entity, model.Topic) else (entity,)
+    return sum(
+        sizes.get(name(each.path), 0)
+        for each in parts
+        for name in (names.active_queue, names.dead_letter_queue, names.deferred_queue)
+    )
