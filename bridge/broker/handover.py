@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from bridge.broker import failpoint as failpoints
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import AckLost, BrokerError
+from bridge.machine.publication import Publication
 
 Done = Callable[[BrokerError | None], None]
 Acks = Sequence[tuple[Channel, int]]
@@ -23,14 +23,8 @@ Acks = Sequence[tuple[Channel, int]]
 AT_ONCE = 1_000
 """Publishes of one hand-over that are written in one turn of the event loop."""
 
-
-class Publish(NamedTuple):
-    """One message to be published."""
-
-    exchange: str
-    routing_key: str
-    properties: bytes
-    body: bytes
+Publish = Publication
+"""One message to be published."""
 
 
 class _Move:

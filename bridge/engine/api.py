@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
+from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
@@ -24,23 +25,6 @@ class ReceiveMode(Enum):
 
 class Undeliverable(Exception):
     """A door cannot show a message to any client."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """A message on its way in, as a door made it.
-
-    Attributes:
-        record: properties and body as they will stand in RabbitMQ, without number and times.
-        size_bytes: its size as the client sent it, for the size limit.
-        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
-        session_id: its session, or `None`.
-    """
-
-    record: Record
-    size_bytes: int
-    scheduled_ms: int | None = None
-    session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

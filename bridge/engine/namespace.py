@@ -23,7 +23,6 @@ from bridge.engine.api import (
     DeadLetter,
     Disposition,
     OnSettled,
-    Outgoing,
     Received,
     ReceiveMode,
     Release,
@@ -52,6 +51,7 @@ from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.settling import Settling, refusal
 from bridge.engine.state import State
 from bridge.machine.arrival import MALFORMED_MESSAGE
+from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
     EntityDisabled,

@@ -16,7 +16,6 @@ from bridge.engine.api import (
     Defer,
     Disposition,
     Namespace,
-    Outgoing,
     Received,
     ReceiveMode,
 )
@@ -24,6 +23,7 @@ from bridge.gateway import rules, session_operations, texts
 from bridge.gateway.outcomes import changes
 from bridge.gateway.receiving import message_of
 from bridge.gateway.sending import in_slices, outgoing
+from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right, Subscription
 from bridge.model.errors import (
     ArgumentError,

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bridge.engine.api import Outgoing
 from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink
+from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right
 from bridge.model.errors import NotImplementedHere, ServiceBusError
 from bridge.model.name import EntityPath

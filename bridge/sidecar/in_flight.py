@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -141,8 +140,7 @@ class InFlight:
                 then()
             self.on_confirmed()
 
-        publishes = cast("Sequence[Publish]", publications)
-        self._handover.submit(publishes, acks=acks, done=done, failpoint=site)
+        self._handover.submit(publications, acks=acks, done=done, failpoint=site)
 
     def keep(self, unconfirmed: Sequence[Unconfirmed]) -> None:
         """Take over what an earlier term left, to be published again."""

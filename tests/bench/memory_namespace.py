@@ -12,12 +12,12 @@ from bridge.engine.api import (
     Complete,
     Disposition,
     OnSettled,
-    Outgoing,
     Received,
     ReceiveMode,
     RuleVerbs,
     SessionReceiver,
 )
+from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
     EntityNotFound,

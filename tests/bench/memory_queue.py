@@ -17,11 +17,11 @@ from bridge.engine.api import (
     DeadLetter,
     Defer,
     Disposition,
-    Outgoing,
     Received,
     ReceiveMode,
     Release,
 )
+from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,

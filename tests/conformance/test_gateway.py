@@ -12,8 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from bridge.engine.api import Outgoing
 from bridge.machine.amqp10.limits import Limits
+from bridge.message.envelopes import Outgoing
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.message import BATCH_FORMAT

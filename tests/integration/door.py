@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.management.api import Management
-from bridge.engine.api import Complete, Outgoing, Received, ReceiveMode, Receiver
+from bridge.engine.api import Complete, Received, ReceiveMode, Receiver
 from bridge.engine.namespace import RabbitNamespace
+from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.sidecar.sidecar import Sidecar

@@ -6,12 +6,12 @@ import asyncio
 
 from bridge.engine.api import (
     Disposition,
-    Outgoing,
     Received,
     ReceiveMode,
     SessionReceiver,
 )
 from bridge.engine.clock import now_ms
+from bridge.message.envelopes import Outgoing
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire import headers

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.engine.api import Outgoing
-from bridge.engine.sending.envelopes import encode, new_identity
+from bridge.engine.sending.requests import new_identity
 from bridge.machine import arrival
 from bridge.machine.arrival import Command
 from bridge.machine.sequencer import Publication, Sequencer, blank
+from bridge.message.envelopes import Outgoing, encode
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import envelope
@@ -72,7 +72,9 @@ def from_a_client(drawn: tuple[dict[str, bytes], list[bytes]]) -> Command:
     raw += section(part.APPLICATION_PROPERTIES, encode_map(pairs)) + data(b"x")
     try:
         record = record_from_message(raw, new_message_id="m").record
-        body = encode(Operation.SEND, ORDERS, [Outgoing(record=record, size_bytes=len(raw))])
+        body = encode(
+            Operation.SEND, ORDERS, [Outgoing(record=record, size_bytes=len(raw))], new_identity()
+        )
     except ValueError:  # refused
         body = envelope.encode_cancel(new_identity(), [1])
     return arrival.read(envelope.SILENT_PROPERTIES, body)

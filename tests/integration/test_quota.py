@@ -7,7 +7,8 @@ from dataclasses import replace
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.engine.api import Complete, Outgoing
+from bridge.engine.api import Complete
+from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import QuotaExceeded
 from bridge.model.name import EntityPath

@@ -12,9 +12,10 @@ import pytest_asyncio
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.engine.api import Abandon, DeadLetter, Outgoing
+from bridge.engine.api import Abandon, DeadLetter
 from bridge.engine.clock import now_ms
 from bridge.gateway.receiving import message_of
+from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
 from bridge.model.errors import (
@@ -538,10 +539,9 @@ async def test_an_abandon_with_properties_keeps_what_is_left_of_the_ttl(door: Do
 
 def test_properties_of_a_native_user_are_not_used(endpoint: Endpoint) -> None:
     """A door's record has no user id, priority or expiration in its envelope."""
-    from bridge.engine.sending.envelopes import encode
     from bridge.wire.envelope import Operation, decode
 
     record = Record(Properties(user_id="u", priority=3, expiration="5", delivery_mode=1), b"x")
-    body = encode(Operation.SEND, QUEUES[0], [Outgoing(record=record, size_bytes=1)])
+    body = encode(Operation.SEND, QUEUES[0], [Outgoing(record=record, size_bytes=1)], bytes(16))
     (item,) = decode(body).items
     assert Properties.decode(item.properties) == Properties(delivery_mode=2, headers={})

@@ -25,7 +25,7 @@ from bridge.broker.management.api import Management
 from bridge.engine.administration.changes import Administration
 from bridge.engine.peers import Peers
 from bridge.engine.receiving.intake import Intake
-from bridge.engine.sending.envelopes import new_identity
+from bridge.engine.sending.requests import new_identity
 from bridge.engine.sending.sender import Sender
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus

@@ -25,8 +25,8 @@ from bridge.engine.browse.view import OTHERS_TELL_S, BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.sending.sender import Sender
-from bridge.engine.settlement.holding import death_of
 from bridge.machine.browse import Place, expires_ms, is_active_entry
+from bridge.message.message import death_of
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy
 from bridge.model.name import EntityPath, SubQueue

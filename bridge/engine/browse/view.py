@@ -15,8 +15,8 @@ from bridge.engine.browse.settlements import Settlements
 from bridge.engine.browse.stream_tail import StreamTail
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.sending.sender import Sender
-from bridge.engine.subscriptions import reader_of
 from bridge.machine.browse import Numbers, Place, Places
+from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of

@@ -22,12 +22,13 @@ from bridge.engine.receiving.intake import Intake
 from bridge.engine.receiving.turn import Turn
 from bridge.engine.settlement.departure import Departure, Origin
 from bridge.engine.settlement.holding import Copy, Holding, read, unreadable
-from bridge.engine.subscriptions import reader_of
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.deduplicator import Deduplicator, Left, Standing
 from bridge.machine.settled import SettledMemory
+from bridge.message.fate import Fate, fate_of, is_stray
+from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -88,6 +89,11 @@ class QueueReader:
         self._turn = turn
         self._departure = departure
         self._poison = departure.poison
+        self._leaves: dict[Fate, Leave | None] = {
+            Fate.AVAILABLE: None,
+            Fate.EXPIRED: departure.expire,
+            Fate.EXHAUSTED: departure.exhaust,
+        }
         self._deliver = deliver
         self.record: Callable[[int], None] | None = None
         self._on_lost = on_lost
@@ -283,7 +289,7 @@ class QueueReader:
             self.refuse(unreadable(delivery, fetch), error)
             self._turn_soon()
             return
-        if self._is_stray(holding):
+        if is_stray(holding, self, self._active_exchange):
             self._credit.discarded(fetch)
             self._leave(holding, self._departure.send_back)
             self._turn_soon()
@@ -382,17 +388,7 @@ class QueueReader:
 
     def _reason_to_leave(self, holding: Holding) -> Leave | None:
         """Return what is to be done with a message that no receiver may have any more."""
-        if holding.time_to_live_ms and holding.has_expired(now_ms()):
-            return self._departure.expire
-        if not self.is_dead_letter and holding.failures >= self.queue.max_delivery_count:
-            return self._departure.exhaust
-        return None
-
-    def _is_stray(self, holding: Holding) -> bool:
-        """Whether a message is to be sent back through the front door and numbered."""
-        if self.is_dead_letter:
-            return holding.has_died_unnumbered
-        return not holding.has_come_through(self._active_exchange)
+        return self._leaves[fate_of(holding, self, now_ms())]
 
 
 def _reach(point: str, channel: Channel) -> None:

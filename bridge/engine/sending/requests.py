@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from bridge.broker.errors import Unroutable
 from bridge.engine import texts
-from bridge.engine.api import Outgoing
 from bridge.engine.counters import Counters
 from bridge.engine.peers import error_of
-from bridge.engine.sending.envelopes import encode, new_identity
 from bridge.engine.sending.sender import Sender
+from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.entity import Tier, message_size_max_bytes
 from bridge.model.errors import (
@@ -35,6 +35,11 @@ _HEADERS: Table = {headers.KIND: text(envelope.KIND)}
 FULL_S = 10.0
 """How long an entity counts as full after its queue has refused a message: longer than it takes
 its sequencer to try again."""
+
+
+def new_identity() -> bytes:
+    """Return an identity for an envelope."""
+    return os.urandom(envelope.IDENTITY_BYTES)
 
 
 class Sending:
@@ -117,7 +122,7 @@ class Sending:
             if requires_session and outgoing.session_id is None:
                 raise NotAllowed(texts.SESSION_ID_MISSING)
         try:
-            body = encode(operation, entity, batch)
+            body = encode(operation, entity, batch, new_identity())
         except ValueError as error:
             raise ArgumentError(
                 f"A message cannot be stored in '{entity.path}': {error}."

@@ -22,7 +22,6 @@ from bridge.engine.sessions.windows import Windows
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.holding import Holding, read, unreadable
 from bridge.engine.settlement.locktable import LockTable
-from bridge.engine.subscriptions import reader_of
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.deduplicator import Left
 from bridge.machine.sessions import effects as fx
@@ -30,6 +29,7 @@ from bridge.machine.sessions.place import OUT, Place
 from bridge.machine.sessions.sessions import Sessions
 from bridge.machine.settled import SettledMemory
 from bridge.machine.shelf import Room
+from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
 from bridge.model.name import EntityPath

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Protocol
 
 
-@dataclass(slots=True, eq=False)
-class Fetched:
+class Fetched(Protocol):
     """A message that RabbitMQ has handed to this process and that is not settled.
 
     Attributes:

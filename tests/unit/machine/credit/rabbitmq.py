@@ -8,13 +8,21 @@ its way to windows.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Return, Withdrawn
-from bridge.machine.credit.fetched import Fetched
 from bridge.machine.credit.strategy import Strategy
+
+
+@dataclass(slots=True, eq=False)
+class Fetched:
+    """A message that has come."""
+
+    number: int
+    fetch: int
 
 
 class QueueModel(RuleBasedStateMachine):

@@ -8,8 +8,7 @@ from hypothesis.stateful import invariant, rule
 
 from bridge.machine.credit.clustered_gets import CONSUMERS_MAX, CROWDED_S, HELD_MIN, ClusteredGets
 from bridge.machine.credit.effects import Get, Look
-from bridge.machine.credit.fetched import Fetched
-from tests.unit.machine.credit.rabbitmq import QueueModel
+from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 
 def asking(count: int) -> ClusteredGets[Fetched]:

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return
-from bridge.machine.credit.fetched import Fetched
 from bridge.machine.credit.gets import (
     KEEP_S,
     QUIET_S,
     Gets,
 )
 from bridge.machine.credit.read_ahead import AHEAD_MAX
-from tests.unit.machine.credit.rabbitmq import QueueModel
+from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 
 def asking(count: int) -> Gets[Fetched]:

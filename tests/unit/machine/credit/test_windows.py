@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return, Withdrawn
-from bridge.machine.credit.fetched import Fetched
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
 from bridge.machine.credit.windows import Windows
-from tests.unit.machine.credit.rabbitmq import QueueModel
+from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 FIRST = PROMPT_ROUNDS + 2
 """The first fetch after `Receiver.ask_promptly`; the last one before is a full window of one."""

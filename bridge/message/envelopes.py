@@ -1,35 +1,52 @@
-"""What a door hands in, as the envelopes that a sequencer takes."""
+"""What a sender hands in, as the envelopes that a sequencer takes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from bridge.engine.api import Outgoing
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.model import entity as model
 from bridge.wire import envelope, headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.digest import of_message
 from bridge.wire.envelope import Item, Operation
+from bridge.wire.record import Record
 from bridge.wire.stamp import is_reserved
 
 _ABSENT: FieldValue = ("V", None)
 
 
-def new_identity() -> bytes:
-    """Return an identity for an envelope."""
-    return os.urandom(envelope.IDENTITY_BYTES)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message on its way in, as a door made it.
+
+    Attributes:
+        record: properties and body as they will stand in RabbitMQ, without number and times.
+        size_bytes: its size as the client sent it, for the size limit.
+        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
+        session_id: its session, or `None`.
+    """
+
+    record: Record
+    size_bytes: int
+    scheduled_ms: int | None = None
+    session_id: str | None = None
 
 
-def encode(operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]) -> bytes:
+def encode(
+    operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing], identity: bytes
+) -> bytes:
     """Return the body of one envelope that holds the batch.
+
+    Args:
+        identity: 16 bytes that no other envelope has.
 
     Raises:
         ValueError: a message's headers do not fit into RabbitMQ's header frame.
     """
     items = [_item(entity, outgoing) for outgoing in batch]
-    return envelope.encode(operation, new_identity(), items)
+    return envelope.encode(operation, identity, items)
 
 
 def _item(entity: model.SendEntity, outgoing: Outgoing) -> Item:

@@ -1,0 +1,63 @@
+"""What is to become of a message: whether a receiver may have it, and what if none may."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Protocol
+
+from bridge.message.message import Message
+from bridge.model import entity as model
+
+
+class Place(Protocol):
+    """Where a message is."""
+
+    @property
+    def queue(self) -> model.ReceiveEntity:
+        """The entity's definition."""
+
+    @property
+    def resource(self) -> str:
+        """The RabbitMQ queue's name."""
+
+    @property
+    def is_dead_letter(self) -> bool:
+        """Whether that is a dead-letter queue."""
+
+
+class Fate(Enum):
+    """What is to become of a message."""
+
+    AVAILABLE = auto()
+    """A receiver may have it."""
+    STRAY = auto()
+    """It came past the front door: it goes back through it, to be numbered."""
+    EXPIRED = auto()
+    """Its time is over."""
+    EXHAUSTED = auto()
+    """It has failed too often."""
+
+
+def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
+    """Return what is to become of a numbered message that waits for a receiver."""
+    if message.time_to_live_ms and message.has_expired(now_ms):
+        return Fate.EXPIRED
+    if message.failures >= place.queue.max_delivery_count and not place.is_dead_letter:
+        return Fate.EXHAUSTED
+    return Fate.AVAILABLE
+
+
+def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
+    """Return what is to become of a message whose delivery has failed just now."""
+    if message.expires_ms is not None and message.expires_ms <= now_ms:
+        return Fate.EXPIRED
+    if message.failures + 1 >= place.queue.max_delivery_count and not place.is_dead_letter:
+        return Fate.EXHAUSTED
+    return Fate.AVAILABLE
+
+
+def is_stray(message: Message, place: Place, active_exchange: str) -> bool:
+    """Whether a message is to be sent back through the front door and numbered."""
+    if place.is_dead_letter:
+        return message.has_died_unnumbered
+    return not message.has_come_through(active_exchange)

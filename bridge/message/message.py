@@ -1,0 +1,196 @@
+"""What RabbitMQ delivers, read as a message of Service Bus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.machine.deduplicator import Identity
+from bridge.model.number import NUMBER_MAX
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.copies import Reader
+from bridge.wire.record import Record
+from bridge.wire.stamp import NO_IDENTITY
+
+EXPIRED_REASON = "TTLExpiredException"
+EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
+EXHAUSTED_REASON = "MaxDeliveryCountExceeded"
+EXHAUSTED_DESCRIPTION = "Message couldn't be consumed after maximum delivery attempts."
+REJECTED_REASON = "Rejected"
+REJECTED_DESCRIPTION = "A RabbitMQ consumer rejected the message without requeueing it."
+
+EXPIRED = EXPIRED_REASON, EXPIRED_DESCRIPTION
+EXHAUSTED = EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION
+
+DEATHS: dict[bytes, tuple[str, str]] = {
+    b"expired": EXPIRED,
+    b"delivery_limit": EXHAUSTED,
+    b"rejected": (REJECTED_REASON, REJECTED_DESCRIPTION),
+}
+"""RabbitMQ's reason for a dead letter -> reason and description as Azure words them.
+
+The third has no counterpart in Azure: only a native consumer can do that.
+"""
+
+_DELIVERY_COUNT = "x-delivery-count"
+_DEATH = "x-first-death-reason"
+_ABSENT: FieldValue = ("V", None)
+_NO_HEADERS: Table = {}
+
+
+Facts = tuple[int, int | None, str, Record, int, int | None, int, int, Identity]
+"""The attributes of a message, in their order."""
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A message as it stands in a queue.
+
+    Attributes:
+        number: its sequence number, or -1 when it has none.
+        expires_ms: when it expires (UTC ms), or `None` for never.
+        exchange: where it was published last.
+        record: properties and body.
+        enqueued_ms: when it was enqueued (UTC ms).
+        time_to_live_ms: its effective TTL, or `None` for ever.
+        generation: the deliveries that were counted before it was published again; of two copies
+            the one of the higher generation counts.
+        failures: failed deliveries before this one, in all; of a dead letter, before it was one.
+        identity: what tells it from other messages.
+    """
+
+    number: int
+    expires_ms: int | None
+    exchange: str
+    record: Record
+    enqueued_ms: int
+    time_to_live_ms: int | None
+    generation: int
+    failures: int
+    identity: Identity
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether it may not be delivered any more.
+
+        A message of TTL 0 may, when RabbitMQ has found somebody who waits for it.
+        """
+        return (
+            bool(self.time_to_live_ms) and self.expires_ms is not None and self.expires_ms <= now_ms
+        )
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it has gone through the sequencer."""
+        return self.number >= 0
+
+    @property
+    def is_published_again(self) -> bool:
+        """Whether the engine has put it back with changed properties."""
+        return headers.DELIVERED in (self.record.properties.headers or _NO_HEADERS)
+
+    @property
+    def was_dead_lettered(self) -> bool:
+        """Whether an engine has moved it to the dead-letter queue, from where it may be back."""
+        return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)
+
+    def died_after(self, max_delivery_count: int) -> int:
+        """Failed deliveries before it became a dead letter: none is counted after (Azure).
+
+        Args:
+            max_delivery_count: what RabbitMQ counted to when it was the one who made it so.
+        """
+        kind, stamped = (self.record.properties.headers or _NO_HEADERS).get(
+            headers.DEAD_LETTERED, _ABSENT
+        )
+        if kind == "l" and isinstance(stamped, int):
+            return stamped
+        return max_delivery_count if self.death_reason == EXHAUSTED_REASON else self.generation
+
+    @property
+    def death(self) -> tuple[str, str] | None:
+        """Reason and description of a message that RabbitMQ itself dead-lettered."""
+        return death_of(self.record.properties.headers or _NO_HEADERS)
+
+    @property
+    def death_reason(self) -> str:
+        """That reason alone; "" when it is no such dead letter."""
+        return self.death[0] if self.death is not None else ""
+
+    @property
+    def has_died_unnumbered(self) -> bool:
+        """Whether RabbitMQ made a dead letter of what was still to be sent back and numbered."""
+        return not self.is_numbered and self.death_reason in (EXPIRED_REASON, EXHAUSTED_REASON)
+
+    def has_come_through(self, active_exchange: str) -> bool:
+        """Whether it has been numbered for its queue, or was put back there by an engine."""
+        if self.exchange == active_exchange:
+            return self.is_numbered
+        return not self.exchange and self.is_numbered and self.is_published_again
+
+
+def facts(
+    raw: bytes, body: bytes, exchange: str, *, can_expire: bool, reader: Reader | None = None
+) -> Facts:
+    """Return the attributes of the message that was delivered.
+
+    Args:
+        raw: its encoded properties.
+        exchange: where it was published last.
+        can_expire: "Messages in a dead-letter queue are not subject to TTL", others are.
+        reader: of the subscription whose queue it is; `None`: it is a queue's.
+
+    Raises:
+        ValueError: these are no properties.
+    """
+    properties = Properties.decode(raw)
+    if reader is not None and properties.headers is not None:
+        properties.headers = reader.own(properties.headers)
+    table = properties.headers or _NO_HEADERS
+    number = _integer(table, headers.SEQUENCE_NUMBER, -1)
+    enqueued_ms = _integer(table, headers.ENQUEUED_TIME, 0)
+    ttl_ms = _integer(table, headers.TIME_TO_LIVE, -1)
+    generation = _integer(table, headers.DELIVERED, 0)
+    identity = table.get(headers.IDENTITY, _ABSENT)[1]
+    if not isinstance(identity, bytes) or identity == NO_IDENTITY:
+        identity = number, enqueued_ms
+    return (
+        number,
+        enqueued_ms + ttl_ms if can_expire and ttl_ms >= 0 and number >= 0 else None,
+        exchange,
+        Record(properties, body),
+        enqueued_ms,
+        ttl_ms if ttl_ms >= 0 else None,
+        generation,
+        generation + _integer(table, _DELIVERY_COUNT, 0),
+        identity,
+    )
+
+
+def read(
+    raw: bytes, body: bytes, exchange: str, *, can_expire: bool, reader: Reader | None = None
+) -> Message:
+    """Return the message that was delivered; see `facts`."""
+    return Message(*facts(raw, body, exchange, can_expire=can_expire, reader=reader))
+
+
+def unreadable(body: bytes, exchange: str) -> Facts:
+    """Return the attributes of a message of which nothing but the body can be read."""
+    record = Record(Properties(delivery_mode=2), body)
+    return -1, None, exchange, record, 0, None, 0, 0, (-1, 0)
+
+
+def death_of(table: Table) -> tuple[str, str] | None:
+    """Return reason and description of a dead letter of RabbitMQ's own; `None`: it is none."""
+    if headers.DEAD_LETTER_REASON in table:
+        return None
+    reason = table.get(_DEATH, _ABSENT)[1]
+    return DEATHS.get(reason) if isinstance(reason, bytes) else None
+
+
+def _integer(table: Table, name: str, default: int) -> int:
+    field = table.get(name)
+    if field is None:
+        return default
+    value = field[1]
+    # What somebody publishes straight into a queue may hold a number that no annotation takes.
+    return value if isinstance(value, int) and abs(value) <= NUMBER_MAX else default

@@ -1,0 +1,181 @@
+"""What is published when a message leaves its queue otherwise than by being completed.
+
+send_back     past the front door: goes back through it, to be numbered
+refuse        cannot be handled, or came where nothing should: back too, to be made a dead letter
+dead_letter   to the dead-letter queue, because a client says so, or as `fate` says
+again         back into its own queue, at the end, with changed properties
+defer         set aside: into the queue of deferred messages
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.machine.publication import Publication
+from bridge.message.fate import Place
+from bridge.message.message import (
+    EXPIRED_REASON,
+    Message,
+)
+from bridge.message.subscriptions import target_of
+from bridge.model.name import SubQueue
+from bridge.topology import names
+from bridge.topology.capabilities import TTL_MAX_MS
+from bridge.wire import headers
+from bridge.wire.basic import Properties, Table, long, text
+from bridge.wire.envelope import LAPSED_KIND, REFUSED_KIND
+from bridge.wire.mapping.outward import merge_properties
+
+PROPERTIES_BYTES_MAX = 130_000
+"""RabbitMQ closes the whole connection over a header frame above 131,064 bytes; some are left for
+what it adds itself when it delivers a message."""
+
+_ESSENTIAL = (
+    headers.SEQUENCE_NUMBER,
+    headers.ENQUEUED_TIME,
+    headers.NUMBERED,
+    headers.IDENTITY,
+    headers.TIME_TO_LIVE,
+    headers.DELIVERED,
+    headers.DEAD_LETTERED,
+    headers.DEFERRED,
+    headers.MOVED,
+    "BCC",
+    headers.KIND,
+    headers.DEAD_LETTER_REASON,
+    headers.DEAD_LETTER_ERROR_DESCRIPTION,
+)
+"""Headers that a message keeps when it has too many."""
+
+
+def send_back(place: Place, message: Message) -> Publication:
+    """Have a message numbered that was published past the front door.
+
+    RabbitMQ may have made it a dead letter before: one that expired returns as such; one whose
+    bridges died while they held it was no client's yet, and begins anew.
+    """
+    properties = message.record.properties
+    table = (properties.headers or {}) | target_of(place.queue)
+    if message.death_reason == EXPIRED_REASON:
+        table[headers.KIND] = text(LAPSED_KIND)
+    if properties.user_id is not None:
+        # RabbitMQ would compare it with the bridge's own user.
+        table[headers.BASIC_USER_ID] = text(properties.user_id)
+    properties = replace(properties, headers=table, user_id=None)
+    return Publication(names.front(place.queue.front), "", properties.encode(), message.record.body)
+
+
+def refuse(place: Place, message: Message, reason: str, description: str) -> Publication:
+    """Have a message made a dead letter that cannot be handled, or came where none should."""
+    try:
+        properties = Properties.decode(message.record.properties.encode())
+    except ValueError:
+        properties = Properties()
+    properties = _clean(properties)
+    properties.user_id = None
+    assert properties.headers is not None
+    properties.headers[headers.KIND] = text(REFUSED_KIND)
+    properties.headers[headers.DEAD_LETTER_REASON] = text(reason)
+    properties.headers[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description[:1_000])
+    properties.headers |= target_of(place.queue)
+    return Publication(names.front(place.queue.front), "", properties.encode(), message.record.body)
+
+
+def dead_letter(
+    place: Place,
+    message: Message,
+    reason: str | None,
+    description: str | None,
+    changes: Table,
+    failures: int,
+) -> Publication:
+    """Return what goes to the dead-letter queue: no TTL, and the reason as Azure has it.
+
+    Args:
+        failures: the failed deliveries that it has then, and keeps.
+    """
+    changes = dict(changes)
+    if reason is not None:
+        changes[headers.DEAD_LETTER_REASON] = text(reason)
+    if description is not None:
+        changes[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description)
+    properties = _clean(merge_properties(message.record, changes).properties)
+    assert properties.headers is not None
+    properties.headers.pop(headers.DELIVERED, None)
+    properties.headers.pop(headers.DEFERRED, None)
+    properties.headers[headers.DEAD_LETTERED] = long(failures)
+    return _to(place, names.dead_letter_queue(place.queue.path), properties, message)
+
+
+def again(
+    place: Place, message: Message, changes: Table, failures: int, now_ms: int
+) -> Publication:
+    """Return what goes back into a message's own queue, with what is left of its TTL.
+
+    Args:
+        failures: the failed deliveries that it has then.
+    """
+    properties = _changed(message, changes)
+    assert properties.headers is not None
+    properties.headers[headers.DELIVERED] = long(failures)
+    if place.is_dead_letter:
+        properties.headers[headers.DEAD_LETTERED] = long(message.failures)
+    if message.expires_ms is not None:
+        left_ms = message.expires_ms - now_ms
+        properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
+    return _to(place, place.resource, properties, message)
+
+
+def defer(place: Place, message: Message, changes: Table) -> Publication:
+    """Return what goes to the queue of deferred messages, its count unchanged."""
+    properties = _changed(message, changes)
+    assert properties.headers is not None
+    sub_queue = SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE
+    properties.headers[headers.DEFERRED] = text(sub_queue.value)
+    properties.headers[headers.DELIVERED] = long(message.failures)
+    return _to(place, names.deferred_queue(place.queue.path), properties, message)
+
+
+def _to(place: Place, queue: str, properties: Properties, message: Message) -> Publication:
+    """Return what goes to a queue, and by the same publish to the stream of what was moved."""
+    assert properties.headers is not None
+    stream = names.moved(place.queue.front)
+    properties.headers[headers.MOVED] = text(queue)
+    properties.headers["BCC"] = ("A", [("S", stream.encode())])
+    return Publication("", queue, properties.encode(), message.record.body)
+
+
+def _changed(message: Message, changes: Table) -> Properties:
+    """Return a message's properties with changes.
+
+    Why RabbitMQ dead-lettered it is no header of ours, and would be lost.
+    """
+    if message.death is not None:
+        reason, description = message.death
+        because = {
+            headers.DEAD_LETTER_REASON: text(reason),
+            headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+        }
+        changes = because | changes
+    return _clean(merge_properties(message.record, changes).properties)
+
+
+def _clean(properties: Properties) -> Properties:
+    """Take off what only a broker may say, and the expiration."""
+    table = properties.headers or {}
+    properties.headers = {
+        name: field for name, field in table.items() if name not in headers.BROKER_ONLY
+    }
+    properties.expiration = None
+    properties.delivery_mode = 2
+    return properties
+
+
+def fitting(publish: Publication) -> Publication:
+    """Leave out headers of a message that RabbitMQ would close the connection over."""
+    if len(publish.properties) <= PROPERTIES_BYTES_MAX:
+        return publish
+    properties = Properties.decode(publish.properties)
+    table = properties.headers or {}
+    properties.headers = {name: table[name] for name in _ESSENTIAL if name in table}
+    return publish._replace(properties=properties.encode())

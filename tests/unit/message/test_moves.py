@@ -1,0 +1,228 @@
+"""What is published when a message leaves its queue, read again as RabbitMQ delivers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.machine.publication import Publication
+from bridge.message import moves
+from bridge.message.message import EXPIRED_REASON, Message, read
+from bridge.model import entity as model
+from bridge.topology import names
+from bridge.wire import headers, stamp
+from bridge.wire.basic import Properties, Table, text
+
+NOW_MS = 1_700_000_000_000
+IDENTITY = bytes(range(20))
+ORDERS = model.Queue(name="Orders")
+SHOP = model.Subscription(topic="Shop", name="all", incarnation="0123456789ab")
+OTHER = "of the application's own"
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a message is."""
+
+    queue: model.ReceiveEntity
+    resource: str
+    is_dead_letter: bool = False
+
+
+ACTIVE = At(ORDERS, names.active_queue("orders"))
+DEAD = At(ORDERS, names.dead_letter_queue("orders"), is_dead_letter=True)
+OF_TOPIC = At(SHOP, names.active_queue(SHOP.path))
+
+places = st.sampled_from([ACTIVE, DEAD, OF_TOPIC])
+ttls = st.none() | st.integers(1, 10**9)
+counts = st.integers(0, 9)
+changes: st.SearchStrategy[Table] = st.dictionaries(
+    st.sampled_from([OTHER, "colour", "kind"]), st.just(("S", b"new")), max_size=3
+)
+
+
+def delivered(ttl_ms: int | None = None, failures: int = 0, **given: object) -> Message:
+    """Return a numbered message, as its queue has it."""
+    table: Table = {OTHER: ("I", 7), "x-delivery-count": ("l", failures)}
+    properties = Properties(message_id="m-1", headers=table | given.pop("table", {}), **given)  # type: ignore[arg-type, operator]
+    fields = stamp.active(42, NOW_MS, IDENTITY, ttl_ms)
+    raw = stamp.put(properties.encode(), fields, ttl_ms)
+    return read(raw, b"body", "orders/$active", can_expire=True)
+
+
+def arrived(publish: Publication, *, can_expire: bool = True) -> Message:
+    """Return what a move has published, as it is delivered."""
+    return read(publish.properties, publish.body, publish.exchange, can_expire=can_expire)
+
+
+def table_of(publish: Publication) -> Table:
+    """Return the headers that are published."""
+    return Properties.decode(publish.properties).headers or {}
+
+
+@given(places, ttls, counts, changes)
+def test_a_moved_message_stays_the_one_it_was(
+    place: At, ttl_ms: int | None, failures: int, changed: Table
+) -> None:
+    """Number, identity, time of arrival and body are kept, and nothing that only a broker says."""
+    message = delivered(ttl_ms, failures)
+    for publish in (
+        moves.dead_letter(place, message, "why", "because", changed, failures),
+        moves.again(place, message, changed, failures + 1, NOW_MS),
+        moves.defer(place, message, changed),
+    ):
+        there = arrived(publish)
+        assert (there.number, there.identity, there.enqueued_ms) == (42, IDENTITY, NOW_MS)
+        assert publish.body == b"body"
+        assert table_of(publish).keys() & headers.BROKER_ONLY == {"BCC"}
+        assert changed.items() <= table_of(publish).items()
+
+
+@given(places, ttls)
+def test_each_move_tells_the_stream_of_moved_messages_where_to(
+    place: At, ttl_ms: int | None
+) -> None:
+    """What was moved is found by its queue's name, without a second publish."""
+    message = delivered(ttl_ms)
+    for publish in (
+        moves.dead_letter(place, message, None, None, {}, 0),
+        moves.again(place, message, {}, 1, NOW_MS),
+        moves.defer(place, message, {}),
+    ):
+        table = table_of(publish)
+        assert publish.exchange == ""
+        assert table[headers.MOVED] == text(publish.routing_key)
+        assert table["BCC"] == ("A", [("S", names.moved(place.queue.front).encode())])
+
+
+@given(ttls, counts, st.integers(0, 10**9))
+def test_what_goes_back_keeps_its_instant_of_expiry_and_its_count(
+    ttl_ms: int | None, failures: int, waited_ms: int
+) -> None:
+    """A TTL counts from the arrival, however often a message is put back."""
+    message = delivered(ttl_ms, failures)
+    waited_ms %= ttl_ms or 1
+    back = arrived(moves.again(ACTIVE, message, {}, failures + 1, NOW_MS + waited_ms))
+
+    assert back.expires_ms == message.expires_ms
+    assert back.failures == failures + 1
+    assert back.has_come_through("orders/$active")
+    left = back.record.properties.expiration
+    assert left == (None if ttl_ms is None else str(ttl_ms - waited_ms))
+
+
+@given(places, ttls, counts)
+def test_a_deferred_message_keeps_its_count_and_says_where_it_belongs(
+    place: At, ttl_ms: int | None, failures: int
+) -> None:
+    """It is told apart from a deferred dead letter, and does not expire."""
+    publish = moves.defer(place, delivered(ttl_ms, failures), {})
+
+    assert publish.routing_key == names.deferred_queue(place.queue.path)
+    assert arrived(publish).failures == failures
+    assert table_of(publish)[headers.DEFERRED] == text(
+        "$deadletterqueue" if place.is_dead_letter else ""
+    )
+    assert Properties.decode(publish.properties).expiration is None
+
+
+@given(places, ttls, counts)
+def test_a_dead_letter_begins_to_count_anew_and_says_why(
+    place: At, ttl_ms: int | None, failures: int
+) -> None:
+    """It has the reason and the description where Azure's SDKs read them."""
+    message = delivered(ttl_ms, failures)
+    publish = moves.dead_letter(place, message, "why", "because", {}, failures)
+    dead = arrived(publish, can_expire=False)
+
+    assert publish.routing_key == names.dead_letter_queue(place.queue.path)
+    assert (dead.failures, dead.expires_ms, dead.was_dead_lettered) == (0, None, True)
+    assert dead.died_after(10) == failures
+    assert table_of(publish)[headers.DEAD_LETTER_REASON] == text("why")
+    assert table_of(publish)[headers.DEAD_LETTER_ERROR_DESCRIPTION] == text("because")
+
+
+def test_a_dead_letter_of_rabbitmqs_keeps_its_reason_when_it_is_deferred() -> None:
+    """RabbitMQ's header would be lost: it becomes Azure's."""
+    message = delivered(table={"x-first-death-reason": text("expired")})
+
+    assert message.death_reason == EXPIRED_REASON
+    assert table_of(moves.defer(DEAD, message, {}))[headers.DEAD_LETTER_REASON] == text(
+        EXPIRED_REASON
+    )
+
+
+def test_what_came_past_the_front_door_goes_back_through_it() -> None:
+    """With the user that its publisher gave, and for the one subscription that it lay at."""
+    message = read(Properties(user_id="guest").encode(), b"b", "", can_expire=True)
+    publish = moves.send_back(OF_TOPIC, message)
+    properties = Properties.decode(publish.properties)
+
+    assert (publish.exchange, publish.routing_key) == (names.front("shop"), "")
+    assert properties.user_id is None
+    assert properties.headers is not None
+    assert properties.headers[headers.BASIC_USER_ID] == text("guest")
+    assert headers.TARGET in properties.headers
+    assert message.record.properties.user_id == "guest", "the message itself is as it was"
+
+
+def test_what_cannot_be_handled_goes_back_with_its_reason() -> None:
+    """It is numbered, and then a dead letter; a description of any length is cut."""
+    publish = moves.refuse(ACTIVE, delivered(), "Malformed", "x" * 5_000)
+    table = table_of(publish)
+
+    assert publish.exchange == names.front("orders")
+    assert table[headers.KIND] == text("refused")
+    assert table[headers.DEAD_LETTER_REASON] == text("Malformed")
+    assert table[headers.DEAD_LETTER_ERROR_DESCRIPTION] == text("x" * 1_000)
+
+
+@pytest.mark.parametrize("size", [1_000, 200_000])
+def test_headers_that_rabbitmq_would_end_the_connection_over_are_left_out(size: int) -> None:
+    """A message that the bridge must move keeps what it is, and its reason."""
+    message = delivered(table={"large": text("x" * size)})
+    publish = moves.fitting(moves.dead_letter(ACTIVE, message, "why", None, {}, 0))
+
+    assert len(publish.properties) <= moves.PROPERTIES_BYTES_MAX
+    assert ("large" in table_of(publish)) is (size == 1_000)
+    assert table_of(publish)[headers.DEAD_LETTER_REASON] == text("why")
+    assert (arrived(publish).number, publish.body) == (42, b"body")
+
+
+def test_a_requeued_message_in_bytes() -> None:
+    """What stands in RabbitMQ, field by field: another bridge, of another version, reads it."""
+    message = delivered(60_000, 2)
+    publish = moves.again(ACTIVE, message, {"colour": text("red")}, 3, NOW_MS + 10_000)
+
+    assert Properties.decode(publish.properties) == Properties(
+        message_id="m-1",
+        delivery_mode=2,
+        expiration="50000",
+        headers={
+            headers.SEQUENCE_NUMBER: ("l", 42),
+            headers.ENQUEUED_TIME: ("l", NOW_MS),
+            headers.NUMBERED: ("t", True),
+            headers.IDENTITY: ("x", IDENTITY),
+            headers.TIME_TO_LIVE: ("l", 60_000),
+            OTHER: ("I", 7),
+            "colour": ("S", b"red"),
+            headers.DELIVERED: ("l", 3),
+            headers.MOVED: ("S", b"orders"),
+            "BCC": ("A", [("S", names.moved("orders").encode())]),
+        },
+    )
+
+
+@given(counts, counts)
+def test_a_dead_letter_that_is_put_back_keeps_the_count_that_it_died_with(
+    died_after: int, failures: int
+) -> None:
+    """What fails in the dead-letter queue is not counted, as Azure has it."""
+    letter = arrived(moves.dead_letter(ACTIVE, delivered(), "why", None, {}, died_after))
+    letter.failures = letter.died_after(10)
+    back = arrived(moves.again(DEAD, letter, {}, failures, NOW_MS), can_expire=False)
+
+    assert back.died_after(10) == died_after
