@@ -19,7 +19,7 @@ from bridge.engine.clock import now_ms
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
 from bridge.engine.receiving.consumers import Consumers
 from bridge.engine.receiving.intake import Intake
-from bridge.engine.receiving.turn import Turn
+from bridge.engine.receiving.turn import Turn, Wake
 from bridge.engine.settlement.departure import Departure, Origin
 from bridge.engine.settlement.holding import Copy, Holding, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE
@@ -86,7 +86,7 @@ class QueueReader:
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
         self.resource = name_of(queue.path)
         self._active_exchange = names.active_exchange(queue.front)
-        self._turn = turn
+        self._wake = Wake(turn, self._act)
         self._departure = departure
         self._poison = departure.poison
         self._leaves: dict[Fate, Leave | None] = {
@@ -104,21 +104,18 @@ class QueueReader:
             intake.route(self.resource),
             channels,
             on_lost=self._on_channels_lost,
-            on_ready=self._turn_soon,
+            on_ready=self._wake.soon,
         )
         self._consumers = Consumers(
             self.resource,
             channels=self._channels,
             credit=credit,
             on_delivery=self._on_delivery,
-            on_change=self._turn_soon,
+            on_change=self._wake.soon,
         )
         self._loop = asyncio.get_running_loop()
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
-        self._is_turn_due = False
         self._is_closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = 0.0
         self.queue, self._reader = queue, reader_of(queue)
         self._limit()
 
@@ -146,13 +143,13 @@ class QueueReader:
     def ask(self, receiver: int, count: int) -> None:
         """A receiver wants `count` more messages."""
         self._credit.ask(receiver, count, self._loop.time())
-        self._turn_soon()
+        self._wake.soon()
 
     def withdraw(self, receiver: int) -> Awaitable[None]:
         """Take back what a receiver asked for; nothing more comes for it when that is done."""
         ticket = self._credit.withdraw(receiver)
         done = self._withdrawals[ticket] = self._loop.create_future()
-        self._turn_soon()
+        self._wake.soon()
         return done
 
     def ack(self, holding: Holding, point: str) -> None:
@@ -164,7 +161,7 @@ class QueueReader:
     def give_back(self, holding: Holding, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
         self._credit.returning()
-        self._turn_soon()
+        self._wake.soon()
         self._requeue(holding, point, is_counted=True)
 
     def release(self, holding: Holding) -> None:
@@ -177,7 +174,7 @@ class QueueReader:
             self.put_down(holding)
         else:
             self._leave(holding, leave)
-            self._turn_soon()
+            self._wake.soon()
 
     def put_down(self, holding: Holding) -> None:
         """Let the next receiver have a message, or the queue at the end; nobody has had it.
@@ -185,7 +182,7 @@ class QueueReader:
         Before 4.3 RabbitMQ counts whatever is returned, so it waits here for a while.
         """
         self._credit.released(holding, self._loop.time())
-        self._turn_soon()
+        self._wake.soon()
 
     def departing(self, holding: Holding) -> None:
         """A message is about to be handed over to another queue, and acked here then."""
@@ -223,22 +220,16 @@ class QueueReader:
         """
         self._is_closed = True
         self._act()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wake.close()
         return self._consumers.close()
 
     def _limit(self) -> None:
         limit = UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
         self._credit.limit(limit)
 
-    def _turn_soon(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            self._turn.soon(self._act)
-
     def _act(self) -> None:
         """Bring what is fetched in line with what is asked for."""
-        self._is_turn_due = False
+        self._wake.is_due = False
         channels = self._channels
         can_fetch = channels.can_fetch and not self._is_closed
         for effect in self._credit.plan(self._loop.time(), can_fetch=can_fetch):
@@ -262,16 +253,7 @@ class QueueReader:
         due_s = self._credit.due_s()
         if due_s is None or self._is_closed:
             return
-        if self._timer is not None:
-            if self._timer_s <= due_s:
-                return
-            self._timer.cancel()
-        self._timer_s = due_s
-        self._timer = self._loop.call_at(due_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._turn_soon()
+        self._wake.at(due_s)
 
     def _on_channels_lost(self, channels: list[Channel]) -> None:
         """RabbitMQ has taken everything back; who asked still asks."""
@@ -287,16 +269,16 @@ class QueueReader:
         except Exception as error:
             self._credit.discarded(fetch)
             self.refuse(unreadable(delivery, fetch), error)
-            self._turn_soon()
+            self._wake.soon()
             return
         if is_stray(holding, self, self._active_exchange):
             self._credit.discarded(fetch)
             self._leave(holding, self._departure.send_back)
-            self._turn_soon()
+            self._wake.soon()
         elif (standing := self._deduplicator.standing(holding)) is not Standing.NEW:
             self._credit.discarded(fetch)
             self._on_copy(holding, standing)
-            self._turn_soon()
+            self._wake.soon()
         else:
             self._deduplicator.hold(holding)
             self._on_message(fetch, holding)
@@ -307,14 +289,14 @@ class QueueReader:
         if reason is not None:
             self._credit.discarded(fetch)
             self._leave(holding, reason)
-            self._turn_soon()
+            self._wake.soon()
             return
         if self.is_dead_letter:
             holding.failures = holding.died_after(self.queue.max_delivery_count)
         receiver = self._credit.arrived(fetch, holding, self._loop.time())
         if receiver is not None:
             self._deliver(self, receiver, holding)
-        self._turn_soon()
+        self._wake.soon()
 
     def _on_copy(self, holding: Holding, standing: Standing) -> None:
         copy = Copy(holding.fetch, holding.channel, holding.tag)
@@ -331,7 +313,7 @@ class QueueReader:
         else:
             self._credit.balance.waiters.restore(receiver)
             self._leave(holding, reason)
-            self._turn_soon()
+            self._wake.soon()
 
     def _leave(self, holding: Holding, leave: Leave) -> None:
         self.departing(holding)
@@ -382,8 +364,8 @@ class QueueReader:
         close = self._credit.settling(fetch, self._loop.time())
         if close is not None:
             self._consumers.end(close.fetch)
-            self._turn_soon()
-        elif not self._is_turn_due:
+            self._wake.soon()
+        elif not self._wake.is_due:
             self._watch()
 
     def _reason_to_leave(self, holding: Holding) -> Leave | None:
