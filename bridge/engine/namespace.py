@@ -123,7 +123,7 @@ class RabbitNamespace:
             self._departure,
             self.counters,
             self._locks,
-            lambda path: self._deferral.prepare(self.directory.receive_entity(path)),
+            self._deferral.defer,
         )
         self._sessions = Accepting(
             intake=self._intake,

@@ -63,7 +63,6 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
         exchanges=(parts.fixed_exchange(active, "fanout"),),
         queues=(
             parts.active_queue(queue.name),
-            parts.deferred_queue(queue.name),
             *_sessions(queue),
             parts.journal(queue.name),
             *_history(queue),
@@ -108,7 +107,7 @@ def _subscription_pieces(
     yield _dead_letters(path, subscription)
     yield _also_moved(path, subscription)
     yield Topology(
-        queues=(parts.active_queue(path), parts.deferred_queue(path), *_sessions(subscription)),
+        queues=(parts.active_queue(path), *_sessions(subscription)),
         bindings=(
             Binding(
                 source=names.active_exchange(subscription.topic),

@@ -66,8 +66,8 @@ class Change:
     is_destructive: bool = False
 
 
-_COMES_AND_GOES = re.compile(r"(?P<entity>.+?)/\$(?:scheduled|holder)/.*")
-"""Queues that the bridge makes and deletes while it runs; the compiler does not know them."""
+_COMES_AND_GOES = re.compile(r"(?P<entity>.+?)/\$(?:deferred|(?:scheduled|holder)/.*)")
+"""Queues that the bridge makes while it runs; the compiler does not know them."""
 
 _SHARED_PREFIX = "$sb/"
 

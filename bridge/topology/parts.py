@@ -235,9 +235,9 @@ def dead_letters(exchange: str, dead: str, *, keeps_expired: bool) -> Topology:
 
 
 def deferred_queue(entity: str) -> Queue:
-    """Return the queue of what was set aside: one bridge at a time holds it all, unacked.
+    """Return the queue of what was set aside: the first defer makes it.
 
-    So it may hold no more than a prefetch.
+    One bridge at a time holds it all, unacked, so it may hold no more than a prefetch.
     """
     return quorum_queue(
         names.deferred_queue(entity),

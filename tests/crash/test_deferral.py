@@ -22,7 +22,7 @@ BACK_S = 90.0
 DIES_S = 20.0
 
 POINTS = [f"engine.defer.{step}" for step in STEPS]
-POINTS += ["engine.again.published", "engine.deferred.answered"]
+POINTS += ["engine.deferred.declared", "engine.again.published", "engine.deferred.answered"]
 
 
 pytestmark = [pytest.mark.kills, pytest.mark.filterwarnings("ignore::ResourceWarning")]

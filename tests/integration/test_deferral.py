@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import NotFound
 from bridge.engine.api import (
     Abandon,
     Complete,
@@ -31,6 +33,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath
+from bridge.topology import parts
 from bridge.wire import headers
 from bridge.wire.basic import Properties, long, text
 from tests.fixtures.broker import Broker
@@ -74,6 +77,44 @@ async def by_number(door: Door, *numbers: int, mode: ReceiveMode = PEEK_LOCK) ->
 async def queued(confirming: Channel, queue: str = "orders/$deferred") -> int:
     """How many messages are ready in a queue of RabbitMQ."""
     return (await confirming.declarations.declare_queue(queue, passive=True)).messages
+
+
+async def is_there(connection: Connection) -> bool:
+    """Whether RabbitMQ has the queue of deferred messages."""
+    channel = await connection.channel()
+    try:
+        await queued(channel)
+    except NotFound:
+        return False
+    finally:
+        channel.abandon()
+    return True
+
+
+async def test_the_first_defers_make_the_queue_on_two_bridges_at_once(
+    endpoint: Endpoint, broker: Broker, door: Door, connection: Connection
+) -> None:
+    """A new entity has none, and is counted all the same; no defer is lost by who makes it."""
+    assert not await is_there(connection)
+    (counts,) = await door.namespace.counting.counts([QUEUE])
+    assert counts.total == 0
+    async with open_door(endpoint, broker.management_url) as second:
+        numbers = await asyncio.gather(deferred(door, "a", "b"), deferred(second, "c", "d"))
+        assert await is_there(connection)
+        found = await by_number(door, *numbers[0], *numbers[1])
+        assert {each.record.body for each in found} == {b"a", b"b", b"c", b"d"}
+
+
+async def test_a_queue_that_somebody_has_deleted_is_made_again(
+    door: Door, connection: Connection
+) -> None:
+    """RabbitMQ does not say that it is gone, as a copy goes elsewhere: the bridge looks."""
+    await deferred(door, "first")
+    channel = await connection.channel()
+    await channel.declarations.delete_queue("orders/$deferred")
+    (number,) = await deferred(door, "second")
+    (found,) = await by_number(door, number)
+    assert found.record.body == b"second"
 
 
 async def test_a_deferred_message_is_received_by_its_number_only(door: Door) -> None:
@@ -405,6 +446,7 @@ async def test_more_deferred_messages_than_a_quorum_queue_delivers_unasked(
     door: Door, confirming: Channel
 ) -> None:
     """Without a prefetch RabbitMQ delivers 2,000: the last of 5,000 is found all the same."""
+    await confirming.declarations.declare_queue(parts.deferred_queue(QUEUE.path))
     for number in range(1, 5_001):
         table = {
             headers.SEQUENCE_NUMBER: long(number),

@@ -130,7 +130,6 @@ def test_the_effective_settings_are_the_compilers(
     dead = [f"{entity}/$deadletterqueue" for entity in expected if entity != "$sb/sink"]
     queues = [*ENTITIES, "events"]
     own = [*dead, "$sb/lapsed", *(f"{entity}/$inbox" for entity in queues)]
-    own += [f"{entity}/$deferred" for entity in (*ENTITIES, "events/subscriptions/audit")]
     expected |= {queue: {"delivery-limit": DELIVERY_LIMIT_MAX} for queue in own}
     streams = [f"{entity}/{kind}" for entity in queues for kind in ("$journal", "$moved")]
     expected |= {stream: {"max-length-bytes": JOURNAL_BYTES} for stream in streams}

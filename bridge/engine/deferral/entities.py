@@ -17,7 +17,8 @@ from bridge.engine.deferral.holder import DeferredQueue
 from bridge.engine.peers import error_of
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.sending.sender import REPLY_TIMEOUT_S, Sender
-from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.departure import Departure, Origin
+from bridge.engine.settlement.holding import Holding
 from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.showing import show
 from bridge.machine.shelf import Room
@@ -72,17 +73,18 @@ class Deferral:
     def __repr__(self) -> str:
         return f"Deferral({self._room!r}, {list(self._queues.values())})"
 
-    async def prepare(self, queue: model.ReceiveEntity) -> None:
-        """Have RabbitMQ's queue for an entity's deferred messages.
+    async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
+        """Set a message aside; the first of an entity has RabbitMQ's queue made.
 
         Raises:
-            BrokerError: RabbitMQ does not make it now.
-            QuotaExceeded: it is full.
+            QuotaExceeded: the queue is full.
+            ArgumentOutOfRange, ServerBusy, BrokerError: see `Departure.defer`.
         """
-        deferred = self._of(queue)
+        deferred = self._of(origin.queue)
         if deferred.is_full:
-            raise QuotaExceeded(texts.deferred_full(queue.path))
+            raise QuotaExceeded(texts.deferred_full(origin.queue.path))
         await deferred.declare()
+        await self._departure.defer(origin, holding, changes)
 
     def held(self, entity: str) -> int:
         """Return how many deferred messages of an entity this process holds."""
@@ -107,7 +109,6 @@ class Deferral:
         except TimeoutError as error:
             raise OperationTimeout("RabbitMQ does not deliver deferred messages now.") from error
         except Unroutable as error:
-            deferred.forget()
             raise ServerBusy(texts.SERVER_BUSY) from error
         except BrokerError as error:
             raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error

@@ -203,7 +203,9 @@ class DeferredQueue:
         self._opened_s = 0.0
         self._settle_s = SETTLE_S
         self._asked_s = 0.0
-        self._is_declared = False
+        self._declaring = asyncio.Lock()
+        self._looking: Channel | None = None
+        self._is_sealed = False
         self._is_closing = False
 
     def __repr__(self) -> str:
@@ -226,17 +228,29 @@ class DeferredQueue:
         return channel is self._channel
 
     async def declare(self) -> None:
-        """Have the queue, also where an earlier bridge has made the entity."""
-        if not self._is_declared:
+        """Have the queue: whoever needs it first makes it.
+
+        It is looked for each time: what is set aside goes to the stream of moved messages, too, so
+        RabbitMQ returns nothing that this queue is not there for.
+        """
+        async with self._declaring:
+            if self._is_sealed and await self._is_there():
+                return
             channel = await self._intake.channel()
             await channel.declarations.declare_queue(parts.deferred_queue(self.queue.path))
             await seal(channel, os.urandom(8))
             await channel.close()
-            self._is_declared = True
+            failpoint.reach("engine.deferred.declared")
+            self._is_sealed = True
 
-    def forget(self) -> None:
-        """The queue is not there."""
-        self._is_declared = False
+    async def _is_there(self) -> bool:
+        if self._looking is None or self._looking.close_reason is not None:
+            self._looking = await self._intake.channel()
+        try:
+            await self._looking.declarations.declare_queue(self.resource, passive=True)
+        except NotFound:
+            return False
+        return True
 
     async def attend(self) -> None:
         """Hold the queue, or stand ready to: when this returns somebody answers asks."""
@@ -250,14 +264,10 @@ class DeferredQueue:
             channel.on_closed = partial(self._on_closed, channel)
             self._channel = channel
             self._opened_s = loop.time()
-            try:
-                await channel.consumers.qos(PREFETCH_MAX)
-                await channel.consumers.consume(
-                    self.resource, self._on_delivery, on_cancel=partial(self._on_cancel, channel)
-                )
-            except NotFound:
-                self.forget()
-                raise
+            await channel.consumers.qos(PREFETCH_MAX)
+            await channel.consumers.consume(
+                self.resource, self._on_delivery, on_cancel=partial(self._on_cancel, channel)
+            )
             self._opened_s = loop.time()
         if self._timer is None:
             self._timer = loop.call_later(IDLE_S, self._look)
@@ -369,7 +379,6 @@ class DeferredQueue:
 
     def _on_cancel(self, channel: Channel, tag: str) -> None:
         """RabbitMQ has ended the consumer: the queue was deleted, or 4.3's consumer timeout."""
-        self.forget()
         channel.abandon()
 
     def _on_closed(self, channel: Channel, error: BrokerError) -> None:

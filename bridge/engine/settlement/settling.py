@@ -33,6 +33,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
+from bridge.wire.basic import Table
 
 Answer = TypeVar("Answer")
 
@@ -41,7 +42,7 @@ class Settling:
     """Settles and renews the locks of this process.
 
     Args:
-        prepare_deferral: has a queue made for an entity's deferred messages, if there is none.
+        defer: sets a message aside.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class Settling:
         departure: Departure,
         counters: Counters,
         locks: LockTable,
-        prepare_deferral: Callable[[EntityPath], Awaitable[None]],
+        defer: Callable[[Owner, Holding, Table], Awaitable[None]],
     ) -> None:
-        self._prepare_deferral = prepare_deferral
+        self._defer = defer
         self._departure = departure
         self._counters = counters
         self._locks = locks
@@ -62,8 +63,6 @@ class Settling:
             await self._completed(path, token)
             return
         _check(path, disposition)
-        if isinstance(disposition, Defer):
-            await self._prepare(path)
         lock = self._release(path, token)
         source, holding = lock.held
         try:
@@ -73,12 +72,6 @@ class Settling:
                 raise MessageLockLost(texts.LOCK_LOST) from error
             source.stayed(holding)
             self._locks.restore(token, lock)
-            raise refusal(error) from error
-
-    async def _prepare(self, path: EntityPath) -> None:
-        try:
-            await self._prepare_deferral(path)
-        except (BrokerError, ServiceBusError) as error:
             raise refusal(error) from error
 
     def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
@@ -156,7 +149,7 @@ class Settling:
                 counters.released += 1
             case Defer(properties=properties):
                 if properties or not source.is_deferred:
-                    aside = departure.defer(source, holding, properties)
+                    aside = self._defer(source, holding, properties)
                     await self._hand_over(source, holding, aside)
                 else:
                     source.release(holding)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from bridge.model import entity as model
 from bridge.topology import compiler, definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import Action, Change, diff, removal
-from bridge.topology.parts import bucket_queue
+from bridge.topology.parts import bucket_queue, deferred_queue
 from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Topology
 from tests.unit.topology.entities import namespaces
 
@@ -139,7 +140,6 @@ def test_deleting_a_queue_is_destructive_and_can_be_left_out() -> None:
         "orders/$journal",
         "orders/$moved",
         "orders/$deadletterqueue",
-        "orders/$deferred",
     }
     assert all(change.is_destructive for change in queues)
     assert diff(compiled(model.Namespace()), ORDERS, keep=True) == ()
@@ -156,10 +156,10 @@ def test_a_policy_whose_queues_all_have_another_one_goes_in_any_case() -> None:
     assert changes[1].resource == old
 
 
-def test_buckets_of_an_entity_go_with_it_and_never_before() -> None:
+@pytest.mark.parametrize("queue", [bucket_queue("orders", 2, 7), deferred_queue("orders")])
+def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Queue) -> None:
     """What the bridge makes while it runs is no drift."""
-    bucket = bucket_queue("orders", 2, 7)
-    live = replace(ORDERS, queues=(*ORDERS.queues, bucket))
+    live = replace(ORDERS, queues=(*ORDERS.queues, queue))
     assert diff(ORDERS, live) == ()
     gone = [change.resource for change in diff(compiled(model.Namespace()), live)]
-    assert bucket in gone
+    assert queue in gone

@@ -230,22 +230,6 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "orders/$deferred",
-   "vhost": "shop",
-   "durable": true,
-   "auto_delete": false,
-   "arguments": {
-    "x-queue-type": "quorum",
-    "x-delivery-limit": 2147483647,
-    "x-consumer-timeout": 315360000000,
-    "x-consumer-disconnected-timeout": 2000,
-    "x-single-active-consumer": true,
-    "x-max-length": 60000,
-    "x-overflow": "reject-publish",
-    "busbridge-schema": 1
-   }
-  },
-  {
    "name": "orders/$journal",
    "vhost": "shop",
    "durable": true,
@@ -318,22 +302,6 @@ cat >"$definitions" <<'DEFINITIONS'
    }
   },
   {
-   "name": "orders.eu/$deferred",
-   "vhost": "shop",
-   "durable": true,
-   "auto_delete": false,
-   "arguments": {
-    "x-queue-type": "quorum",
-    "x-delivery-limit": 2147483647,
-    "x-consumer-timeout": 315360000000,
-    "x-consumer-disconnected-timeout": 2000,
-    "x-single-active-consumer": true,
-    "x-max-length": 60000,
-    "x-overflow": "reject-publish",
-    "busbridge-schema": 1
-   }
-  },
-  {
    "name": "orders.eu/$journal",
    "vhost": "shop",
    "durable": true,
@@ -401,22 +369,6 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-dead-letter-exchange": "late/$dlx",
     "x-dead-letter-routing-key": "late/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
-    "x-overflow": "reject-publish",
-    "busbridge-schema": 1
-   }
-  },
-  {
-   "name": "late/$deferred",
-   "vhost": "shop",
-   "durable": true,
-   "auto_delete": false,
-   "arguments": {
-    "x-queue-type": "quorum",
-    "x-delivery-limit": 2147483647,
-    "x-consumer-timeout": 315360000000,
-    "x-consumer-disconnected-timeout": 2000,
-    "x-single-active-consumer": true,
-    "x-max-length": 60000,
     "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
@@ -501,22 +453,6 @@ cat >"$definitions" <<'DEFINITIONS'
     "x-dead-letter-exchange": "events/subscriptions/audit/$dlx",
     "x-dead-letter-routing-key": "events/subscriptions/audit/$deadletterqueue",
     "x-dead-letter-strategy": "at-least-once",
-    "x-overflow": "reject-publish",
-    "busbridge-schema": 1
-   }
-  },
-  {
-   "name": "events/subscriptions/audit/$deferred",
-   "vhost": "shop",
-   "durable": true,
-   "auto_delete": false,
-   "arguments": {
-    "x-queue-type": "quorum",
-    "x-delivery-limit": 2147483647,
-    "x-consumer-timeout": 315360000000,
-    "x-consumer-disconnected-timeout": 2000,
-    "x-single-active-consumer": true,
-    "x-max-length": 60000,
     "x-overflow": "reject-publish",
     "busbridge-schema": 1
    }
