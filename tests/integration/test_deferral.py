@@ -142,7 +142,7 @@ async def test_deferred_messages_that_make_too_large_an_answer(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of them is locked or deleted; fewer of them are had."""
-    monkeypatch.setattr("bridge.engine.deferral.holder.ASK_BYTES_MAX", 2_500)
+    monkeypatch.setattr("bridge.engine.deferral.asks.ASK_BYTES_MAX", 2_500)
     numbers = await deferred(door, "a", "b", "c")
     for mode in (PEEK_LOCK, ReceiveMode.RECEIVE_AND_DELETE):
         with pytest.raises(MessageSizeExceeded, match="Ask for fewer"):

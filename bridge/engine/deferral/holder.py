@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from bridge.broker import failpoint
@@ -21,25 +20,22 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.retry import retry
 from bridge.broker.seal import seal
-from bridge.engine import texts
 from bridge.engine.browse.settlements import Settlements
-from bridge.engine.clock import now_ms
+from bridge.engine.deferral.asks import Asks
+from bridge.engine.deferral.messages import DeferredMessages, reach
 from bridge.engine.receiving.intake import SETTLE_S, Intake
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.holding import Holding, read, unreadable
 from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
-from bridge.machine.deduplicator import Left
-from bridge.machine.shelf import Room, Shelf
+from bridge.machine.shelf import Room
 from bridge.model import entity as model
-from bridge.model.errors import MessageNotFound, MessageSizeExceeded
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names, parts
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table, python_value
-from bridge.wire.deferred import ASK, decode_ask, encode_locks
-from bridge.wire.reply import encode_done, encode_refused
+from bridge.wire.deferred import ASK
 
 IDLE_S = 60.0
 """How long after the last ask, without a lock, the messages are held."""
@@ -53,9 +49,6 @@ REOPEN_S = 0.5
 LOST_SETTLE_S = 3.0
 """So long after a lost channel is replaced, and consumes, what is missing may still come. That was
 not over after `SETTLE_S` once, with a RabbitMQ that started on a busy machine (3.10.8)."""
-
-ASK_BYTES_MAX = 64 << 20
-"""What the messages of one ask may weigh together, but for a single one: they make one reply."""
 
 PREFETCH_MAX = 65_535
 """What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
@@ -75,86 +68,6 @@ MISPLACED_DESCRIPTION = (
 )
 
 
-@dataclass(slots=True)
-class _Ask:
-    delivery: Delivery
-    reply_to: str
-    correlation_id: str
-    numbers: list[int]
-    sub_queue: SubQueue
-
-
-class Shelved:
-    """The deferred messages of an entity, or of its dead-letter sub-queue; see `owner.Owner`."""
-
-    is_deferred = True
-
-    def __init__(
-        self, path: EntityPath, held_in: DeferredQueue, room: Room, settlements: Settlements
-    ) -> None:
-        self.path = path
-        self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
-        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
-        self._record = settlements.of(name_of(path.entity))
-        self.shelf: Shelf[Holding] = Shelf(room)
-        self._held_in = held_in
-
-    def __repr__(self) -> str:
-        return f"Shelved({self.path}, {self.shelf!r})"
-
-    @property
-    def queue(self) -> model.ReceiveEntity:
-        """The entity's definition."""
-        return self._held_in.queue
-
-    @property
-    def resource(self) -> str:
-        """The RabbitMQ queue's name."""
-        return self._held_in.resource
-
-    def holds(self, holding: Holding) -> bool:
-        """Whether RabbitMQ still counts on this process to settle a message."""
-        return self._held_in.is_current(holding.channel)
-
-    def ack(self, holding: Holding, point: str) -> None:
-        """Settle a message for good."""
-        holding.channel.consumers.ack(holding.tag)
-        _pass(point, holding.channel)
-
-    def give_back(self, holding: Holding, point: str) -> None:
-        """Defer it again, one more on its count: a message of a new count is a new publish."""
-        self._held_in.departure.lapse(self, holding)
-
-    def release(self, holding: Holding) -> None:
-        """Defer it again as it was."""
-        self._held_in.out.discard(holding)
-        second = self.shelf.put_back(
-            holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
-        )
-        if second is not None:
-            self._held_in.drop(second)
-
-    def departing(self, holding: Holding) -> None:
-        """A message is about to be handed over, and acked then."""
-
-    def stayed(self, holding: Holding) -> None:
-        """A message that was about to be handed over was not."""
-
-    def putting_back(self, holding: Holding, generation: int) -> None:
-        """A message is about to be published into the queue again."""
-
-    def left(self, holding: Holding, how: Left) -> None:
-        """A message is in the queue no more, or as a later copy."""
-        self._held_in.out.discard(holding)
-        if how is not Left.REPLACED:
-            self._record.left_deferred(holding.number)
-        if how is Left.REPLACED or not self.holds(holding):
-            return
-        second = self.shelf.gone(holding.identity, now_ms=now_ms())
-        if second is not None:
-            self._held_in.drop(second)
-
-
 class DeferredQueue:
     """What this process has to do with the deferred messages of one entity.
 
@@ -167,7 +80,6 @@ class DeferredQueue:
     Attributes:
         queue: the entity's definition.
         resource: the RabbitMQ queue's name.
-        out: what is locked or leaving.
     """
 
     def __init__(
@@ -185,16 +97,13 @@ class DeferredQueue:
         self.queue = queue
         self.resource = names.deferred_queue(queue.path)
         self.departure = departure
-        self.out: set[Holding] = set()
         self._intake = intake
-        self._sender = sender
-        self._locks = locks
         self._on_lost = on_lost
-        self._shelved = {
-            sub_queue: Shelved(EntityPath(queue.path, sub_queue), self, room, settlements)
+        self._messages = {
+            sub_queue: DeferredMessages(EntityPath(queue.path, sub_queue), self, room, settlements)
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
         }
-        self._asks: list[_Ask] = []
+        self._asks = Asks(self.resource, self._messages, sender, locks)
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
         self._reopening: asyncio.Task[None] | None = None
@@ -202,16 +111,13 @@ class DeferredQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._opened_s = 0.0
         self._settle_s = SETTLE_S
-        self._asked_s = 0.0
         self._declaring = asyncio.Lock()
         self._looking: Channel | None = None
         self._is_sealed = False
         self._is_closing = False
 
     def __repr__(self) -> str:
-        return (
-            f"DeferredQueue({self.resource!r}, {list(self._shelved.values())}, out={len(self.out)})"
-        )
+        return f"DeferredQueue({self.resource!r}, {list(self._messages.values())})"
 
     @property
     def is_full(self) -> bool:
@@ -221,7 +127,7 @@ class DeferredQueue:
     @property
     def held(self) -> int:
         """How many messages are here, locked ones included."""
-        return sum(len(shelved.shelf) for shelved in self._shelved.values()) + len(self.out)
+        return sum(map(len, self._messages.values()))
 
     def is_current(self, channel: Channel) -> bool:
         """Whether this is the channel that messages are held on."""
@@ -255,7 +161,7 @@ class DeferredQueue:
     async def attend(self) -> None:
         """Hold the queue, or stand ready to: when this returns somebody answers asks."""
         loop = asyncio.get_running_loop()
-        self._asked_s = loop.time()
+        self._asks.asked_s = loop.time()
         async with self._opening:
             if self._channel is not None or self._is_closing:
                 return
@@ -263,14 +169,18 @@ class DeferredQueue:
             channel = await self._intake.route(self.resource).channel()
             channel.on_closed = partial(self._on_closed, channel)
             self._channel = channel
-            self._opened_s = loop.time()
+            self._note_opened()
             await channel.consumers.qos(PREFETCH_MAX)
             await channel.consumers.consume(
                 self.resource, self._on_delivery, on_cancel=partial(self._on_cancel, channel)
             )
-            self._opened_s = loop.time()
+            self._note_opened()
         if self._timer is None:
             self._timer = loop.call_later(IDLE_S, self._look)
+
+    def _note_opened(self) -> None:
+        self._opened_s = asyncio.get_running_loop().time()
+        self._asks.complete_s = self._opened_s + self._settle_s
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -287,25 +197,25 @@ class DeferredQueue:
         assert self._channel is not None
         self.departure.note_second_copy()
         self._channel.consumers.ack(tag)
-        _pass("engine.drop.acked", self._channel)
+        reach("engine.drop.acked", self._channel)
 
     def _on_delivery(self, delivery: Delivery) -> None:
         try:
             properties = Properties.decode(delivery.properties)
             table = properties.headers or _NO_HEADERS
             if table.get(headers.KIND, _ABSENT)[1] == ASK.encode():
-                self._on_ask(delivery, properties)
+                self._asks.take(delivery, properties)
             else:
                 self._on_message(delivery, table)
         except ValueError as error:
             self._refuse(unreadable(delivery, 0), MALFORMED_MESSAGE, str(error))
         if self._asks:
-            self._serve()
+            self._asks.serve()
 
     def _refuse(self, holding: Holding, reason: str, description: str) -> None:
         """Have a message made a dead letter that nobody can ask for."""
         self.departure.poison.note("deferred", self.resource, description)
-        self.departure.refuse(self._shelved[SubQueue.NONE], holding, reason, description)
+        self.departure.refuse(self._messages[SubQueue.NONE], holding, reason, description)
 
     def _on_message(self, delivery: Delivery, table: Table) -> None:
         holding = read(delivery, 0, can_expire=False)
@@ -317,65 +227,7 @@ class DeferredQueue:
         if sub_queue is None or not holding.is_numbered:
             self._refuse(holding, MISPLACED_MESSAGE, MISPLACED_DESCRIPTION)
             return
-        shelved = self._shelved[sub_queue]
-        second = shelved.shelf.arrived(
-            holding.identity,
-            holding.number,
-            holding.tag,
-            holding,
-            _size_bytes(holding),
-            now_ms=now_ms(),
-        )
-        if second is not None:
-            self.drop(second)
-
-    def _on_ask(self, delivery: Delivery, properties: Properties) -> None:
-        numbers, of_dead_letters = decode_ask(delivery.body)
-        self._asked_s = asyncio.get_running_loop().time()
-        sub_queue = SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE
-        reply_to, number = properties.reply_to or "", properties.correlation_id or ""
-        self._asks.append(_Ask(delivery, reply_to, number, numbers, sub_queue))
-
-    def _serve(self) -> None:
-        """Answer what can be answered, in order."""
-        for ask in list(self._asks):
-            reply = self._reply_to(ask)
-            if reply is None:
-                continue
-            self._asks.remove(ask)
-            try:
-                self._sender.answer(ask.reply_to, ask.correlation_id, reply)
-            except BrokerError as error:
-                log.warning("deferred.unanswered queue=%s error=%s", self.resource, error)
-            ask.delivery.channel.consumers.ack(ask.delivery.tag)
-            _pass("engine.deferred.answered", ask.delivery.channel)
-
-    def _reply_to(self, ask: _Ask) -> bytes | None:
-        """Return the answer, or `None` while there is none."""
-        shelved = self._shelved[ask.sub_queue]
-        missing = shelved.shelf.lacks(ask.numbers)
-        if missing is not None:
-            loop = asyncio.get_running_loop()
-            # After a failure of the broker an ask may come before what it asks for.
-            wait_s = self._opened_s + self._settle_s - loop.time()
-            if wait_s > 0:
-                loop.call_later(wait_s, self._serve)
-                return None
-            return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
-        size_bytes = shelved.shelf.size_bytes(ask.numbers)
-        if size_bytes > ASK_BYTES_MAX and len(ask.numbers) > 1:
-            text = texts.asked_too_large(len(ask.numbers), size_bytes, ASK_BYTES_MAX)
-            return encode_refused(MessageSizeExceeded.condition, text)
-        for tag in shelved.shelf.fetch(ask.numbers):
-            ask.delivery.channel.consumers.nack(tag, False, True)
-            _pass("engine.deferred.returned", ask.delivery.channel)
-        holdings = shelved.shelf.take(ask.numbers)
-        if holdings is None:
-            return None
-        self.out.update(holdings)
-        duration_ms = self.queue.lock_duration_ms
-        locks = [self._locks.acquire(shelved, holding, duration_ms) for holding in holdings]
-        return encode_done(encode_locks(locks))
+        self._messages[sub_queue].arrived(holding)
 
     def _on_cancel(self, channel: Channel, tag: str) -> None:
         """RabbitMQ has ended the consumer: the queue was deleted, or 4.3's consumer timeout."""
@@ -386,9 +238,7 @@ class DeferredQueue:
         self._channel = None
         self._settle_s = LOST_SETTLE_S
         self._asks.clear()
-        self.out.clear()
-        for shelved in self._shelved.values():
-            shelved.shelf.clear()
+        self._clear()
         self._on_lost(channel)
         if not self._is_closing:
             log.info("deferred.lost queue=%s error=%s", self.resource, error)
@@ -413,33 +263,27 @@ class DeferredQueue:
             return
         now_s = loop.time()
         is_idle = (
-            now_s - self._asked_s >= IDLE_S or now_s - self._opened_s >= HELD_S or self.is_full
+            now_s - self._asks.asked_s >= IDLE_S or now_s - self._opened_s >= HELD_S or self.is_full
         )
-        if is_idle and not self.out and not self._asks:
+        is_out = any(messages.out for messages in self._messages.values())
+        if is_idle and not is_out and not self._asks:
             channel.on_closed = None
             self._channel = None
             self._settle_s = SETTLE_S
-            for shelved in self._shelved.values():
-                shelved.shelf.clear()
+            self._clear()
             self._letting_go = loop.create_task(self._close_quietly(channel))
         else:
             self._timer = loop.call_later(1 if is_idle else IDLE_S, self._look)
+
+    def _clear(self) -> None:
+        for messages in self._messages.values():
+            messages.clear()
 
     async def _close_quietly(self, channel: Channel) -> None:
         try:
             await channel.close()
         except BrokerError as error:
             log.info("deferred.unclosed queue=%s error=%s", self.resource, error)
-
-
-def _size_bytes(holding: Holding) -> int:
-    return len(holding.record.body) + 1_000
-
-
-def _pass(point: str, channel: Channel) -> None:
-    if failpoint.IS_ARMED:
-        channel.flush()
-        failpoint.reach(point)
 
 
 def _is_broker_error(error: BaseException) -> bool:

@@ -1,0 +1,140 @@
+"""The deferred messages that this process holds: what settling one of them means."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bridge.broker import failpoint
+from bridge.broker.connection.channel import Channel
+from bridge.engine.browse.settlements import Settlements
+from bridge.engine.clock import now_ms
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.holding import Holding
+from bridge.machine.deduplicator import Left
+from bridge.machine.shelf import Room, Shelf
+from bridge.model import entity as model
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
+
+
+class HeldIn(Protocol):
+    """Where they are held."""
+
+    queue: model.ReceiveEntity
+    resource: str
+    departure: Departure
+
+    def is_current(self, channel: Channel) -> bool:
+        """Whether this is the channel that messages are held on."""
+
+    def drop(self, tag: int) -> None:
+        """Ack a second copy."""
+
+
+class DeferredMessages:
+    """The deferred messages of an entity, or of its dead-letter sub-queue; see `owner.Owner`.
+
+    Attributes:
+        shelf: those that can be asked for.
+        out: those that are locked or leaving.
+    """
+
+    is_deferred = True
+
+    def __init__(
+        self, path: EntityPath, held_in: HeldIn, room: Room, settlements: Settlements
+    ) -> None:
+        self.path = path
+        self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
+        self._record = settlements.of(name_of(path.entity))
+        self.shelf: Shelf[Holding] = Shelf(room)
+        self.out: set[Holding] = set()
+        self._held_in = held_in
+
+    def __repr__(self) -> str:
+        return f"DeferredMessages({self.path}, {self.shelf!r})"
+
+    def __len__(self) -> int:
+        return len(self.shelf) + len(self.out)
+
+    def clear(self) -> None:
+        """Forget all: they are held here no more."""
+        self.out.clear()
+        self.shelf.clear()
+
+    def arrived(self, holding: Holding) -> None:
+        """Hold a message that has come, or come again."""
+        second = self.shelf.arrived(
+            holding.identity,
+            holding.number,
+            holding.tag,
+            holding,
+            _size_bytes(holding),
+            now_ms=now_ms(),
+        )
+        if second is not None:
+            self._held_in.drop(second)
+
+    @property
+    def queue(self) -> model.ReceiveEntity:
+        """The entity's definition."""
+        return self._held_in.queue
+
+    @property
+    def resource(self) -> str:
+        """The RabbitMQ queue's name."""
+        return self._held_in.resource
+
+    def holds(self, holding: Holding) -> bool:
+        """Whether RabbitMQ still counts on this process to settle a message."""
+        return self._held_in.is_current(holding.channel)
+
+    def ack(self, holding: Holding, point: str) -> None:
+        """Settle a message for good."""
+        holding.channel.consumers.ack(holding.tag)
+        reach(point, holding.channel)
+
+    def give_back(self, holding: Holding, point: str) -> None:
+        """Defer it again, one more on its count: a message of a new count is a new publish."""
+        self._held_in.departure.lapse(self, holding)
+
+    def release(self, holding: Holding) -> None:
+        """Defer it again as it was."""
+        self.out.discard(holding)
+        second = self.shelf.put_back(
+            holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
+        )
+        if second is not None:
+            self._held_in.drop(second)
+
+    def departing(self, holding: Holding) -> None:
+        """A message is about to be handed over, and acked then."""
+
+    def stayed(self, holding: Holding) -> None:
+        """A message that was about to be handed over was not."""
+
+    def putting_back(self, holding: Holding, generation: int) -> None:
+        """A message is about to be published into the queue again."""
+
+    def left(self, holding: Holding, how: Left) -> None:
+        """A message is in the queue no more, or as a later copy."""
+        self.out.discard(holding)
+        if how is not Left.REPLACED:
+            self._record.left_deferred(holding.number)
+        if how is Left.REPLACED or not self.holds(holding):
+            return
+        second = self.shelf.gone(holding.identity, now_ms=now_ms())
+        if second is not None:
+            self._held_in.drop(second)
+
+
+def reach(point: str, channel: Channel) -> None:
+    """Pass a place where a crash can hurt; what was written before it is with RabbitMQ then."""
+    if failpoint.IS_ARMED:
+        channel.flush()
+        failpoint.reach(point)
+
+
+def _size_bytes(holding: Holding) -> int:
+    return len(holding.record.body) + 1_000
