@@ -46,6 +46,7 @@ from bridge.engine.receiving.turn import Turn
 from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import Sender
 from bridge.engine.sessions.accepting import Accepting
+from bridge.engine.sessions.deferred import DeferredLocks
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.settling import Settling, refusal
@@ -133,6 +134,9 @@ class RabbitNamespace:
             counters=self.counters,
             on_undeliverable=self._on_undeliverable,
             settlements=self._settlements,
+            definition=self._sessional,
+            deferred=DeferredLocks(self.settle, self.renew_locks),
+            capabilities=lambda: self.capabilities,
         )
         self._peers = Peers(
             self._sender,
@@ -144,7 +148,7 @@ class RabbitNamespace:
             self._sessions.carry_out,
             waiting,
         )
-        self._sessions.peers = self._peers
+        self._sessions.introduce(self._peers)
         self._news = News(
             self._locks.instance,
             self._sender,
@@ -395,7 +399,11 @@ class RabbitNamespace:
         if session_id is not None:
             await self._sessions.check(self._sessional(path), session_id)
         self._usage.note(path)
-        return await self._deferred.receive(path, entity, numbers, mode, session_id)
+        received = await self._deferred.receive(path, entity, numbers, mode, session_id)
+        if session_id is not None:
+            tokens = [each.lock_token for each in received if each.lock_token is not None]
+            self._sessions.took_deferred(entity, session_id, tokens)
+        return received
 
     async def delete_messages(
         self, path: EntityPath, count: int, before_ms: int, session_id: str | None = None

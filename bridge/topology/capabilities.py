@@ -62,6 +62,8 @@ class Capabilities:
         has_predeclared_shovels: a shovel can wait for its queue instead of making one.
         nack_counts: `basic.nack(requeue)` counts as a failed delivery.
         delivery_count_travels: a dead letter brings its delivery count into the next queue.
+        compacts_logs: a quorum queue's log holds little more than what is in the queue; otherwise
+            all that has come since its oldest message.
     """
 
     version: Version
@@ -78,6 +80,7 @@ class Capabilities:
     has_predeclared_shovels: bool
     nack_counts: bool
     delivery_count_travels: bool
+    compacts_logs: bool
 
     def __str__(self) -> str:
         return f"RabbitMQ {self.version[0]}.{self.version[1]}"
@@ -114,4 +117,5 @@ class Capabilities:
             has_predeclared_shovels=is_4,
             nack_counts=not is_43,
             delivery_count_travels=is_43,
+            compacts_logs=is_43,
         )

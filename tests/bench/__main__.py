@@ -18,6 +18,7 @@ BENCHMARKS = {
     "duplicates": "what duplicate detection costs, and 1,000,000 remembered ids",
     "browse": "peeks at random places of 1,000,000 messages, and what being peeked costs",
     "sessions": "60,000 messages in 10,000 sessions: held, and held again after a kill",
+    "session_rates": "sessions accepted, and one session's messages, beside an in-memory server",
     "filters": "2,000 SQL filters: evaluations a second, and what the index saves",
     "fanout": "a topic with 200 subscriptions of SQL filters, beside the two that match",
     "policies": "how few policies, and what a change costs the broker",

@@ -42,20 +42,24 @@ def _connection_string(port: str) -> str:
     )
 
 
-def emulator_config(queues: list[str]) -> str:
+def emulator_config(queues: list[str], *, requires_session: bool = False) -> str:
     """A Config.json with these queues, long locks and many deliveries."""
-    properties = {"LockDuration": "PT5M", "MaxDeliveryCount": 2000}
+    properties: dict[str, object] = {"LockDuration": "PT5M", "MaxDeliveryCount": 2000}
+    if requires_session:
+        properties["RequiresSession"] = True
     entities = [{"Name": name, "Properties": properties} for name in queues]
     namespace = {"Name": "sbemulatorns", "Queues": entities, "Topics": []}
     return json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}})
 
 
 @contextmanager
-def bridge_server(queues: list[str], *arguments: str) -> Iterator[BridgeServer]:
+def bridge_server(
+    queues: list[str], *arguments: str, requires_session: bool = False
+) -> Iterator[BridgeServer]:
     """Run `busbridge serve` on a RabbitMQ of its own until the end of the block."""
     with tempfile.TemporaryDirectory(prefix="busbridge-bench-") as folder:
         config = Path(folder) / "Config.json"
-        config.write_text(emulator_config(queues))
+        config.write_text(emulator_config(queues, requires_session=requires_session))
         command = [
             *(sys.executable, "-m", "bridge.cli.main", "serve"),
             *("--port", "0", "--admin-port", "0", "--config", str(config)),
@@ -75,12 +79,10 @@ def bridge_server(queues: list[str], *arguments: str) -> Iterator[BridgeServer]:
 
 
 @contextmanager
-def memory_server(queues: list[str]) -> Iterator[str]:
+def memory_server(queues: list[str], *arguments: str) -> Iterator[str]:
     """Run the in-memory server until the end of the block; gives its connection string."""
-    with _running([sys.executable, "-m", "tests.bench.memory_server", "--uvloop", *queues]) as (
-        _,
-        line,
-    ):
+    command = [sys.executable, "-m", "tests.bench.memory_server", "--uvloop", *queues]
+    with _running([*command, *arguments]) as (_, line):
         yield _connection_string(line.split()[1])
 
 

@@ -12,7 +12,8 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, ReceiveMode, Release
 from bridge.engine.clock import now_ms
-from bridge.engine.sessions import windows
+from bridge.engine.sessions import holder, windows
+from bridge.machine.sessions import ages
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
@@ -308,7 +309,7 @@ async def test_a_native_consumer_is_named(door: Door, confirming: Channel) -> No
 
 async def test_bodies_that_are_not_in_memory_come_again(door: Door) -> None:
     """In order; RabbitMQ has them."""
-    door.namespace._sessions._room.limit_bytes = 4_000
+    door.namespace._sessions._holders.room.limit_bytes = 4_000
     await send(door, "a", *map(str, range(50)))
     client = await accept(door, "a")
     for start in range(0, 50, 10):
@@ -338,3 +339,33 @@ async def test_more_is_held_than_a_channels_window(
             await client.settle(each, Complete())
     await send(door, "s1", *map(str, range(100, 140)))
     assert bodies(await held.wait(40)) == [str(number) for number in range(100, 140)]
+
+
+async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When enough has passed by; before 4.3 alone. The old ones are what they were, in order."""
+    monkeypatch.setattr(holder, "SWEEP_S", 0.2)
+    monkeypatch.setattr(ages, "STEP", 5)
+    monkeypatch.setattr(ages, "GONE_MIN", 20)
+    await send(door, "old", "1", "2")
+    busy = await accept(door, "busy")
+    for number in range(40):
+        await send(door, "busy", str(number))
+        await busy.settle((await busy.receive())[0], Complete())
+    keeps_log = not door.namespace.capabilities.compacts_logs
+
+    def is_refreshed() -> bool:
+        return door.namespace._sessions._holders.all[0].messages.arrivals == 40 + 2 + 2
+
+    if keeps_log:
+        await until(is_refreshed)
+    else:
+        await asyncio.sleep(0.5)
+        assert not is_refreshed()
+    client = await accept(door, "old")
+    received = await client.receive(2)
+    assert bodies(received) == ["1", "2"]
+    assert [each.delivery_count for each in received] == [0, 0]
+    for each in received:
+        await client.settle(each, Complete())

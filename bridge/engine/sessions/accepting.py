@@ -1,46 +1,33 @@
-"""The receivers of sessions in this process, and where the sessions of each entity are held."""
+"""The receivers of sessions in this process: they accept, and hear when their sessions end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from uuid import UUID
 
-from bridge.broker.errors import BrokerError, Unroutable
+from bridge.broker.errors import Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.counters import Counters
 from bridge.engine.peers import Peers
 from bridge.engine.receiving.intake import Intake
-from bridge.engine.sending.sender import REPLY_TIMEOUT_S, Sender
+from bridge.engine.sending.sender import Sender
 from bridge.engine.sessions import whereabouts
-from bridge.engine.sessions.events import (
-    EVENT,
-    Event,
-    Given,
-    Lost,
-    Message,
-    Refused,
-    content,
-    decode_event,
-    encode_event,
-    integer,
-    string,
-)
-from bridge.engine.sessions.holder import Holder
+from bridge.engine.sessions.deferred import DeferredLocks
+from bridge.engine.sessions.events import EVENT, Event, Given, Lost, Refused, decode_event
+from bridge.engine.sessions.holders import Holders
 from bridge.engine.sessions.messages import Key
 from bridge.engine.sessions.receiver import SessionReceiver
-from bridge.engine.sessions.seat import ASK_HEADERS
-from bridge.engine.sessions.whereabouts import Here, There, Whereabouts
+from bridge.engine.sessions.remote import RemoteReceivers
+from bridge.engine.sessions.whereabouts import There, Whereabouts
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
-from bridge.machine.settled import SettledMemory
-from bridge.machine.shelf import Room
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageSizeExceeded,
@@ -48,18 +35,12 @@ from bridge.model.errors import (
     ServerBusy,
     ServiceBusError,
     SessionCannotBeLocked,
-    SessionLockLost,
 )
-from bridge.model.name import EntityPath, parse_path
-from bridge.topology.definitions import incarnation_of
+from bridge.model.name import EntityPath
+from bridge.topology.capabilities import Capabilities
 from bridge.wire import headers
 from bridge.wire.basic import Table, python_value, text
-from bridge.wire.reply import Done, decode_reply, encode_done, encode_found
-
-BODIES_BYTES_MAX = 256 << 20
-"""Bodies of sessions' messages that are in memory; others are read again when they are wanted."""
-
-SETTLED_BYTES_MAX = 32 << 20
+from bridge.wire.reply import encode_done
 
 STATE_BYTES_MAX = 256 << 10
 """What Service Bus's Standard tier stores with a session."""
@@ -80,6 +61,9 @@ class Accepting:
     Args:
         on_undeliverable: called with a message that no client can have.
         settlements: hears of what has left its queue.
+        definition: returns that of an entity which is there, and may be received from, now.
+        capabilities: returns RabbitMQ's, once something is accepted.
+        deferred: the locks of deferred messages that end with their session's.
     """
 
     def __init__(
@@ -92,33 +76,44 @@ class Accepting:
         counters: Counters,
         on_undeliverable: Undelivered,
         settlements: Settlements,
+        definition: Callable[[EntityPath], model.ReceiveEntity],
+        deferred: DeferredLocks,
+        capabilities: Callable[[], Capabilities],
     ) -> None:
-        self._settlements = settlements
-        self._intake = intake
-        self._sender = sender
-        self._departure = departure
+        self._deferred = deferred
+        self._definition = definition
         self._locks = locks
-        self._counters = counters
         self._on_undeliverable = on_undeliverable
-        self._room = Room(BODIES_BYTES_MAX)
-        self._settled = SettledMemory(SETTLED_BYTES_MAX)
-        self._holders: dict[str, Holder] = {}
-        self._elsewhere: dict[str, bytes] = {}
         self._receivers: dict[int, SessionReceiver] = {}
         self._numbers = itertools.count(1)
-        self._told: dict[Key, int] = {}
         self._pinging: asyncio.Task[None] | None = None
-        self.peers: Peers
+        self._remote = RemoteReceivers()
+        self._holders = self._remote.holders = Holders(
+            intake=intake,
+            sender=sender,
+            departure=departure,
+            locks=locks,
+            counters=counters,
+            settlements=settlements,
+            capabilities=capabilities,
+            tell=self._tell,
+            on_ready=self._on_ready,
+            on_gone=self._on_gone,
+        )
 
     def __repr__(self) -> str:
-        return f"Accepting({len(self._receivers)} receivers, {list(self._holders.values())})"
+        return f"Accepting({len(self._receivers)} receivers, {self._holders})"
+
+    def introduce(self, peers: Peers) -> None:
+        """Say how other bridges are asked, before anything is accepted."""
+        self._holders.peers = self._remote.peers = self._peers = peers
 
     @property
     def natives(self) -> list[str]:
         """A sentence for each entity whose queue somebody else consumes, too."""
         return [
             texts.native_on_sessions(str(each.messages.path), each.natives)
-            for each in self._holders.values()
+            for each in self._holders.all
             if each.is_ready and each.natives
         ]
 
@@ -129,8 +124,7 @@ class Accepting:
 
     def held(self, path: str) -> int:
         """Return how many messages of an entity this process holds."""
-        holder = self._holders.get(path.lower())
-        return 0 if holder is None else len(holder.messages.machine)
+        return self._holders.held(path.lower())
 
     async def accept(
         self,
@@ -156,7 +150,7 @@ class Accepting:
         is_given = False
         try:
             async with asyncio.timeout(timeout_s):
-                await self._given(queue, receiver, session_id)
+                await self._given(receiver, session_id)
             is_given = True
         except TimeoutError as error:
             raise OperationTimeout(texts.NO_SESSION_IN_TIME) from error
@@ -167,19 +161,28 @@ class Accepting:
 
     async def renew(self, queue: model.ReceiveEntity, session_id: str) -> int:
         """Give a session's lock its full duration; return its end (UTC ms)."""
-        until_ms = await (await self._find(queue)).renew(session_id)
-        for receiver in self._receivers.values():
-            if receiver.session_id == session_id and receiver.path.key == queue.path.lower():
-                receiver.renewed(until_ms)
+        until_ms = await (await self._holders.find(queue)).renew(session_id)
+        receiver = self._receiver(queue, session_id)
+        if receiver is not None:
+            receiver.renewed(until_ms)
+            await self._deferred.renew(receiver)
         return until_ms
+
+    def took_deferred(
+        self, queue: model.ReceiveEntity, session_id: str, tokens: Sequence[UUID]
+    ) -> None:
+        """A session's receiver has some of its deferred messages: their locks end with its own."""
+        receiver = self._receiver(queue, session_id)
+        if receiver is not None:
+            self._deferred.took(receiver, tokens)
 
     async def check(self, queue: model.ReceiveEntity, session_id: str) -> None:
         """Raise SessionLockLost unless somebody holds a session."""
-        await (await self._find(queue)).check(session_id)
+        await (await self._holders.find(queue)).check(session_id)
 
     async def state(self, queue: model.ReceiveEntity, session_id: str) -> bytes | None:
         """Return what is stored with a session."""
-        return await (await self._find(queue)).state(session_id)
+        return await (await self._holders.find(queue)).state(session_id)
 
     async def store(self, queue: model.ReceiveEntity, session_id: str, state: bytes | None) -> None:
         """Store a state with a session, or clear it."""
@@ -187,34 +190,26 @@ class Accepting:
             raise MessageSizeExceeded(
                 texts.state_too_large(queue.path, len(state), STATE_BYTES_MAX)
             )
-        await (await self._find(queue)).store(session_id, state)
+        await (await self._holders.find(queue)).store(session_id, state)
 
     async def delete(
         self, queue: model.ReceiveEntity, session_id: str, count: int, before_ms: int
     ) -> int:
         """Delete what waits in a session; return how many messages are gone."""
-        return await (await self._find(queue)).delete(session_id, count, before_ms)
+        return await (await self._holders.find(queue)).delete(session_id, count, before_ms)
 
     async def sessions(self, queue: model.ReceiveEntity, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""
         try:
-            return await (await self._find(queue)).sessions(updated_after_ms)
+            return await (await self._holders.find(queue)).sessions(updated_after_ms)
         except (Unroutable, ServerBusy):  # it was held there
-            self._elsewhere.pop(queue.path.lower(), None)
-            return await (await self._find(queue)).sessions(updated_after_ms)
+            self._holders.ask_again(queue.path.lower())
+            return await (await self._holders.find(queue)).sessions(updated_after_ms)
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
-        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
-        for key, holder in list(self._holders.items()):
-            queue = there.get(key)
-            if queue is None or incarnation_of(queue) != incarnation_of(holder.messages.queue):
-                del self._holders[key]
-                self._elsewhere.pop(key, None)
-                holder.drop()
-                self._lose(partial(_is_of, key))
-            else:
-                holder.messages.update(queue)
+        for path in self._holders.follow(namespace):
+            self._lose(partial(_is_of, path))
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -222,16 +217,15 @@ class Accepting:
             self._pinging.cancel()
         gives = [receiver.close() for receiver in list(self._receivers.values())]
         await asyncio.gather(*gives, return_exceptions=True)
-        ends = (holder.end() for holder in self._holders.values())
-        await asyncio.gather(*ends, return_exceptions=True)
+        await self._holders.end()
 
-    # Where sessions are held.
-
-    async def _given(
-        self, queue: model.ReceiveEntity, receiver: SessionReceiver, session_id: str | None
-    ) -> None:
+    async def _given(self, receiver: SessionReceiver, session_id: str | None) -> None:
         while True:
-            at = await self._find(queue)
+            queue = self._definition(receiver.path)
+            try:
+                at = await self._holders.find(queue)
+            except OperationTimeout:  # a takeover may last: the receiver's own time counts
+                continue
             if isinstance(at, There):
                 self._watch()
             match await receiver.ask(at, session_id):
@@ -240,64 +234,8 @@ class Accepting:
                         return
                 case Refused():
                     raise SessionCannotBeLocked(texts.session_cannot_be_locked(session_id or ""))
-            self._elsewhere.pop(queue.path.lower(), None)
+            self._holders.ask_again(receiver.path.key)
             await asyncio.sleep(AGAIN_S)
-
-    async def _find(self, queue: model.ReceiveEntity) -> Whereabouts:
-        """Return where an entity's sessions are held.
-
-        Raises:
-            ServerBusy, OperationTimeout: nobody says so.
-        """
-        key = queue.path.lower()
-        holder = self._holder(queue)
-        try:
-            async with asyncio.timeout(REPLY_TIMEOUT_S):
-                await holder.stand_by()
-            if holder.is_ready:
-                return Here(holder)
-            bridge = self._elsewhere.get(key)
-            if bridge is None:
-                bridge = await self._ask(holder)
-        except TimeoutError as error:
-            raise OperationTimeout("RabbitMQ does not deliver messages of sessions now.") from error
-        except BrokerError as error:
-            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
-        if self._locks.is_named(bridge):
-            return Here(holder)
-        self._elsewhere[key] = bridge
-        return There(bridge, EntityPath(queue.path), self.peers, self._on_gone)
-
-    async def _ask(self, holder: Holder) -> bytes:
-        answer = await self._sender.ask(
-            "", holder.seat.resource, ASK_HEADERS, b"", persistent=True, can_expire=True
-        )
-        reply = decode_reply(answer)
-        if not isinstance(reply, Done):
-            raise ServerBusy(texts.SERVER_BUSY)
-        return reply.content
-
-    def _holder(self, queue: model.ReceiveEntity) -> Holder:
-        key = queue.path.lower()
-        holder = self._holders.get(key)
-        if holder is None:
-            holder = self._holders[key] = Holder(
-                queue,
-                room=self._room,
-                settled=self._settled,
-                intake=self._intake,
-                sender=self._sender,
-                departure=self._departure,
-                locks=self._locks,
-                counters=self._counters,
-                tell=self._tell,
-                on_ready=partial(self._on_ready, key),
-            )
-            messages = holder.messages
-            record = self._settlements.of(messages.resource)
-            record.known = messages.settled.numbers
-            messages.record = record.left_active
-        return holder
 
     # What a holder says.
 
@@ -308,26 +246,7 @@ class Accepting:
             if receiver is not None:
                 receiver.on_event(event)
             return
-        if isinstance(event, Message):
-            self._told[key] = self._told.get(key, 0) + 1
-        elif not isinstance(event, Given):
-            self._told.pop(key, None)
-        told = partial(self._on_told, key[0])
-        try:
-            self.peers.post(key[0], encode_event(key[1], event), told)
-        except (BrokerError, ServiceBusError) as error:
-            told(BrokerError(text=str(error)))
-
-    def _on_told(self, bridge: bytes, error: BrokerError | None) -> None:
-        """A bridge that does not hear what its receivers have has them no more."""
-        if error is not None:
-            asyncio.get_running_loop().call_soon(self._forget_bridge, bridge)
-
-    def _forget_bridge(self, bridge: bytes) -> None:
-        for key in [key for key in self._told if key[0] == bridge]:
-            del self._told[key]
-        for holder in self._holders.values():
-            holder.messages.forget_bridge(bridge)
+        self._remote.tell(key, event)
 
     # What another bridge says.
 
@@ -345,32 +264,7 @@ class Accepting:
             return b""
         if what == whereabouts.PING:
             return encode_done(())
-        path = parse_path(string(question, "path"))
-        holder = self._holders.get(path.key)
-        if "receiver" in question:
-            key = content(question, "bridge"), integer(question, "receiver")
-            return self._of_receiver(what, holder, key, question)
-        if holder is None or not holder.is_ready:
-            if what == whereabouts.LIST:
-                raise ServerBusy(texts.SERVER_BUSY)
-            raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        return await _of_entity(what, Here(holder), question)
-
-    def _of_receiver(self, what: str, holder: Holder | None, key: Key, question: Table) -> bytes:
-        if holder is None or not holder.is_ready:
-            self._tell(key, Lost(has_moved=True))
-            return encode_done((0,))
-        if what == whereabouts.ACCEPT:
-            session_id = string(question, "session") if "session" in question else None
-            holder.messages.accept(key, session_id, deletes=bool(integer(question, "deletes")))
-        elif what == whereabouts.CREDIT:
-            holder.messages.add_credit(key, integer(question, "count"))
-        elif what == whereabouts.DRAIN:
-            holder.messages.drain(key)
-        else:
-            holder.messages.close(key)
-            self._told.pop(key, None)
-        return encode_done((self._told.get(key, 0),))
+        return await self._remote.carry_out(what, question)
 
     # Bridges that go.
 
@@ -385,7 +279,7 @@ class Accepting:
             for bridge in bridges:
                 with contextlib.suppress(ServiceBusError):
                     try:
-                        await self.peers.ask(bridge, {"do": text(whereabouts.PING)})
+                        await self._peers.ask(bridge, {"do": text(whereabouts.PING)})
                     except Unroutable:
                         self._on_gone(bridge)
             # Under its earlier name this process hears nothing any more.
@@ -397,20 +291,27 @@ class Accepting:
 
     def _on_ready(self, path: str) -> None:
         """This process holds an entity's sessions: nobody else does."""
-        self._elsewhere.pop(path, None)
         self._lose(lambda each: isinstance(each.at, There) and each.path.key == path)
 
     def _on_gone(self, bridge: bytes) -> None:
-        for key in [key for key, each in self._elsewhere.items() if each == bridge]:
-            del self._elsewhere[key]
+        self._holders.forget(bridge)
         self._lose(lambda each: isinstance(each.at, There) and each.at.bridge == bridge)
 
     def _lose(self, is_lost: Callable[[SessionReceiver], bool]) -> None:
         for receiver in [each for each in self._receivers.values() if is_lost(each)]:
             receiver.on_event(Lost(has_moved=True))
 
+    def _receiver(self, queue: model.ReceiveEntity, session_id: str) -> SessionReceiver | None:
+        """Return who holds a session here, or asks for it."""
+        key = queue.path.lower()
+        for receiver in self._receivers.values():
+            if receiver.session_id == session_id and receiver.path.key == key:
+                return receiver
+        return None
+
     def _forget(self, receiver: SessionReceiver) -> None:
         self._receivers.pop(receiver.key[1], None)
+        self._deferred.ended(receiver)
 
 
 def is_of_session(received: Received, session_id: str) -> bool:
@@ -425,24 +326,3 @@ def _is_deaf(name: bytes, receiver: SessionReceiver) -> bool:
 
 def _is_of(key: str, receiver: SessionReceiver) -> bool:
     return receiver.path.key == key
-
-
-async def _of_entity(what: str, here: Here, question: Table) -> bytes:
-    if what == whereabouts.LIST:
-        after_ms = integer(question, "after")
-        found = await here.sessions(None if after_ms < 0 else after_ms)
-        return encode_found(json.dumps(found).encode())
-    session_id = string(question, "session")
-    if what == whereabouts.RENEW:
-        return encode_done((await here.renew(session_id),))
-    if what == whereabouts.DELETE:
-        count, before_ms = integer(question, "count"), integer(question, "before")
-        return encode_done((await here.delete(session_id, count, before_ms),))
-    if what == whereabouts.STATE:
-        state = await here.state(session_id)
-        return encode_found(b"\x00" if state is None else b"\x01" + state)
-    if what == whereabouts.STORE:
-        await here.store(session_id, content(question, "state") if "state" in question else None)
-    else:
-        await here.check(session_id)
-    return encode_done(())

@@ -36,6 +36,12 @@ SWEEP_S = 10.0
 
 SWEPT_AT_ONCE = 500
 
+REFRESHED_AT_ONCE = 500
+REFRESH_S = 0.25
+REFRESHES_MAX = 20
+"""So many old messages are published again at once, so soon again, so often a sweep: 10,000 in 15
+seconds, each of which its session waits for for a moment."""
+
 log = logging.getLogger(__name__)
 
 
@@ -43,6 +49,7 @@ class Holder:
     """This process as the holder of an entity's sessions, or as one that stands by.
 
     Args:
+        compacts_logs: whether RabbitMQ does, and old messages may stay where they are.
         tell: called with what a receiver is to hear.
         on_ready: called whenever this process has become the holder.
 
@@ -64,9 +71,11 @@ class Holder:
         departure: Departure,
         locks: LockTable,
         counters: Counters,
+        compacts_logs: bool,
         tell: Tell,
         on_ready: Callable[[], None],
     ) -> None:
+        self._compacts_logs = compacts_logs
         self.is_ready = False
         self.natives = 0
         self.messages = SessionMessages(
@@ -97,10 +106,10 @@ class Holder:
     def __repr__(self) -> str:
         return f"Holder({self.messages!r}, is_ready={self.is_ready})"
 
-    async def stand_by(self, *, is_new: bool = True) -> None:
+    async def stand_by(self) -> None:
         """Be the holder, or the next one; see `Seat.take`."""
         if not self._is_closed:
-            await self.seat.take(is_new=is_new)
+            await self.seat.take()
 
     async def end(self) -> None:
         """Let go of everything, in order."""
@@ -176,18 +185,20 @@ class Holder:
         while not self._is_closed:
             await asyncio.sleep(REOPEN_S)
             try:
-                await self.stand_by(is_new=False)
+                await self.stand_by()
                 return
             except BrokerError as error:
                 log.info("session.waiting queue=%s error=%s", self.seat.resource, error)
 
     async def _look_after(self, windows: Windows) -> None:
-        """End what has expired, and see whether anybody else consumes the queue."""
+        """End what has expired, renew what is old, and see who else consumes the queue."""
         while True:
             await asyncio.sleep(SWEEP_S)
             for count, _ in enumerate(self.messages.sweep()):
                 if count % SWEPT_AT_ONCE == SWEPT_AT_ONCE - 1:
                     await asyncio.sleep(0)
+            if not self._compacts_logs:
+                await self._refresh()
             try:
                 channel = await self._intake.channel()
                 state = await channel.declarations.declare_queue(
@@ -197,6 +208,13 @@ class Holder:
                 self.natives = max(state.consumers - windows.consumers, 0)
             except BrokerError as error:
                 log.info("session.unseen queue=%s error=%s", self.messages.resource, error)
+
+    async def _refresh(self) -> None:
+        """Keep RabbitMQ's log of the queue short (`machine.sessions.ages`)."""
+        for _ in range(REFRESHES_MAX):
+            if not self.messages.refresh(REFRESHED_AT_ONCE):
+                return
+            await asyncio.sleep(REFRESH_S)
 
     def _start(self, work: Coroutine[None, None, None], name: str) -> None:
         task = self._loop.create_task(work, name=name)

@@ -18,6 +18,12 @@ from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.sessions import events
+from bridge.engine.sessions.alarm import Alarm
+from bridge.engine.sessions.arrival import (
+    NO_SESSION_DESCRIPTION,
+    NO_SESSION_REASON,
+    place_of,
+)
 from bridge.engine.sessions.windows import Windows
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.holding import Holding, read, unreadable
@@ -34,16 +40,6 @@ from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
 from bridge.model.name import EntityPath
 from bridge.topology import names
-from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Table, python_value
-
-PLACE_BYTES = 1_500
-"""What a message takes here beside its body, for all that is known."""
-
-NO_SESSION_REASON = "Session ID is null."
-NO_SESSION_DESCRIPTION = (
-    "Session enabled entity doesn't allow a message whose session identifier is null."
-)
 
 DELETES_S = 10.0
 """A batch delete that takes longer answers what it has done."""
@@ -58,9 +54,6 @@ Key = tuple[bytes, int]
 """A receiver: the bridge that has it, by name, and its number there."""
 
 Tell = Callable[[Key, events.Event], None]
-
-_NO_HEADERS: Table = {}
-_ABSENT: FieldValue = ("V", None)
 
 
 class SessionMessages:
@@ -115,8 +108,7 @@ class SessionMessages:
         self._reader = reader_of(queue)
         self._modes: dict[Key, bool] = {}
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._alarm = Alarm(lambda: self._do(self.machine.tick(now_ms())))
 
     def __repr__(self) -> str:
         return f"SessionMessages({self.path}, {self.machine!r})"
@@ -141,15 +133,19 @@ class SessionMessages:
 
     def stop(self) -> None:
         """Wake no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
 
     def sweep(self) -> Any:
         """End what has expired, a session a step."""
         for effects in self.machine.sweep(now_ms=now_ms()):
             self._do(effects)
             yield
+
+    def refresh(self, at_most: int) -> bool:
+        """Publish old messages again; return whether there were any."""
+        effects = self.machine.refresh(at_most, now_ms=now_ms())
+        self._do(effects)
+        return bool(effects)
 
     # What receivers want.
 
@@ -188,7 +184,7 @@ class SessionMessages:
         for place in renewed[1]:
             if place.lock is not None:
                 self._locks.renew(place.lock)
-        self._watch()
+        self._alarm.set(self.machine.due_ms())
         return renewed[0]
 
     def check(self, session_id: str) -> None:
@@ -299,21 +295,10 @@ class SessionMessages:
         if not holding.has_come_through(self._active_exchange):
             self._departure.send_back(self, holding)
             return
-        table = holding.record.properties.headers or _NO_HEADERS
-        session_id = python_value(table.get(headers.SESSION_ID, _ABSENT))
-        if not isinstance(session_id, str):
+        place = place_of(holding)
+        if place is None:
             self._departure.end(self, holding, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
             return
-        place = Place(
-            holding.number,
-            holding.identity,
-            holding.generation,
-            holding.expires_ms,
-            session_id,
-            (holding.channel, holding.tag),
-            holding,
-            len(holding.record.body) + PLACE_BYTES,
-        )
         effects = self.machine.arrived(place, now_ms=now_ms())
         if effects:
             self._do(effects)
@@ -328,7 +313,7 @@ class SessionMessages:
     def _do(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
             self._carry_out(effect)
-        self._watch()
+        self._alarm.set(self.machine.due_ms())
 
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
@@ -358,6 +343,8 @@ class SessionMessages:
                 channel, tag = place.where
                 channel.consumers.nack(tag, False, True)
                 _pass("engine.session.returned", channel)
+            case fx.Refresh(place):
+                self._departure.refresh(self, _message(place))
             case fx.Drop(where):
                 channel, tag = where
                 self._departure.note_second_copy()
@@ -391,25 +378,6 @@ class SessionMessages:
         if place is None or place.where != (holding.channel, holding.tag):
             return None
         return place
-
-    # Time.
-
-    def _watch(self) -> None:
-        """Wake when a lock ends."""
-        due_ms = self.machine.due_ms()
-        if due_ms is None:
-            return
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        delay_s = max(due_ms - now_ms(), 0) / 1000
-        self._timer = self._loop.call_later(delay_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._do(self.machine.tick(now_ms()))
 
 
 async def _is_written(channel: Channel) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,13 +15,12 @@ from bridge.broker import failpoint
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
-from bridge.broker.seal import seal
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.sending.sender import Sender
 from bridge.machine.sessions.states import States
 from bridge.model.errors import ServiceBusError
-from bridge.topology import names, parts
+from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long, python_value, text
 from bridge.wire.reply import encode_found
@@ -94,8 +92,8 @@ class Seat:
     def __repr__(self) -> str:
         return f"Seat({self.resource!r}, is_active={self._is_active}, {self.states!r})"
 
-    async def take(self, *, is_new: bool) -> None:
-        """Stand by, unless that is so; `is_new`: the queue may not be there.
+    async def take(self) -> None:
+        """Stand by, unless that is so.
 
         Raises:
             BrokerError: RabbitMQ does not let it.
@@ -103,8 +101,6 @@ class Seat:
         async with self._opening:
             if self._channel is not None:
                 return
-            if is_new:
-                await self._declare()
             channel = await self._intake.route(names.active_queue(self._path)).channel()
             await channel.consumers.qos(PREFETCH_MAX)
             self._channel = channel
@@ -164,12 +160,6 @@ class Seat:
             await self._sender.publish("", self.resource, properties.encode(), b"")
         except (BrokerError, ServiceBusError) as error:  # the next holder hears of it when asked
             log.info("session.untold queue=%s error=%s", self.resource, error)
-
-    async def _declare(self) -> None:
-        channel = await self._intake.channel()
-        await channel.declarations.declare_queue(parts.sessions_queue(self._path))
-        await seal(channel, os.urandom(8))
-        await channel.close()
 
     async def _drop(self, tag: int | None) -> None:
         channel = self._channel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from bridge.engine.garbage import rare_collections
 from bridge.engine.receiving.intake import Intake
 from bridge.engine.sessions.windows import Windows
 
@@ -50,15 +51,16 @@ async def take_over(
         await asyncio.sleep(LOOK_S)
         state = await channel.declarations.declare_queue(resource, passive=True)
     natives, waiting = state.consumers, state.messages
-    await begin()
     since_s = loop.time()
-    while arrived() < waiting and not (windows.is_full and state.messages):
-        await asyncio.sleep(LOOK_S)
-        state = await channel.declarations.declare_queue(resource, passive=True)
-        if not state.messages and arrived() < waiting:
-            # Somebody else has taken some; what is ours is on its way.
+    with rare_collections():
+        await begin()
+        while arrived() < waiting and not (windows.is_full and state.messages):
             await asyncio.sleep(LOOK_S)
-            break
+            state = await channel.declarations.declare_queue(resource, passive=True)
+            if not state.messages:
+                # What is ours is on its way; of the rest somebody else has taken some.
+                await windows.catch_up()
+                break
     if has_been_lost:
         await asyncio.sleep(max(since_s + SETTLE_S - loop.time(), 0))
     await channel.close()

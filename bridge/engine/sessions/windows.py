@@ -73,6 +73,19 @@ class Windows:
         """
         await self._consume()
 
+    async def catch_up(self) -> None:
+        """Return when all that RabbitMQ has given out so far has come, however long it takes.
+
+        A channel answers behind what it has delivered.
+
+        Raises:
+            BrokerError: a channel has ended.
+        """
+        while self._moving is not None:
+            await asyncio.wait((self._moving,))
+        if self._current is not None:
+            await self._current.consumers.qos(WINDOW)
+
     def holds(self, channel: Channel) -> bool:
         """Whether this is a channel of these that is open."""
         return not self._is_over and channel.close_reason is None

@@ -154,6 +154,11 @@ class Departure:
                 publish = moves.again(origin, holding, {}, holding.failures + 1, now_ms())
                 self._surely(origin, holding, publish, "engine.again", Left.REPLACED)
 
+    def refresh(self, origin: Origin, holding: Holding) -> None:
+        """Put an old message back behind all others, its count unchanged."""
+        publish = _again(origin, holding, {}, holding.failures)
+        self._surely(origin, holding, publish, "engine.again", Left.REPLACED)
+
     async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
         """Set a message aside, its count unchanged.
 

@@ -57,6 +57,13 @@ class Count(Generic[Message]):
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh(Generic[Message]):
+    """An old message is to be published again, its count unchanged: that copy is to come."""
+
+    place: Place[Message]
+
+
+@dataclass(frozen=True, slots=True)
 class Fetch(Generic[Message]):
     """A message is to be returned to RabbitMQ, and to come again with its body."""
 
@@ -92,6 +99,7 @@ Effect = (
     | Unlock[Any]
     | Count[Any]
     | Fetch[Any]
+    | Refresh[Any]
     | Expire[Any]
     | Exhaust[Any]
     | Drop

@@ -17,6 +17,11 @@ OUT = 2
 LEAVING = 3
 """It is being settled, or moved to another queue."""
 
+FETCHED = 1
+"""It is fetched to be published again: it is old."""
+REFRESHED = 2
+"""It is published again, and nobody has asked for it."""
+
 
 class Place(Generic[Message]):
     """One message that this process holds, unacked.
@@ -33,6 +38,8 @@ class Place(Generic[Message]):
         state: `READY`, `COMING`, `OUT` or `LEAVING`.
         seconds: where second copies are, which share its fate.
         lock: the token under which it was delivered last; opaque.
+        since: when it came, or was published again, by `Ages`.
+        refreshing: why it is to come: `FETCHED` or `REFRESHED`, else 0.
     """
 
     __slots__ = (
@@ -42,8 +49,10 @@ class Place(Generic[Message]):
         "lock",
         "message",
         "number",
+        "refreshing",
         "seconds",
         "session_id",
+        "since",
         "size_bytes",
         "state",
         "where",
@@ -71,6 +80,8 @@ class Place(Generic[Message]):
         self.state = READY
         self.seconds: list[Any] | None = None
         self.lock: Any = None
+        self.since = 0
+        self.refreshing = 0
 
     def __repr__(self) -> str:
         return f"Place({self.number} of {self.session_id!r}, state {self.state})"

@@ -81,6 +81,12 @@ class Session(Generic[Message]):
         """Take the next message off."""
         return heapq.heappop(self._ready)
 
+    def take(self, places: list[Place[Message]]) -> None:
+        """Take messages off that wait."""
+        taken = {id(place) for place in places}
+        self._ready = [place for place in self._ready if id(place) not in taken]
+        heapq.heapify(self._ready)
+
     def delivered(self, place: Place[Message]) -> None:
         """A message is with the receiver."""
         place.state = OUT

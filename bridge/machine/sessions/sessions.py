@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from bridge.machine.deduplicator import Identity, digest
 from bridge.machine.locks import Locks
+from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.effects import (
     Count,
     Deliver,
@@ -32,10 +33,18 @@ from bridge.machine.sessions.effects import (
     Fetch,
     Given,
     Lost,
+    Refresh,
     Refused,
     Unlock,
 )
-from bridge.machine.sessions.place import COMING, LEAVING, READY, Place
+from bridge.machine.sessions.place import (
+    COMING,
+    FETCHED,
+    LEAVING,
+    READY,
+    REFRESHED,
+    Place,
+)
 from bridge.machine.sessions.session import Holder, Session
 from bridge.machine.settled import SettledNumbers
 from bridge.machine.shelf import Room
@@ -57,13 +66,21 @@ class Sessions(Generic[Message]):
     Args:
         room: where the bodies that are here are counted.
         settled: where the settled numbers are remembered.
+        ages: counts what comes.
         lock_duration_ms: how long a session is locked.
         max_delivery_count: so many failed deliveries end a message.
     """
 
     def __init__(
-        self, room: Room, settled: SettledNumbers, *, lock_duration_ms: int, max_delivery_count: int
+        self,
+        room: Room,
+        settled: SettledNumbers,
+        *,
+        lock_duration_ms: int,
+        max_delivery_count: int,
+        ages: Ages | None = None,
     ) -> None:
+        self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
         self.max_delivery_count = max_delivery_count
         self._room = room
@@ -104,6 +121,7 @@ class Sessions(Generic[Message]):
 
     def arrived(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
         """A message has come, with its body."""
+        self._ages.arrived()
         known = self._places.get(place.identity)
         if known is not None:
             return self._again(known, place, now_ms)
@@ -111,6 +129,7 @@ class Sessions(Generic[Message]):
         if settled is not None and settled == digest(place.identity):
             return [Drop(place.where)]
         session = self._session(place.session_id)
+        place.since = self._ages.now
         self._places[place.identity] = place
         session.count += 1
         self._keep(place, is_wanted=False)
@@ -120,7 +139,10 @@ class Sessions(Generic[Message]):
     def _again(self, known: Place[Message], new: Place[Message], now_ms: int) -> list[Effect]:
         """A message has come that is here already, or is expected."""
         if known.state == COMING and new.generation >= known.generation:
-            self._replace(known, new, is_wanted=True)
+            refreshing, known.refreshing = known.refreshing, 0
+            self._replace(known, new, is_wanted=refreshing != REFRESHED)
+            if refreshing == FETCHED:
+                return [*self._drop_seconds(known), self._refresh(known)]
             known.state = READY
             session = self._sessions[known.session_id]
             session.ready(known)
@@ -263,6 +285,7 @@ class Sessions(Generic[Message]):
         session = self._sessions[place.session_id]
         session.out.pop(id(place), None)
         place.generation += 1
+        self._is_new(place)
         self._coming(session, place, now_ms)
 
     def released(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
@@ -282,6 +305,41 @@ class Sessions(Generic[Message]):
         effects = self._drop_seconds(place)
         self._forget(place)
         return effects
+
+    # What is old.
+
+    def refresh(self, at_most: int, *, now_ms: int) -> list[Effect]:
+        """Have the oldest messages that wait published again, when they are too old."""
+        limit = self._ages.limit(len(self._places))
+        old: dict[str, list[Place[Message]]] = {}
+        for place in self._places.values():  # in the order in which they came
+            if place.since >= limit or at_most <= 0:
+                break
+            if place.state == READY and not place.has_expired(now_ms):
+                old.setdefault(place.session_id, []).append(place)
+                at_most -= 1
+        effects: list[Effect] = []
+        for session_id, places in old.items():
+            session = self._sessions[session_id]
+            session.take(places)
+            for place in places:
+                self._coming(session, place, now_ms)
+                if place.message is None:
+                    place.refreshing = FETCHED
+                    effects.append(Fetch(place))
+                else:
+                    effects.append(self._refresh(place))
+        return effects
+
+    def _refresh(self, place: Place[Message]) -> Effect:
+        place.refreshing = REFRESHED
+        self._is_new(place)
+        return Refresh(place)
+
+    def _is_new(self, place: Place[Message]) -> None:
+        """It is published again: behind all that is there."""
+        place.since = self._ages.now
+        self._places[place.identity] = self._places.pop(place.identity)
 
     # Time.
 

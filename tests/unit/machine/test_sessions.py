@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridge.machine.sessions import effects as fx
+from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.place import COMING, LEAVING, OUT, READY, Place
 from bridge.machine.sessions.sessions import Sessions
 from bridge.machine.settled import SettledMemory
@@ -51,6 +52,7 @@ class World:
             SettledMemory().numbers(),
             lock_duration_ms=DURATION_MS,
             max_delivery_count=MAX_DELIVERIES,
+            ages=Ages(step=1, gone_min=2),
         )
         self.ready: list[Stored] = []
         self.held: dict[int, Stored] = {}
@@ -125,6 +127,9 @@ class World:
                     self.ready.insert(0, self.held.pop(place.where))
                 case fx.Count(place):
                     self.again(place)
+                case fx.Refresh(place):
+                    assert place.message is not None
+                    self.ready.append(self.held.pop(place.where))
                 case fx.Expire(place) | fx.Exhaust(place):
                     assert place.message is not None, "the body goes to the dead-letter queue"
                     self.end(place, type(effect).__name__)
@@ -339,6 +344,11 @@ class AnyHistory(RuleBasedStateMachine):
         world = self.world
         for effects in world.machine.sweep(now_ms=world.now_ms):
             world.do(effects)
+
+    @rule(at_most=st.integers(1, 3))
+    def refresh(self, at_most: int) -> None:
+        """What is old is published again."""
+        self.world.do(self.world.machine.refresh(at_most, now_ms=self.world.now_ms))
 
     @rule(order=st.randoms())
     def crash(self, order: object) -> None:
@@ -571,3 +581,48 @@ def test_a_copy_of_a_delivered_message_leaves_with_it() -> None:
     assert place.state == OUT
     world.complete(place)
     assert not world.held
+
+
+@pytest.mark.parametrize("room_bytes", [1_000, 0])
+def test_what_is_old_is_published_again_while_most_that_came_since_is_gone(
+    room_bytes: int,
+) -> None:
+    """Oldest first, once; its count and its place in the session stay; bodies stay out."""
+    world = World(room_bytes)
+    old = [world.send("old") for _ in range(3)]
+    world.bring_all()
+    world.accept(1, "busy")
+    passed = 0
+
+    def let_pass(count: int) -> None:
+        nonlocal passed
+        for _ in range(count):
+            world.send("busy")
+            world.bring_all()
+            world.credit(1, 1)
+            world.bring_all()
+            place = world.take(1)
+            assert place is not None
+            world.complete(place)
+            passed += 1
+
+    def refreshed(at_most: int) -> list[int]:
+        before = [each.number for each in world.ready]
+        world.do(world.machine.refresh(at_most, now_ms=world.now_ms))
+        fetched = [each for each in world.ready if each.number not in before]
+        world.bring_all()
+        return [each.number for each in fetched]
+
+    let_pass(2)
+    assert refreshed(9) == []
+    let_pass(8)
+    assert sorted(refreshed(2)) == old[:2]
+    assert refreshed(9) == old[2:]
+    assert refreshed(9) == []
+    assert world.machine._room.used_bytes == min(room_bytes, 300)
+    world.accept(2, "old")
+    world.credit(2, 3)
+    world.bring_all()
+    assert [(number, count) for who, number, count in world.delivered if who == 2] == [
+        (number, 0) for number in old
+    ]

@@ -1,0 +1,85 @@
+"""Sessions accepted one after the other, and the messages of one: beside an in-memory server.
+
+The same client, the same gateway; rounds alternate between the two, medians are compared.
+
+    python -m tests.bench.session_rates [--rabbitmq TREE]...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from bridge.broker.node.private import Node
+from tests.bench.figure import Figure, compare, report
+from tests.bench.rabbit import bench, installations
+from tests.bench.server import bridge_server, memory_server
+
+ROUNDS = 3
+
+SCENARIOS = (
+    ("accepted", "sessions/s", "1,000 sessions of 10 accepted, next available, by 8", 0.5),
+    ("in-order", "msg/s", "one session: receive 100, complete each", None),
+)
+"""Scenario of `session_client`, unit, what it is called, least ratio."""
+
+
+def main() -> int:
+    """Measure, print, and return the exit code."""
+    figures = asyncio.run(_all())
+    return 0 if report("Rates of sessions", figures) else 1
+
+
+async def _all() -> list[Figure]:
+    figures: list[Figure] = []
+    for installation in installations(sys.argv[1:]):
+        async with bench(installation) as rabbit:
+            figures += await asyncio.to_thread(_measure, rabbit.node)
+    return figures
+
+
+def _measure(node: Node) -> list[Figure]:
+    host, port = node.endpoint.hosts[0]
+    where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
+    where += ("--management-url", node.management_url)
+    queues = [scenario for scenario, *_ in SCENARIOS]
+    with (
+        bridge_server(queues, *where, requires_session=True) as bridge,
+        memory_server(queues, "--requires-session") as memory,
+    ):
+        return [
+            _compare(bridge.connection_string, memory, bridge.rabbitmq_version, *each)
+            for each in SCENARIOS
+        ]
+
+
+def _compare(
+    ours: str, peers: str, version: str, scenario: str, unit: str, name: str, floor: float | None
+) -> Figure:
+    mine: list[float] = []
+    theirs: list[float] = []
+    for number in range(ROUNDS):
+        print(f"\r{name}: round {number + 1} of {ROUNDS} ", end="", file=sys.stderr)
+        mine.append(_rate(ours, scenario))
+        theirs.append(_rate(peers, scenario))
+    print("\r" + " " * 78, end="\r", file=sys.stderr)
+    return compare(name, unit, mine, theirs, peer="in memory", floor=floor, rabbitmq=version)
+
+
+def _rate(connection: str, scenario: str) -> float:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.session_client", connection, scenario, scenario],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{scenario} failed: {done.stderr[-2000:]}")
+    return float(json.loads(done.stdout)["rate"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
