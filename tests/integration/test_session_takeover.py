@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -28,51 +31,84 @@ BODY = b"x" * 10_000
 
 LATE_S = 0.4
 QUEUE = model.Queue(name="orders", requires_session=True)
+RESOURCE = names.active_queue(QUEUE.name)
 
 
-async def test_what_rabbitmq_has_given_out_is_waited_for(
+@asynccontextmanager
+async def filled(
     endpoint: Endpoint, confirming: Channel
-) -> None:
-    """Also when it is long on its way: what came later would be out of order."""
-    resource = names.active_queue("orders")
+) -> AsyncIterator[tuple[Intake, list[Delivery]]]:
+    """A queue with messages, connections to it, and where they are put."""
     await confirming.declarations.declare_queue(parts.active_queue(QUEUE.name))
     properties = Properties(delivery_mode=2).encode()
-    await HandOver(confirming).move(
-        [Publish("", resource, properties, BODY)] * COUNT, failpoint="bench.hop"
-    )
+    publishes = [Publish("", RESOURCE, properties, BODY)] * COUNT
+    await HandOver(confirming).move(publishes, failpoint="bench.hop")
 
     async def on_up(connection: object) -> None:
         pass
 
     intake = Intake(endpoint, name="test", on_up=on_up)
     running = asyncio.create_task(intake.run())
-    arrived: list[Delivery] = []
+    try:
+        async with asyncio.timeout(30):
+            yield intake, []
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
-    def on_delivery(delivery: Delivery) -> None:
-        arrived.append(delivery)
-        if len(arrived) == 1:
-            socket = delivery.channel._transport._socket
-            assert socket is not None
-            socket.pause_reading()
-            asyncio.get_running_loop().call_later(LATE_S, socket.resume_reading)
 
-    windows = Windows(
-        resource, intake.route(resource), on_delivery=on_delivery, on_lost=lambda error: None
+async def taken(intake: Intake, arrived: list[Delivery], windows: Windows) -> int:
+    """Take the queue over; return how many messages had come when that was done."""
+    await take_over(
+        RESOURCE,
+        windows,
+        intake=intake,
+        has_been_lost=False,
+        begin=windows.begin,
+        arrived=lambda: len(arrived),
     )
-    async with asyncio.timeout(20):
-        await take_over(
-            resource,
-            windows,
-            intake=intake,
-            has_been_lost=False,
-            begin=windows.begin,
-            arrived=lambda: len(arrived),
-        )
-    count = len(arrived)
     windows.close()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert count == COUNT
+    return len(arrived)
+
+
+def of(intake: Intake, on_delivery: Callable[[Delivery], None]) -> Windows:
+    """What consumes the queue."""
+    return Windows(
+        RESOURCE, intake.route(RESOURCE), on_delivery=on_delivery, on_lost=lambda error: None
+    )
+
+
+async def test_what_rabbitmq_has_given_out_is_waited_for(
+    endpoint: Endpoint, confirming: Channel
+) -> None:
+    """Also when it is long on its way: what came later would be out of order."""
+    async with filled(endpoint, confirming) as (intake, arrived):
+
+        def on_delivery(delivery: Delivery) -> None:
+            arrived.append(delivery)
+            if len(arrived) == 1:
+                socket = delivery.channel._transport._socket
+                assert socket is not None
+                socket.pause_reading()
+                asyncio.get_running_loop().call_later(LATE_S, socket.resume_reading)
+
+        assert await taken(intake, arrived, of(intake, on_delivery)) == COUNT
+
+
+async def test_a_queue_that_does_not_answer_is_not_empty(
+    endpoint: Endpoint, confirming: Channel, broker: Broker, vhost: str
+) -> None:
+    """RabbitMQ says so of one that takes longer than 250 ms: 0 messages, 0 consumers."""
+    async with filled(endpoint, confirming) as (intake, arrived):
+        process = f"'{vhost}_{RESOURCE}'"
+        later = (
+            f"P = whereis({process}), sys:suspend(P), timer:apply_after(1500, sys, resume, [P])."
+        )
+        eval_ = partial(broker.node.rabbitmqctl, "eval", later)
+        await asyncio.to_thread(eval_)
+        state = await confirming.declarations.declare_queue(RESOURCE, passive=True)
+        assert (state.messages, state.consumers) == (0, 0)
+        assert await taken(intake, arrived, of(intake, arrived.append)) == COUNT
 
 
 async def test_a_long_takeover_lasts_no_longer_than_who_waits(
