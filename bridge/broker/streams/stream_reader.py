@@ -89,9 +89,12 @@ async def read_stream(
     reading = _Reading(take)
     channel = await connection.channel()
     try:
-        await channel.consumers.qos(prefetch)
         arguments: Table = {OFFSET: start}
-        await channel.consumers.consume(stream, reading.on_delivery, arguments=arguments)
+        consumers = channel.consumers
+        await asyncio.gather(  # in one packet: a peek is made of such reads
+            consumers.qos(prefetch),
+            consumers.consume(stream, reading.on_delivery, arguments=arguments),
+        )
         if await _begins(channel, reading, empty_s):
             await _go_on(channel, reading, prefetch)
     finally:

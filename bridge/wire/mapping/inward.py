@@ -316,14 +316,28 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
             field, field_is_exact = field_of(raw, start, end)
             if end - start > KEY_CHARACTERS_MAX:
                 _check_length(name, field)
-            if field is not None and field[0] == "S":
-                table[name] = field
+            if field is not None and _is_text(field):
+                table[name] = ("S", field[1])
             is_exact = is_exact and field_is_exact
         elif key not in SERVICE_ANNOTATIONS:
             is_exact = False
     if not is_exact:
         exact[part.MESSAGE_ANNOTATIONS] = found.section(part.MESSAGE_ANNOTATIONS)
     return scheduled_ms
+
+
+def _is_text(field: FieldValue) -> bool:
+    """Whether this is a text; the Python SDK sends bytes when it sends a received message on."""
+    letter, value = field
+    if letter == "S":
+        return True
+    if letter != "x" or not isinstance(value, bytes):
+        return False
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _annotation_key(raw: bytes, start: int, end: int) -> bytes:

@@ -225,3 +225,25 @@ def test_a_changed_property_that_erlang_has_not_stays_in_its_section() -> None:
 
     assert "ratio" not in (changed.properties.headers or {})
     assert math.isnan(shown(changed).application_properties[b"ratio"])
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (b"\xa1\x03key", b"key"),
+        (b"\xa0\x03key", b"key"),
+        (b"\xa0\x01\xff", None),
+        (b"\x40", None),
+    ],
+)
+def test_a_partition_key_is_kept_whether_it_is_text_or_bytes(
+    value: bytes, found: bytes | None
+) -> None:
+    """The Python SDK sends a key as bytes when it sends on what it has received."""
+    name = b"x-opt-partition-key"
+    pairs = b"\xa3" + bytes((len(name),)) + name + value
+    annotations = b"\x00\x53\x72\xc1" + bytes((len(pairs) + 1, 2)) + pairs
+    inward = record_from_message(annotations + b"\x00\x53\x75\xa0\x01x", new_message_id="id")
+
+    kept = (inward.record.properties.headers or {}).get(headers.PARTITION_KEY)
+    assert kept == (None if found is None else ("S", found))
