@@ -156,7 +156,7 @@ class Departure:
 
     def refresh(self, origin: Origin, holding: Holding) -> None:
         """Put an old message back behind all others, its count unchanged."""
-        publish = _again(origin, holding, {}, holding.failures)
+        publish = moves.again(origin, holding, {}, holding.failures, now_ms())
         self._surely(origin, holding, publish, "engine.again", Left.REPLACED)
 
     async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
