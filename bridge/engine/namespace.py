@@ -457,7 +457,7 @@ class RabbitNamespace:
     def flush(self) -> None:
         """Do at once what would be done at the end of this turn of the event loop."""
         self._turn.run()
-        self._intake.flush()
+        self._intake.pool.flush()
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now."""

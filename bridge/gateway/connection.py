@@ -19,7 +19,7 @@ from bridge.gateway.sessions import SessionLink
 from bridge.gateway.settings import MECHANISMS
 from bridge.gateway.timers import Timers
 from bridge.gateway.work import Work
-from bridge.machine.amqp10.endpoint import Endpoint
+from bridge.machine.amqp10.endpoint import Endpoint, State
 from bridge.machine.amqp10.events import (
     Closed,
     CreditChanged,
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
                 text = texts.UNFINISHED.format(seconds=seconds)
                 self.end(Ended.UNFINISHED, RESOURCE_LIMIT_EXCEEDED, text)
         self.flush()
-        if not self._endpoint.is_finished:
+        if self._endpoint.state is not State.FINISHED:
             self._arm_tick()
 
     def _arm_tick(self) -> None:
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: act on them, now or when it is this connection's turn."""
-        if self._endpoint.is_finished:
+        if self._endpoint.state is State.FINISHED:
             return
         if self._input_at < len(self._input):
             data = self._input[self._input_at :] + data
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
             self.log.exception("connection.failed")
             endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
         is_done = True
-        if self._input_at >= len(self._input) or endpoint.is_finished:
+        if self._input_at >= len(self._input) or endpoint.state is State.FINISHED:
             self._input, self._input_at = b"", 0
         else:
             is_done = self._is_held
@@ -342,12 +342,13 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._is_flush_due = False
         self._write_bytes = WRITE_BYTES
-        self.flush()
+        if self._is_flush_due:
+            self.flush()
 
     def flush(self) -> None:
         """Write what there is."""
+        self._is_flush_due = False
         transport = self._transport
         output = self._endpoint.take_output()
         if transport is None or self._outlet is None:
@@ -356,7 +357,7 @@ class Connection(asyncio.Protocol):
             self._outlet.write(output)
             if self.starved and not self._is_writing_paused:
                 self._loop.call_soon(self._feed_starved)
-        if self._endpoint.is_finished and not transport.is_closing():
+        if self._endpoint.state is State.FINISHED and not transport.is_closing():
             self._tear_down(transport)
 
     def _tear_down(self, transport: asyncio.Transport) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from bridge.gateway.admission import Ended
 from bridge.gateway.server import Gateway
+from bridge.machine.amqp10.endpoint import State
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import EMPTY_FRAME, ProtocolHeader, encode_frame
 from bridge.wire.amqp10.message import Message, MessageProperties, encode_message
@@ -298,7 +299,7 @@ async def test_what_comes_after_a_fault() -> None:
     async with gateway() as (served, port), client(port) as peer:
         connection = next(iter(served.connections))
         peer.write(b"\xff" * 8)
-        await eventually(lambda: connection._endpoint.is_finished)
+        await eventually(lambda: connection._endpoint.state is State.FINISHED)
         for _ in range(50):
             peer.write(bytes(100_000))
         await asyncio.sleep(0.1)

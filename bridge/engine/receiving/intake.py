@@ -70,10 +70,6 @@ class Intake:
         assert self._connection is not None
         return await self._connection.channel()
 
-    def flush(self) -> None:
-        """Write what was collected so far without waiting for the end of the turn."""
-        self.pool.flush()
-
     async def _work(self, connection: Connection) -> None:
         if self._has_been_up:
             await asyncio.sleep(SETTLE_S)

@@ -115,17 +115,12 @@ class Endpoint:
             f"output={self.output_bytes}>"
         )
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the connection is over: write what is left and close the transport."""
-        return self.state is State.FINISHED
-
     # -- bytes in
 
     def receive(self, data: bytes, now_ms: int) -> Iterator[Event]:
         """Take bytes and yield what they mean; act on each event before asking for the next."""
         self._now_ms = self._heard_ms = now_ms
-        if self.is_finished:
+        if self.state is State.FINISHED:
             return
         self._reader.feed(data)
         try:

@@ -75,7 +75,7 @@ def test_bytes_in_any_portions(data: st.DataObject) -> None:
 
     assert [type(event) for event in cut.events] == [type(event) for event in whole.events]
     assert cut.frames == whole.frames
-    assert cut.endpoint.is_finished
+    assert cut.endpoint.state is State.FINISHED
 
 
 def test_without_sasl() -> None:
@@ -94,7 +94,7 @@ def test_refused_mechanism() -> None:
     peer.feed(ProtocolHeader.SASL.value + encode_frame(0, SaslInit("PLAIN"), frame_type=1))
 
     assert peer.take(SaslOutcome) == [SaslOutcome(1)]
-    assert peer.endpoint.is_finished
+    assert peer.endpoint.state is State.FINISHED
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_another_protocol(data: bytes) -> None:
     peer.feed(data)
 
     assert peer.headers == [ProtocolHeader.SASL.value]
-    assert peer.endpoint.is_finished
+    assert peer.endpoint.state is State.FINISHED
 
 
 FAULTS: dict[str, tuple[bytes, str]] = {
@@ -142,7 +142,7 @@ def test_fault_costs_the_connection(name: str) -> None:
     (close,) = peer.take(Close)
     assert close.error.condition == condition
     assert close.error.info == {}
-    assert peer.endpoint.is_finished
+    assert peer.endpoint.state is State.FINISHED
     assert next(event for event in events if isinstance(event, LinkDetached)).link is link
     assert [event for event in events if isinstance(event, Closed)] == [Closed(close.error, True)]
     assert peer.feed(frame(0, FLOW)) == []
@@ -187,9 +187,9 @@ def test_close_by_us() -> None:
 
     assert peer.take(Close)[0].error.condition == "amqp:connection:forced"
     assert peer.transfer(0) == []
-    assert not peer.endpoint.is_finished
+    assert peer.endpoint.state is not State.FINISHED
     assert peer.send(Close()) == []
-    assert peer.endpoint.is_finished
+    assert peer.endpoint.state is State.FINISHED
     assert peer.take(Close) == []
 
 
