@@ -25,7 +25,7 @@ HAND_OVERS: dict[str, str] = {
     "engine.exhaust": "a message that has failed too often goes to the dead-letter queue",
     "engine.expire": "a message that expired here goes to the dead-letter queue",
     "engine.send_back": "a message published past the front door goes back through it",
-    "lapsed.return": "an arrival that expired in an inbox goes back to it",
+    "expired_unnumbered.return": "an arrival that expired in an inbox goes back to it",
     "scheduler.activate": "a scheduled message that is due becomes active",
     "scheduler.move": "a scheduled message goes to a finer bucket",
     "sequencer.again": "what an earlier term published and saw no confirm for",

@@ -7,7 +7,7 @@ from collections import Counter
 
 PLACES = (
     *("active", "bucket", "dead-letter", "deferred"),
-    *("definition", "events", "history", "inbox", "journal", "lapsed", "session"),
+    *("definition", "events", "history", "inbox", "journal", "expired-unnumbered", "session"),
 )
 """Where something may be met: queues of an entity, definitions, and what bridges share."""
 

@@ -1,7 +1,7 @@
 """What comes out of an inbox, read: one command an arrival.
 
 An inbox holds envelopes of doors, messages of native publishers, messages that expired in the inbox
-and came back (`lapsed`), and the sequencers' ownership tokens. Reading needs no state and no time.
+and came back, and the sequencers' ownership tokens. Reading needs no state and no time.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Lapsed:
+class ExpiredUnnumbered:
     """A message that expired before it got its number."""
 
     item: Item
@@ -112,7 +112,7 @@ class OwnershipToken:
     term: bytes
 
 
-Command = Send | Cancel | Used | Lapsed | Refused | OwnershipToken
+Command = Send | Cancel | Used | ExpiredUnnumbered | Refused | OwnershipToken
 
 
 def read(
@@ -174,7 +174,7 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again:
         return _refused(basic, body)
     item = _native(basic, body, detects_duplicates)
     if kind == b"lapsed":
-        return Lapsed(item)
+        return ExpiredUnnumbered(item)
     return Send(None, (item,), comes_again=comes_again)
 
 

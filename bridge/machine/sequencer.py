@@ -7,7 +7,7 @@ the entity's journal, in the same publish that stores the message:
     a message for now        `$active`: active queue and journal
     a message for later      its bucket, BCC journal
     a scheduled one, due     `$active` again, with a new number
-    one that lapsed          dead-letter queue, BCC journal, moved; or the journal alone
+    expired_unnumbered       dead-letter queue, BCC journal, moved; or the journal alone
     one of a topic           as `machine.fanout` says
     a cancel                 the journal alone
 
@@ -31,7 +31,7 @@ from uuid import UUID
 from bridge.machine.arrival import (
     Cancel,
     Command,
-    Lapsed,
+    ExpiredUnnumbered,
     OwnershipToken,
     Refused,
     ReplyTo,
@@ -258,8 +258,8 @@ class Sequencer:
                 return self._cancel(command)
             case Used():
                 return self._used(command, now_ms)
-            case Lapsed():
-                return Outcome(self._bury_lapsed(command.item, now_ms))
+            case ExpiredUnnumbered():
+                return Outcome(self._bury_expired(command.item, now_ms))
             case Refused(item=item, reason=reason, description=description):
                 return Outcome(self._bury(item, now_ms, reason, description))
             case OwnershipToken():
@@ -542,7 +542,7 @@ class Sequencer:
         bucket = names.bucket(self.entity.path, where.level, where.slot)
         return self._publication("", bucket, stamp.put(item.properties, fields), item.body)
 
-    def _bury_lapsed(self, item: Item, now_ms: int) -> Sequence[Publication]:
+    def _bury_expired(self, item: Item, now_ms: int) -> Sequence[Publication]:
         if self._fanout is not None:
             view = self._view_of_dead(item, now_ms)
             expired = self._fanout.expired(view, EXPIRED_REASON, EXPIRED_DESCRIPTION)

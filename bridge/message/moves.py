@@ -23,7 +23,7 @@ from bridge.topology import names
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, long, text
-from bridge.wire.envelope import LAPSED_KIND, REFUSED_KIND
+from bridge.wire.envelope import EXPIRED_UNNUMBERED_KIND, REFUSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
 PROPERTIES_BYTES_MAX = 130_000
@@ -57,7 +57,7 @@ def send_back(place: Place, message: Message) -> Publication:
     properties = message.record.properties
     table = (properties.headers or {}) | target_of(place.queue)
     if message.death_reason == EXPIRED_REASON:
-        table[headers.KIND] = text(LAPSED_KIND)
+        table[headers.KIND] = text(EXPIRED_UNNUMBERED_KIND)
     if properties.user_id is not None:
         # RabbitMQ would compare it with the bridge's own user.
         table[headers.BASIC_USER_ID] = text(properties.user_id)

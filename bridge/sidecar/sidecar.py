@@ -25,7 +25,7 @@ from bridge.machine.idleness import Use, changed
 from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entities
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
-from bridge.sidecar.lapsed import return_lapsed
+from bridge.sidecar.expired_unnumbered import return_expired
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
 from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
@@ -244,7 +244,7 @@ class Sidecar:
         try:
             for key in self._states:
                 self._employ(key)
-            self._start("", self._keep_on(names.LAPSED, self._return_lapsed))
+            self._start("", self._keep_on(names.EXPIRED_UNNUMBERED, self._return_expired))
             self._start("/", self._look_at_topics())
             await self._stopped.wait()
         finally:
@@ -271,10 +271,10 @@ class Sidecar:
             for watch in list(self._watches.values()):
                 watch.look()
 
-    async def _return_lapsed(self) -> None:
-        lease = await self.pool.lease(names.LAPSED)
+    async def _return_expired(self) -> None:
+        lease = await self.pool.lease(names.EXPIRED_UNNUMBERED)
         self.connected.set()
-        await return_lapsed(lease, self.poison)
+        await return_expired(lease, self.poison)
 
     async def _way(self, name: str) -> _Way:
         """Return the connection that serves an entity, with what its sequencers share there."""

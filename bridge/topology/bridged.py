@@ -48,7 +48,7 @@ def shared() -> Topology:
         ),
         queues=(
             parts.sink(),
-            parts.quorum_queue(names.LAPSED, {"x-single-active-consumer": True}),
+            parts.quorum_queue(names.EXPIRED_UNNUMBERED, {"x-single-active-consumer": True}),
         ),
     )
 

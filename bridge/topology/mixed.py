@@ -5,7 +5,7 @@ RabbitMQ never changes the arguments of a queue, and each flavour needs its own.
 
 from __future__ import annotations
 
-from bridge.topology.names import LAPSED
+from bridge.topology.names import EXPIRED_UNNUMBERED
 from bridge.topology.parts import CONSUMER_TIMEOUT_ARGUMENT, SCHEMA_ARGUMENT
 from bridge.topology.resources import Topology
 
@@ -15,7 +15,11 @@ _NAMED_MAX = 3
 def refusal(there: Topology, vhost: str, *, wants_plain: bool) -> str:
     """Return why a flavour cannot be applied to what is there, with the steps to take, or ""."""
     if wants_plain:
-        others = [LAPSED] if any(queue.name == LAPSED for queue in there.queues) else []
+        others = (
+            [EXPIRED_UNNUMBERED]
+            if any(queue.name == EXPIRED_UNNUMBERED for queue in there.queues)
+            else []
+        )
     else:
         others = _plain_queues(there)
     if not others:

@@ -26,8 +26,8 @@ _LOOKS_CUT = re.compile(rf".{{{_KEPT_BYTES}}}~[0-9a-f]{{24}}")
 SINK = "$sb/sink"
 """Where what is to be dropped goes: a classic queue of length 0."""
 
-LAPSED = "$sb/lapsed"
-"""What expired in an inbox, on its way back to its sequencer."""
+EXPIRED_UNNUMBERED = "$sb/lapsed"
+"""What expired in an inbox before it was numbered, on its way back; the queue's name is older."""
 
 OTHER_DEATHS = "$sb/other-deaths"
 """Direct exchange: dead letters of a reason that no binding names, by their dead-letter queue."""

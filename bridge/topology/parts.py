@@ -113,7 +113,7 @@ def door(entity: str) -> Topology:
     """
     inbox = quorum_queue(
         names.inbox(entity),
-        {"x-single-active-consumer": True} | dead_lettering("", names.LAPSED),
+        {"x-single-active-consumer": True} | dead_lettering("", names.EXPIRED_UNNUMBERED),
     )
     return Topology(
         exchanges=(fixed_exchange(names.front(entity), "fanout"),),

@@ -20,10 +20,10 @@ from bridge.topology.names import (
     BUCKETS_SUFFIX,
     DEAD_LETTER_SUFFIX,
     DEFERRED_SUFFIX,
+    EXPIRED_UNNUMBERED,
     HISTORY_SUFFIX,
     INBOX_SUFFIX,
     JOURNAL_SUFFIX,
-    LAPSED,
     MOVED_SUFFIX,
     SESSIONS_SUFFIX,
     SETTLED_SUFFIX,
@@ -164,7 +164,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
     kept: dict[str, tuple[str, dict[str, Value]]] = {
         "dead-letters": (rf"^.+{escape(DEAD_LETTER_SUFFIX)}$", unlimited),
         "bridges": (f"^{escape(BRIDGE_QUEUES)}", default),
-        "inner": (rf"^(?:.+(?:{inner}|{buckets})|{escape(LAPSED)})$", unlimited),
+        "inner": (rf"^(?:.+(?:{inner}|{buckets})|{escape(EXPIRED_UNNUMBERED)})$", unlimited),
         "histories": (rf"^.+{escape(HISTORY_SUFFIX)}$", {"max-length-bytes": HISTORY_BYTES_MAX}),
         "journals": (
             rf"^.+(?:{escape(JOURNAL_SUFFIX)}|{escape(MOVED_SUFFIX)})$",
@@ -174,7 +174,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
         "sink": (f"^{escape(SINK)}$", {"max-length": 0}),
     }
     there = [queue.name for queue in queues]
-    if LAPSED in there:
+    if EXPIRED_UNNUMBERED in there:
         # Bridges make theirs when they begin, and those of numbers at the first peek.
         there += [BRIDGE_QUEUES, "x" + SETTLED_SUFFIX]
     return tuple(

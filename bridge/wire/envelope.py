@@ -40,8 +40,8 @@ DIGEST_BYTES = 16
 KIND = "envelope"
 """Value of the header `x-busbridge-kind` on an envelope."""
 
-LAPSED_KIND = "lapsed"
-"""Value of that header on a message that expired in the inbox and came back."""
+EXPIRED_UNNUMBERED_KIND = "lapsed"
+"""Value of that header on a message that expired in the inbox and came back; as ever."""
 
 REFUSED_KIND = "refused"
 """Value of that header on a message that a bridge could not handle, or found where none should be:

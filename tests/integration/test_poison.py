@@ -246,20 +246,20 @@ async def test_in_a_bucket(
     assert len(dead) >= taken - 2  # a stamp of 44 bytes is that of a message that was cancelled
 
 
-async def test_among_lapsed_messages(
+async def test_among_messages_that_expired_unnumbered(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What came from no inbox is named and dropped; what lapsed in one becomes a dead letter."""
     inbox = names.inbox("orders").encode()
     known: Table = {"x-first-death-queue": ("S", inbox)}
-    await publisher.publish("", names.LAPSED, messages())
+    await publisher.publish("", names.EXPIRED_UNNUMBERED, messages())
     odd = Properties(headers=known, delivery_mode=2, user_id="guest").encode()
-    assert await publisher.publish("", names.LAPSED, [(odd, b"lapsed")]) == 1
+    assert await publisher.publish("", names.EXPIRED_UNNUMBERED, [(odd, b"lapsed")]) == 1
     (dead,) = await drain(door, door.client(path=door.dead_letters), dead=True)
 
     assert ends(caplog) == []
     assert dead.record.body == b"lapsed"
-    assert door.sidecar.poison.counts["lapsed"] > 100
+    assert door.sidecar.poison.counts["expired-unnumbered"] > 100
 
 
 async def test_among_news(

@@ -235,7 +235,7 @@ def test_what_expires_in_the_inbox_is_dead_lettered_if_the_entity_says_so(rig: M
     orders = rig(dead_lettering_on_message_expiration=True)
     orders.publish(b"late", expiration="1", headers={"mine": "kept"})
     orders.publish(b"in time", expiration="60000")
-    assert eventually(lambda: not orders.is_empty(names.LAPSED))
+    assert eventually(lambda: not orders.is_empty(names.EXPIRED_UNNUMBERED))
     orders.start()
 
     (dead,) = orders.take(1, queue=names.dead_letter_queue(orders.queue.name))
@@ -253,9 +253,9 @@ def test_what_expires_in_the_inbox_is_dropped_otherwise(rig: MakeRig) -> None:
     """It has a number of its own all the same."""
     orders = rig()
     orders.publish(b"late", expiration="1")
-    assert eventually(lambda: not orders.is_empty(names.LAPSED))
+    assert eventually(lambda: not orders.is_empty(names.EXPIRED_UNNUMBERED))
     orders.start()
-    assert eventually(lambda: orders.is_empty(names.LAPSED))
+    assert eventually(lambda: orders.is_empty(names.EXPIRED_UNNUMBERED))
 
     assert orders.schedule(b"after", due_ms=now_ms() + 60_000) == [2]
     assert orders.is_empty(names.dead_letter_queue(orders.queue.name))

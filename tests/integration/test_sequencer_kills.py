@@ -176,12 +176,12 @@ def test_a_kill_while_a_message_moves_to_a_finer_bucket(rig: MakeRig, step: str)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_kill_while_a_lapsed_message_goes_back(rig: MakeRig, step: str) -> None:
+def test_a_kill_while_an_expired_message_goes_back(rig: MakeRig, step: str) -> None:
     """It reaches the dead-letter queue; as a native message it may do so twice."""
     orders = rig(dead_lettering_on_message_expiration=True)
     orders.publish(b"late", expiration="1")
-    assert eventually(lambda: not orders.is_empty(names.LAPSED))
-    doomed = orders.start(failpoint=f"lapsed.return.{step}")
+    assert eventually(lambda: not orders.is_empty(names.EXPIRED_UNNUMBERED))
+    doomed = orders.start(failpoint=f"expired_unnumbered.return.{step}")
     assert doomed.process.wait(10) == -signal.SIGKILL
     orders.start()
 

@@ -19,18 +19,18 @@ from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties, python_value, text
-from bridge.wire.envelope import LAPSED_KIND
+from bridge.wire.envelope import EXPIRED_UNNUMBERED_KIND
 
 PREFETCH = 200
 
-_BARE = Properties(headers={headers.KIND: text(LAPSED_KIND)}, delivery_mode=2).encode()
+_BARE = Properties(headers={headers.KIND: text(EXPIRED_UNNUMBERED_KIND)}, delivery_mode=2).encode()
 """In place of more properties than RabbitMQ takes."""
 
 log = logging.getLogger(__name__)
 
 
-async def return_lapsed(connection: Lease, poison: Poison) -> None:
-    """Hand lapsed messages back to their inboxes for as long as the channel lives.
+async def return_expired(connection: Lease, poison: Poison) -> None:
+    """Hand expired messages back to their inboxes for as long as the channel lives.
 
     Args:
         poison: what came from no inbox is noted there; it is dropped, as there is no entity that it
@@ -48,25 +48,27 @@ async def return_lapsed(connection: Lease, poison: Poison) -> None:
         try:
             publish = _returned(delivery)
         except ValueError as error:
-            poison.note("lapsed", names.LAPSED, error)
-            handover.submit((), acks=acks, failpoint="lapsed.return")
+            poison.note("expired-unnumbered", names.EXPIRED_UNNUMBERED, error)
+            handover.submit((), acks=acks, failpoint="expired_unnumbered.return")
             return
 
         def done(error: BrokerError | None) -> None:
             if isinstance(error, Unroutable):
-                log.warning("lapsed.dropped queue=%s reason=no such inbox", publish.routing_key)
-                handover.submit((), acks=acks, failpoint="lapsed.return")
+                log.warning(
+                    "expired_unnumbered.dropped queue=%s reason=no such inbox", publish.routing_key
+                )
+                handover.submit((), acks=acks, failpoint="expired_unnumbered.return")
             elif error is not None:
                 fail(error)
 
-        handover.submit((publish,), acks=acks, done=done, failpoint="lapsed.return")
+        handover.submit((publish,), acks=acks, done=done, failpoint="expired_unnumbered.return")
 
     try:
         channel.on_closed = fail
         await channel.publisher.confirm_select()
         handover = HandOver(channel)
         await channel.consumers.qos(PREFETCH)
-        await channel.consumers.consume(names.LAPSED, on_delivery)
+        await channel.consumers.consume(names.EXPIRED_UNNUMBERED, on_delivery)
         await ended
     finally:
         channel.on_closed = None
@@ -74,7 +76,7 @@ async def return_lapsed(connection: Lease, poison: Poison) -> None:
 
 
 def _returned(delivery: Delivery) -> Publish:
-    """Return the message as it goes back: without its death, marked as lapsed.
+    """Return the message as it goes back: without its death, marked as expired.
 
     Raises:
         ValueError: it came from no inbox.
@@ -85,7 +87,7 @@ def _returned(delivery: Delivery) -> Publish:
     if not isinstance(inbox, str) or not inbox.endswith(names.INBOX_SUFFIX):
         raise ValueError(f"the message expired in {inbox!r}, which is no inbox")
     kept = {key: field for key, field in table.items() if key not in headers.BROKER_ONLY}
-    kept.setdefault(headers.KIND, text(LAPSED_KIND))
+    kept.setdefault(headers.KIND, text(EXPIRED_UNNUMBERED_KIND))
     if properties.user_id is not None:
         # RabbitMQ would compare it with the bridge's own user.
         kept[headers.BASIC_USER_ID] = text(properties.user_id)
