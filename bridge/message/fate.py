@@ -39,8 +39,12 @@ class Fate(Enum):
 
 
 def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
-    """Return what is to become of a numbered message that waits for a receiver."""
-    if message.time_to_live_ms and message.has_expired(now_ms):
+    """Return what is to become of a numbered message that waits for a receiver.
+
+    One of TTL 0 may be had, when RabbitMQ has found somebody who waits for it.
+    """
+    expires_ms = message.expires_ms
+    if message.time_to_live_ms and expires_ms is not None and expires_ms <= now_ms:
         return Fate.EXPIRED
     if message.failures >= place.queue.max_delivery_count and not place.is_dead_letter:
         return Fate.EXHAUSTED

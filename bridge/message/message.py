@@ -69,15 +69,6 @@ class Message:
     failures: int
     identity: Identity
 
-    def has_expired(self, now_ms: int) -> bool:
-        """Whether it may not be delivered any more.
-
-        A message of TTL 0 may, when RabbitMQ has found somebody who waits for it.
-        """
-        return (
-            bool(self.time_to_live_ms) and self.expires_ms is not None and self.expires_ms <= now_ms
-        )
-
     @property
     def is_numbered(self) -> bool:
         """Whether it has gone through the sequencer."""
@@ -123,9 +114,9 @@ class Message:
 
     def has_come_through(self, active_exchange: str) -> bool:
         """Whether it has been numbered for its queue, or was put back there by an engine."""
-        if self.exchange == active_exchange:
-            return self.is_numbered
-        return not self.exchange and self.is_numbered and self.is_published_again
+        if self.number < 0:
+            return False
+        return self.exchange == active_exchange or (not self.exchange and self.is_published_again)
 
 
 def facts(
