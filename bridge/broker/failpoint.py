@@ -53,7 +53,7 @@ POINTS: dict[str, str] = {
     "engine.release.returned": "a message was released: returned without counting (4.3)",
     "engine.send.confirmed": "an envelope was confirmed, its sender not answered",
     "engine.send.published": "an envelope was published, not confirmed",
-    "engine.tell.published": "other bridges were told some news, or one was answered",
+    "engine.tell.published": "other bridges were notified, or one was answered",
     "engine.session.acked": "a session's earlier state, or an ask for its holder, was acked",
     "engine.session.returned": "a session's message was returned, to be read again",
     "sequencer.answered": "whoever scheduled or cancelled was told",

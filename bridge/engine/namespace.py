@@ -16,7 +16,13 @@ from bridge.engine import texts
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory, OnChange
 from bridge.engine.administration.disposal import Disposal
-from bridge.engine.administration.news import CHANGED, ENTITY_CHANGED, FULL, PEEKED, News
+from bridge.engine.administration.notifications import (
+    CHANGED,
+    ENTITY_CHANGED,
+    FULL,
+    PEEKED,
+    Notifications,
+)
 from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
@@ -149,7 +155,7 @@ class RabbitNamespace:
             waiting,
         )
         self._sessions.introduce(self._peers)
-        self._news = News(
+        self._notifications = Notifications(
             self._locks.instance,
             self._sender,
             lambda: self._reconciler.wake(),
@@ -195,7 +201,7 @@ class RabbitNamespace:
             settlements=self._settlements,
             waiting=self.counting.waiting,
             held=lambda path: self.counting.held_anywhere([path]),
-            on_first=lambda path: self._news.tell(PEEKED, EntityPath(path)),
+            on_first=lambda path: self._notifications.tell(PEEKED, EntityPath(path)),
         )
         self.state = State(self._sender, self._intake)
         self._reconciler = Reconciler(
@@ -287,7 +293,7 @@ class RabbitNamespace:
             BrokerError: RabbitMQ refuses something.
         """
         self.findings = await self._reconciler.apply(namespace)
-        self._news.tell(CHANGED, EntityPath(""))
+        self._notifications.tell(CHANGED, EntityPath(""))
 
     async def check(self) -> None:
         """Read the definitions now; see `Reconciler.check`."""
@@ -296,7 +302,7 @@ class RabbitNamespace:
     def _on_administered(self, path: str) -> None:
         """This bridge has changed an entity: others are to know."""
         self._reconciler.note(path)
-        self._news.tell(ENTITY_CHANGED, EntityPath(path))
+        self._notifications.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""
@@ -338,7 +344,7 @@ class RabbitNamespace:
     def note_full(self, entity: str) -> None:
         """A sequencer of this process was refused by its queue: senders everywhere are to know."""
         self._sending.note_full(entity)
-        self._news.tell(FULL, EntityPath(entity))
+        self._notifications.tell(FULL, EntityPath(entity))
 
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
@@ -496,9 +502,9 @@ class RabbitNamespace:
         self._usage.follow(namespace)
 
     async def _on_up(self, connection: Connection) -> None:
-        """A new consuming connection: this bridge's own queue, and news of definitions."""
+        """A new consuming connection: this bridge's own queue, and notifications."""
         await self._peers.listen(connection, self._locks.rename())
-        await self._news.listen(connection)
+        await self._notifications.listen(connection)
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
         """Another bridge has found an entity's queue full, changed the entity, or peeked it."""

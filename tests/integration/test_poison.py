@@ -262,16 +262,16 @@ async def test_among_messages_that_expired_unnumbered(
     assert door.sidecar.poison.counts["expired-unnumbered"] > 100
 
 
-async def test_among_news(
+async def test_among_notifications(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What bridges tell each other anybody may say, and nobody is stopped by it."""
-    news: list[Poison] = [
+    notifications: list[Poison] = [
         (Properties(type=kind).encode(), body)
         for kind in ("kept", "wanted", "full", "", "x")
         for body in (b"", b"\xff", b"$", b"a" * 1_000)
     ]
-    await publisher.publish(names.EVENTS, "", messages() + news)
+    await publisher.publish(names.EVENTS, "", messages() + notifications)
     await door.send("after")
     (received,) = await door.client().receive()
     await door.complete(received)

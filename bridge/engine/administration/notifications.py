@@ -27,7 +27,7 @@ FULL = "full"
 PEEKED = "peeked"
 
 
-class News:
+class Notifications:
     """Tells and hears.
 
     Args:
@@ -73,8 +73,8 @@ class News:
     def _on_delivery(self, delivery: Delivery) -> None:
         try:
             properties = Properties.decode(delivery.properties)
-            is_news = properties.type in (ENTITY_CHANGED, FULL, PEEKED)
-            path = parse_path(delivery.body.decode()) if is_news else None
+            is_of_entity = properties.type in (ENTITY_CHANGED, FULL, PEEKED)
+            path = parse_path(delivery.body.decode()) if is_of_entity else None
         except (ServiceBusError, ValueError) as error:
             self._poison.note("events", names.EVENTS, error)
             return
