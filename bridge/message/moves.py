@@ -121,7 +121,7 @@ def again(
     if place.is_dead_letter:
         properties.headers[headers.DEAD_LETTERED] = long(message.failures)
     if message.expires_ms is not None:
-        left_ms = message.expires_ms - now_ms
+        left_ms = max(message.expires_ms - now_ms, 0)
         properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
     return _to(place, place.resource, properties, message)
 
