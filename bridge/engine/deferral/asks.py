@@ -95,23 +95,23 @@ class Asks:
     def _reply_to(self, ask: _Ask) -> bytes | None:
         """Return the answer, or `None` while there is none."""
         messages = self._messages[ask.sub_queue]
-        if messages.shelf.lacks(ask.numbers) is not None:
+        if messages.index.lacks(ask.numbers) is not None:
             wait_s = self.complete_s - self._loop.time()
             if wait_s > 0:
                 self._loop.call_later(wait_s, self.serve)
                 return None
             return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
-        size_bytes = messages.shelf.size_bytes(ask.numbers)
+        size_bytes = messages.index.size_bytes(ask.numbers)
         if size_bytes > ASK_BYTES_MAX and len(ask.numbers) > 1:
             text = texts.asked_too_large(len(ask.numbers), size_bytes, ASK_BYTES_MAX)
             return encode_refused(MessageSizeExceeded.condition, text)
-        for tag in messages.shelf.fetch(ask.numbers):
+        for tag in messages.index.fetch(ask.numbers):
             ask.delivery.channel.consumers.nack(tag, False, True)
             reach("engine.deferred.returned", ask.delivery.channel)
         return self._locked(messages, ask.numbers)
 
     def _locked(self, messages: DeferredMessages, numbers: list[int]) -> bytes | None:
-        holdings = messages.shelf.take(numbers)
+        holdings = messages.index.take(numbers)
         if holdings is None:
             return None
         messages.out.update(holdings)

@@ -21,7 +21,7 @@ from bridge.engine.settlement.departure import Departure, Origin
 from bridge.engine.settlement.holding import Holding
 from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.showing import show
-from bridge.machine.shelf import Room
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, OperationTimeout, QuotaExceeded, ServerBusy
 from bridge.model.name import EntityPath, SubQueue
@@ -67,11 +67,11 @@ class Deferral:
         self._departure = departure
         self._locks = locks
         self._on_lost = on_lost
-        self._room = Room(BODIES_BYTES_MAX)
+        self._budget = MemoryBudget(BODIES_BYTES_MAX)
         self._queues: dict[str, DeferredQueue] = {}
 
     def __repr__(self) -> str:
-        return f"Deferral({self._room!r}, {list(self._queues.values())})"
+        return f"Deferral({self._budget!r}, {list(self._queues.values())})"
 
     async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
         """Set a message aside; the first of an entity has RabbitMQ's queue made.
@@ -161,7 +161,7 @@ class Deferral:
         if deferred is None:
             deferred = self._queues[key] = DeferredQueue(
                 queue,
-                room=self._room,
+                budget=self._budget,
                 intake=self._intake,
                 sender=self._sender,
                 departure=self._departure,

@@ -29,7 +29,7 @@ from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.holding import Holding, read, unreadable
 from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
-from bridge.machine.shelf import Room
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names, parts
@@ -73,7 +73,7 @@ class DeferredQueue:
 
     Args:
         queue: the entity's definition.
-        room: where the bodies that are here are counted.
+        budget: where the bodies that are here are counted.
         on_lost: called when the channel, and all that was locked on it, is lost.
         settlements: hears of what has left.
 
@@ -86,7 +86,7 @@ class DeferredQueue:
         self,
         queue: model.ReceiveEntity,
         *,
-        room: Room,
+        budget: MemoryBudget,
         intake: Intake,
         sender: Sender,
         departure: Departure,
@@ -100,7 +100,9 @@ class DeferredQueue:
         self._intake = intake
         self._on_lost = on_lost
         self._messages = {
-            sub_queue: DeferredMessages(EntityPath(queue.path, sub_queue), self, room, settlements)
+            sub_queue: DeferredMessages(
+                EntityPath(queue.path, sub_queue), self, budget, settlements
+            )
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
         }
         self._asks = Asks(self.resource, self._messages, sender, locks)

@@ -11,7 +11,8 @@ from bridge.engine.clock import now_ms
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.holding import Holding
 from bridge.machine.deduplicator import Left
-from bridge.machine.shelf import Room, Shelf
+from bridge.machine.deferred_index import DeferredIndex
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -35,37 +36,37 @@ class DeferredMessages:
     """The deferred messages of an entity, or of its dead-letter sub-queue; see `owner.Owner`.
 
     Attributes:
-        shelf: those that can be asked for.
+        index: those that can be asked for.
         out: those that are locked or leaving.
     """
 
     is_deferred = True
 
     def __init__(
-        self, path: EntityPath, held_in: HeldIn, room: Room, settlements: Settlements
+        self, path: EntityPath, held_in: HeldIn, budget: MemoryBudget, settlements: Settlements
     ) -> None:
         self.path = path
         self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
         self._record = settlements.of(name_of(path.entity))
-        self.shelf: Shelf[Holding] = Shelf(room)
+        self.index: DeferredIndex[Holding] = DeferredIndex(budget)
         self.out: set[Holding] = set()
         self._held_in = held_in
 
     def __repr__(self) -> str:
-        return f"DeferredMessages({self.path}, {self.shelf!r})"
+        return f"DeferredMessages({self.path}, {self.index!r})"
 
     def __len__(self) -> int:
-        return len(self.shelf) + len(self.out)
+        return len(self.index) + len(self.out)
 
     def clear(self) -> None:
         """Forget all: they are held here no more."""
         self.out.clear()
-        self.shelf.clear()
+        self.index.clear()
 
     def arrived(self, holding: Holding) -> None:
         """Hold a message that has come, or come again."""
-        second = self.shelf.arrived(
+        second = self.index.arrived(
             holding.identity,
             holding.number,
             holding.tag,
@@ -102,7 +103,7 @@ class DeferredMessages:
     def release(self, holding: Holding) -> None:
         """Defer it again as it was."""
         self.out.discard(holding)
-        second = self.shelf.put_back(
+        second = self.index.put_back(
             holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
         )
         if second is not None:
@@ -124,7 +125,7 @@ class DeferredMessages:
             self._record.left_deferred(holding.number)
         if how is Left.REPLACED or not self.holds(holding):
             return
-        second = self.shelf.gone(holding.identity, now_ms=now_ms())
+        second = self.index.gone(holding.identity, now_ms=now_ms())
         if second is not None:
             self._held_in.drop(second)
 

@@ -25,8 +25,8 @@ from bridge.engine.sessions.takeover import take_over
 from bridge.engine.sessions.windows import Windows
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.settled import SettledMemory
-from bridge.machine.shelf import Room
 from bridge.model import entity as model
 
 REOPEN_S = 0.5
@@ -64,7 +64,7 @@ class Holder:
         self,
         queue: model.ReceiveEntity,
         *,
-        room: Room,
+        budget: MemoryBudget,
         settled: SettledMemory,
         intake: Intake,
         sender: Sender,
@@ -80,7 +80,7 @@ class Holder:
         self.natives = 0
         self.messages = SessionMessages(
             queue,
-            room=room,
+            budget=budget,
             settled=settled,
             departure=departure,
             locks=locks,

@@ -19,8 +19,8 @@ from bridge.engine.sessions.seat import ASK_HEADERS
 from bridge.engine.sessions.whereabouts import Here, There, Whereabouts
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.settled import SettledMemory
-from bridge.machine.shelf import Room
 from bridge.model import entity as model
 from bridge.model.errors import OperationTimeout, ServerBusy
 from bridge.model.name import EntityPath
@@ -45,7 +45,7 @@ class Holders:
         on_gone: called with the name of a bridge that turns out to be gone.
 
     Attributes:
-        room: where the bodies that are here are counted.
+        budget: where the bodies that are here are counted.
         peers: asks other bridges.
     """
 
@@ -76,7 +76,7 @@ class Holders:
         self._settled = SettledMemory(SETTLED_BYTES_MAX)
         self._here: dict[str, Holder] = {}
         self._elsewhere: dict[str, bytes] = {}
-        self.room = Room(BODIES_BYTES_MAX)
+        self.budget = MemoryBudget(BODIES_BYTES_MAX)
         self.peers: Peers
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class Holders:
         if holder is None:
             holder = self._here[key] = Holder(
                 queue,
-                room=self.room,
+                budget=self.budget,
                 settled=self._settled,
                 intake=self._intake,
                 sender=self._sender,

@@ -30,11 +30,11 @@ from bridge.engine.settlement.holding import Holding, read, unreadable
 from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.deduplicator import Left
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.place import OUT, Place
 from bridge.machine.sessions.sessions import Sessions
 from bridge.machine.settled import SettledMemory
-from bridge.machine.shelf import Room
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
@@ -80,7 +80,7 @@ class SessionMessages:
         self,
         queue: model.ReceiveEntity,
         *,
-        room: Room,
+        budget: MemoryBudget,
         settled: SettledMemory,
         departure: Departure,
         locks: LockTable,
@@ -95,7 +95,7 @@ class SessionMessages:
         self.settled = settled.numbers()
         self.record: Callable[[int], None] | None = None
         self.machine: Sessions[Holding] = Sessions(
-            room,
+            budget,
             self.settled,
             lock_duration_ms=queue.lock_duration_ms,
             max_delivery_count=queue.max_delivery_count,

@@ -10,8 +10,9 @@
 * **Expiry.** What has expired is not delivered; it is found when it is next in its session, or by
   `sweep`.
 
-RabbitMQ keeps every message; here are an index of all and the bodies of some (`Room`). Of two
-copies of one message the one of the higher count stays. Nothing is forgotten before it has left.
+RabbitMQ keeps every message; here are an index of all and the bodies of some (`MemoryBudget`). Of
+two copies of one message the one of the higher count stays. Nothing is forgotten before it has
+left.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Generic, TypeVar
 
 from bridge.machine.deduplicator import Identity, digest
 from bridge.machine.locks import Locks
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.effects import (
     Count,
@@ -47,7 +49,6 @@ from bridge.machine.sessions.place import (
 )
 from bridge.machine.sessions.session import Holder, Session
 from bridge.machine.settled import SettledNumbers
-from bridge.machine.shelf import Room
 
 Message = TypeVar("Message")
 
@@ -64,7 +65,7 @@ class Sessions(Generic[Message]):
     """All sessions of an entity; each command returns what is to be done, in order.
 
     Args:
-        room: where the bodies that are here are counted.
+        budget: where the bodies that are here are counted.
         settled: where the settled numbers are remembered.
         ages: counts what comes.
         lock_duration_ms: how long a session is locked.
@@ -73,7 +74,7 @@ class Sessions(Generic[Message]):
 
     def __init__(
         self,
-        room: Room,
+        budget: MemoryBudget,
         settled: SettledNumbers,
         *,
         lock_duration_ms: int,
@@ -83,7 +84,7 @@ class Sessions(Generic[Message]):
         self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
         self.max_delivery_count = max_delivery_count
-        self._room = room
+        self._budget = budget
         self._settled = settled
         self._places: dict[Identity, Place[Message]] = {}
         self._sessions: dict[str, Session[Message]] = {}
@@ -503,15 +504,15 @@ class Sessions(Generic[Message]):
         return session
 
     def _keep(self, place: Place[Message], *, is_wanted: bool) -> None:
-        room = self._room
-        if is_wanted or room.used_bytes + place.size_bytes <= room.limit_bytes:
-            room.used_bytes += place.size_bytes
+        budget = self._budget
+        if is_wanted or budget.used_bytes + place.size_bytes <= budget.limit_bytes:
+            budget.used_bytes += place.size_bytes
         else:
             place.message = None
 
     def _forget_body(self, place: Place[Message]) -> None:
         if place.message is not None:
-            self._room.used_bytes -= place.size_bytes
+            self._budget.used_bytes -= place.size_bytes
             place.message = None
 
     def _drop_seconds(self, place: Place[Message]) -> list[Effect]:

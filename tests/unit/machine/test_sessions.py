@@ -14,12 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.place import COMING, LEAVING, OUT, READY, Place
 from bridge.machine.sessions.sessions import Sessions
 from bridge.machine.settled import SettledMemory
-from bridge.machine.shelf import Room
 
 DURATION_MS = 5_000
 MAX_DELIVERIES = 3
@@ -48,7 +48,7 @@ class World:
     def __init__(self, room_bytes: int = 1_000) -> None:
         self.now_ms = 1_000_000
         self.machine: Sessions[Stored] = Sessions(
-            Room(room_bytes),
+            MemoryBudget(room_bytes),
             SettledMemory().numbers(),
             lock_duration_ms=DURATION_MS,
             max_delivery_count=MAX_DELIVERIES,
@@ -619,7 +619,7 @@ def test_what_is_old_is_published_again_while_most_that_came_since_is_gone(
     assert sorted(refreshed(2)) == old[:2]
     assert refreshed(9) == old[2:]
     assert refreshed(9) == []
-    assert world.machine._room.used_bytes == min(room_bytes, 300)
+    assert world.machine._budget.used_bytes == min(room_bytes, 300)
     world.accept(2, "old")
     world.credit(2, 3)
     world.bring_all()

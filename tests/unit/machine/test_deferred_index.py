@@ -1,11 +1,12 @@
-"""The shelf of deferred messages: what is asked for is found, and bodies stay within their room."""
+"""The index of deferred messages: what is asked for is found, and bodies stay within a budget."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.shelf import GONE_MS, Room, Shelf
+from bridge.machine.deferred_index import GONE_MS, DeferredIndex
+from bridge.machine.memory_budget import MemoryBudget
 
 LIMIT_BYTES = 30
 MESSAGES = st.integers(1, 6)
@@ -16,16 +17,16 @@ def number_of(message: int) -> int:
     return message // 2
 
 
-class Shelved(RuleBasedStateMachine):
-    """A shelf beside a plain picture of what RabbitMQ has delivered and nobody has settled.
+class Index(RuleBasedStateMachine):
+    """A index beside a plain picture of what RabbitMQ has delivered and nobody has settled.
 
     Every delivery has a new tag, which stands for its content here.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = Room(LIMIT_BYTES)
-        self.shelf: Shelf[int] = Shelf(self.room)
+        self.budget = MemoryBudget(LIMIT_BYTES)
+        self.index: DeferredIndex[int] = DeferredIndex(self.budget)
         self.now_ms = 0
         self.last_tag = 0
         self.waiting: dict[int, int] = {}
@@ -36,7 +37,7 @@ class Shelved(RuleBasedStateMachine):
     def deliver(self, message: int, size_bytes: int) -> None:
         """RabbitMQ delivers: the later of two copies stays; what is gone is dropped for a while."""
         self.last_tag += 1
-        dropped = self.shelf.arrived(
+        dropped = self.index.arrived(
             message,
             number_of(message),
             self.last_tag,
@@ -61,16 +62,16 @@ class Shelved(RuleBasedStateMachine):
         """All or nothing: what is not here is returned first, and comes again with its body."""
         wanted = sorted({number_of(message) for message in messages})
         known = {number_of(message) for message in self.waiting.keys() | self.returned}
-        missing = self.shelf.lacks(wanted)
+        missing = self.index.lacks(wanted)
         assert missing == next((number for number in wanted if number not in known), None)
         if missing is not None:
-            assert self.shelf.take(wanted) is None
+            assert self.index.take(wanted) is None
             return
-        returned = {self.by_tag(tag) for tag in self.shelf.fetch(wanted)}
+        returned = {self.by_tag(tag) for tag in self.index.fetch(wanted)}
         for message in returned:
             del self.waiting[message]
         self.returned |= returned
-        taken = self.shelf.take(wanted)
+        taken = self.index.take(wanted)
         if taken is None:
             assert self.returned
             return
@@ -90,8 +91,8 @@ class Shelved(RuleBasedStateMachine):
         message = min(self.returned)
         self.deliver(message, size_bytes)
         if message in self.waiting:
-            assert self.shelf.fetch([number_of(message)]) == []
-            taken = self.shelf.take([number_of(message)])
+            assert self.index.fetch([number_of(message)]) == []
+            taken = self.index.take([number_of(message)])
             assert taken is not None
             found = self.by_tag(taken[0])
             self.taken[found] = self.waiting.pop(found)
@@ -102,7 +103,7 @@ class Shelved(RuleBasedStateMachine):
         """A lock is given up without a change; a copy that has come meanwhile is the later one."""
         message, tag = self.taken.popitem()
         has_copy = message in self.waiting or message in self.returned
-        dropped = self.shelf.put_back(message, number_of(message), tag, tag, size_bytes)
+        dropped = self.index.put_back(message, number_of(message), tag, tag, size_bytes)
         assert dropped == (tag if has_copy else None)
         if not has_copy:
             self.waiting[message] = tag
@@ -112,7 +113,7 @@ class Shelved(RuleBasedStateMachine):
     def leave(self) -> None:
         """A message leaves for good, and takes a second copy with it, and nothing else."""
         message, _ = self.taken.popitem()
-        assert self.shelf.gone(message, now_ms=self.now_ms) == self.waiting.pop(message, None)
+        assert self.index.gone(message, now_ms=self.now_ms) == self.waiting.pop(message, None)
         self.gone_ms[message] = self.now_ms
         self.returned.discard(message)
 
@@ -124,18 +125,18 @@ class Shelved(RuleBasedStateMachine):
     @rule()
     def lose(self) -> None:
         """The channel is lost."""
-        self.shelf.clear()
+        self.index.clear()
         for lost in (self.waiting, self.returned, self.taken):
             lost.clear()
-        assert self.room.used_bytes == 0
+        assert self.budget.used_bytes == 0
 
     @invariant()
     def counts_what_is_here(self) -> None:
-        """Only what was asked for may go beyond the room, and nothing is counted that left."""
-        assert len(self.shelf) == len(self.waiting) + len(self.returned)
-        assert self.room.used_bytes >= 0
+        """Only what was asked for may go beyond the budget, and nothing is counted that left."""
+        assert len(self.index) == len(self.waiting) + len(self.returned)
+        assert self.budget.used_bytes >= 0
         if not self.waiting:
-            assert self.room.used_bytes == 0
+            assert self.budget.used_bytes == 0
 
 
-TestShelf = Shelved.TestCase
+TestIndex = Index.TestCase

@@ -11,27 +11,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from bridge.machine.memory_budget import MemoryBudget
 
 Message = TypeVar("Message")
 
 GONE_MS = 60_000
 GONE_MAX = 50_000
 """What has left for good is remembered this long: after a failure of RabbitMQ it may come back."""
-
-
-@dataclass(slots=True)
-class Room:
-    """Room for bodies, shared by all shelves of a process.
-
-    Attributes:
-        limit_bytes: how much may be here.
-        used_bytes: how much is.
-    """
-
-    limit_bytes: int
-    used_bytes: int = 0
 
 
 class _Place(Generic[Message]):
@@ -48,17 +36,17 @@ class _Place(Generic[Message]):
         self.message = message
 
 
-class Shelf(Generic[Message]):
+class DeferredIndex(Generic[Message]):
     """The deferred messages of one queue or dead-letter sub-queue.
 
     Each has an identity, which its copies share, and a number, by which it is asked for.
 
     Args:
-        room: where bodies are counted.
+        budget: where bodies are counted.
     """
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
         self._places: dict[Hashable, _Place[Message]] = {}
         self._identities: dict[int, list[Hashable]] = {}
         self._gone: OrderedDict[Hashable, int] = OrderedDict()
@@ -68,7 +56,7 @@ class Shelf(Generic[Message]):
         return len(self._places)
 
     def __repr__(self) -> str:
-        return f"Shelf({len(self)} messages)"
+        return f"DeferredIndex({len(self)} messages)"
 
     def arrived(
         self,
@@ -156,9 +144,9 @@ class Shelf(Generic[Message]):
         return next(here, next(iter(identities), None))
 
     def _put(self, identity: Hashable, place: _Place[Message], *, is_wanted: bool) -> None:
-        room = self._room
-        if is_wanted or room.used_bytes + place.size_bytes <= room.limit_bytes:
-            room.used_bytes += place.size_bytes
+        budget = self._budget
+        if is_wanted or budget.used_bytes + place.size_bytes <= budget.limit_bytes:
+            budget.used_bytes += place.size_bytes
         else:
             place.message = None
         self._places[identity] = place
@@ -173,5 +161,5 @@ class Shelf(Generic[Message]):
         if not identities:
             del self._identities[place.number]
         if place.message is not None:
-            self._room.used_bytes -= place.size_bytes
+            self._budget.used_bytes -= place.size_bytes
         return place
