@@ -41,15 +41,6 @@ from bridge.model.errors import SessionLockLost
 from bridge.model.name import EntityPath
 from bridge.topology import names
 
-DELETES_S = 10.0
-"""A batch delete that takes longer answers what it has done."""
-
-DELETED_AT_ONCE = 100
-"""Messages that are deleted before others have their turn of the event loop."""
-
-COMES_S = 0.02
-"""So often it is looked whether a body that RabbitMQ is to bring again has come."""
-
 Key = tuple[bytes, int]
 """A receiver: the bridge that has it, by name, and its number there."""
 
@@ -192,35 +183,17 @@ class SessionMessages:
         if not self.machine.is_held(session_id, now_ms=now_ms()):
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
 
-    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
-        """Settle what waits in a session, in order, until one is too young; return how many.
+    def take(self, session_id: str) -> Holding | None:
+        """Take the next message that waits in a session, or `None` when its body is not here."""
+        effects, place = self.machine.take(session_id, now_ms=now_ms())
+        self._do(effects)
+        return None if place is None else _message(place)
 
-        Raises:
-            SessionLockLost: nobody holds it.
-        """
-        self.check(session_id)
-        deleted = 0
-        channels: dict[Channel, int] = {}
-        end_s = self._loop.time() + DELETES_S
-        while deleted < count and self._loop.time() < end_s:
-            effects, place = self.machine.take(session_id, now_ms=now_ms())
-            self._do(effects)
-            if place is None:
-                if not self.machine.has_more(session_id):
-                    break
-                await asyncio.sleep(COMES_S)
-                continue
-            holding = _message(place)
-            if holding.enqueued_ms >= before_ms:
-                self._do(self.machine.released(place, now_ms=now_ms()))
-                break
-            self.ack(holding, "engine.receive_and_delete.acked")
-            self.left(holding, Left.SETTLED)
-            deleted += 1
-            channels[holding.channel] = channels.get(holding.channel, 0) + 1
-            if deleted % DELETED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return sum([acked * await _is_written(channel) for channel, acked in channels.items()])
+    def put_back(self, holding: Holding) -> None:
+        """A message that was taken waits again, first in its session."""
+        place = self._place(holding)
+        if place is not None:
+            self._do(self.machine.released(place, now_ms=now_ms()))
 
     # What settling needs (`owner.Owner`).
 
@@ -378,13 +351,6 @@ class SessionMessages:
         if place is None or place.where != (holding.channel, holding.tag):
             return None
         return place
-
-
-async def _is_written(channel: Channel) -> bool:
-    """Wait until all acks of a channel are with RabbitMQ; whether they are."""
-    written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    channel.when_written(lambda error: written.set_result(error is None))
-    return await written
 
 
 def _key(receiver: Any) -> Key:

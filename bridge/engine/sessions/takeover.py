@@ -67,7 +67,8 @@ async def take_over(
 class _Look:
     """What RabbitMQ says of a queue.
 
-    A queue that does not answer within 250 ms it says to be empty, without consumers.
+    A queue that does not answer within 250 ms it says to be empty, without consumers
+    (docs/rabbitmq-faults.md: empty-when-dead).
     """
 
     def __init__(self, channel: Channel, resource: str, windows: Windows) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.peers import Peers
+from bridge.engine.sessions.deletion import delete
 from bridge.engine.sessions.holder import Holder
 from bridge.engine.sessions.messages import Key
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
@@ -120,7 +121,7 @@ class Here:
 
     async def delete(self, session_id: str, count: int, before_ms: int) -> int:
         """Delete what waits in a session."""
-        return await self._holder.messages.delete(session_id, count, before_ms)
+        return await delete(self._holder.messages, session_id, count, before_ms)
 
     async def sessions(self, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""

@@ -1,8 +1,9 @@
 """How long ago messages came, counted in messages: what makes a queue's log too long.
 
 A quorum queue before RabbitMQ 4.3 keeps its log from the oldest message on, 1.3 KB for each that
-has come since, though it be gone. So what is old is published again, oldest first, while more than
-half of what came since is gone: as many again in all, at most, as pass through.
+has come since, though it be gone. That is RabbitMQ's (docs/rabbitmq-faults.md: log-of-old).
+So what is old is published again, oldest first, while more than half of what came since is gone: as
+many again in all, at most, as pass through.
 """
 
 from __future__ import annotations
