@@ -61,10 +61,10 @@ def _compare(
     mine: list[float] = []
     theirs: list[float] = []
     for number in range(ROUNDS):
-        print(f"\r{name}: round {number + 1} of {ROUNDS} ", end="", file=sys.stderr)
         mine.append(_rate(ours, scenario))
         theirs.append(_rate(peers, scenario))
-    print("\r" + " " * 78, end="\r", file=sys.stderr)
+        rates = f"{mine[-1]:.0f} and {theirs[-1]:.0f} {unit}"
+        print(f"{name}: round {number + 1} of {ROUNDS}: {rates}", file=sys.stderr, flush=True)
     return compare(name, unit, mine, theirs, peer="in memory", floor=floor, rabbitmq=version)
 
 
