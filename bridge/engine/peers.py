@@ -60,6 +60,7 @@ class Peers:
         used: says when this process used entities, and whether it refuses them (`Usage.answer`).
         of_sessions: carries out what is said about sessions; returns the reply.
         waiting_here: names the scheduled messages of an entity that this process numbers.
+        describe: returns what a client is told of an entity (`topology.description`).
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Peers:
         used: Held,
         of_sessions: OfSessions,
         waiting_here: WaitingHere,
+        describe: Callable[[EntityPath], bytes],
     ) -> None:
         self._sender = sender
         self._settle = settle
@@ -81,6 +83,7 @@ class Peers:
         self._of_sessions = of_sessions
         self._used = used
         self._waiting_here = waiting_here
+        self._describe = describe
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -245,6 +248,8 @@ class Peers:
             found = self._waiting_here(_string(question, "path"), start, min(count, 5_000))
             return encode_done(found or ())
         path = parse_path(_string(question, "path"))
+        if what == "describe":
+            return encode_found(self._describe(path))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         if what == "renew":
             return encode_done(self._renew(path, [token]))

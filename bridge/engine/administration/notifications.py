@@ -4,11 +4,13 @@
 changed   the definition of this entity has changed: read that
 peeked    nobody has peeked this entity before: tell what has left it
 full      the queue of this entity takes no more messages now
+who       a client asks who is there: it is answered with the name of this bridge's queue
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
@@ -20,6 +22,8 @@ from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA
 from bridge.wire.basic import Properties
+from bridge.wire.news import WHO
+from bridge.wire.reply import encode_found
 
 CHANGED = ""
 ENTITY_CHANGED = "changed"
@@ -35,6 +39,7 @@ class Notifications:
         on_changed: definitions have changed.
         on_told: another bridge has said something of an entity (a type and a path).
         poison: what cannot be read is noted there.
+        own_queue: returns the name of the queue that questions come to.
     """
 
     def __init__(
@@ -44,12 +49,14 @@ class Notifications:
         on_changed: Callable[[], None],
         on_told: Callable[[str, EntityPath], None],
         poison: Poison,
+        own_queue: Callable[[], str],
     ) -> None:
         self._name = instance.hex()
         self._sender = sender
         self._on_changed = on_changed
         self._on_told = on_told
         self._poison = poison
+        self._own_queue = own_queue
 
     async def listen(self, connection: Connection) -> None:
         """Hear on a connection, as long as it lasts."""
@@ -80,5 +87,15 @@ class Notifications:
             return
         if not properties.type:
             self._on_changed()
+        elif properties.type == WHO:
+            self._present(properties)
         elif path is not None and properties.app_id != self._name:
             self._on_told(properties.type, path)
+
+    def _present(self, question: Properties) -> None:
+        """Tell a client that this bridge is there; it asks again when that is lost."""
+        if not question.reply_to:
+            return
+        with suppress(ServiceBusError, BrokerError):
+            answer = encode_found(self._own_queue().encode())
+            self._sender.answer(question.reply_to, question.correlation_id or "", answer)

@@ -1,0 +1,8 @@
+"""A Python library straight on RabbitMQ, under the names of azure.servicebus.aio; on asyncio."""
+
+from bridge.client.aio.client import ServiceBusClient
+from bridge.client.aio.receiver import ServiceBusReceiver
+from bridge.client.aio.renewer import AutoLockRenewer
+from bridge.client.aio.sender import ServiceBusSender
+
+__all__ = ["AutoLockRenewer", "ServiceBusClient", "ServiceBusReceiver", "ServiceBusSender"]

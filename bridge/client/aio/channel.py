@@ -1,0 +1,224 @@
+"""A channel of aio-pika as the core uses it: `core.wire.Channel`.
+
+What is asked is done in order, in one task; publishes wait for their confirms in others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import aiormq
+from aio_pika.abc import AbstractChannel, AbstractConnection
+from aiormq.exceptions import AMQPError, DeliveryError, PublishError
+from pamqp import commands
+
+from bridge.client.aio.raw import RawProperties, raw_of, with_id
+from bridge.client.core.wire import Confirmed, Delivery, Refused, Unroutable
+from bridge.client.exceptions import (
+    OutcomeUnknownError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+_Call = Callable[[], Awaitable[None]]
+
+_GONE = (AMQPError, ConnectionError, RuntimeError, ValueError, asyncio.CancelledError)
+"""What aio-pika raises on a channel that has ended."""
+
+
+class AioChannel:
+    """One channel; what is asked before RabbitMQ has opened it waits.
+
+    Args:
+        on_closed: called when it ends otherwise than by `close`.
+    """
+
+    def __init__(
+        self,
+        connection: AbstractConnection,
+        on_closed: Callable[[ServiceBusError], None],
+        *,
+        has_confirms: bool,
+    ) -> None:
+        self._on_closed = on_closed
+        self._calls: asyncio.Queue[_Call] = asyncio.Queue()
+        self._ends: dict[str, Callable[[], None]] = {}
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._flying: dict[str, asyncio.Event] = {}
+        self._outer: AbstractChannel = connection.channel(
+            publisher_confirms=has_confirms, on_return_raises=has_confirms
+        )
+        self._inner: Any = None
+        self.is_closed = False
+        self._task = asyncio.get_running_loop().create_task(self._work())
+
+    def publish(
+        self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
+    ) -> None:
+        """Publish; mandatory."""
+        if self.is_closed:
+            raise ServiceBusConnectionError("The channel is closed.")
+
+        async def begin() -> None:
+            task = asyncio.get_running_loop().create_task(
+                self._publish(exchange, key, properties, body, confirmed)
+            )
+            self._publishing.add(task)
+            task.add_done_callback(self._publishing.discard)
+
+        self._calls.put_nowait(begin)
+
+    def consume(
+        self,
+        queue: str,
+        tag: str,
+        prefetch: int,
+        on_delivery: Callable[[Delivery], None],
+        on_ended: Callable[[], None],
+        *,
+        no_ack: bool = False,
+    ) -> None:
+        """Begin to consume."""
+
+        async def on_message(message: Any) -> None:
+            on_delivery(_delivery(message))
+
+        async def begin() -> None:
+            self._ends[tag] = on_ended
+            if prefetch:
+                await self._inner.basic_qos(prefetch_count=prefetch)
+            await self._inner.basic_consume(queue, on_message, no_ack=no_ack, consumer_tag=tag)
+
+        self._calls.put_nowait(begin)
+
+    def cancel(self, tag: str) -> None:
+        """End that."""
+
+        async def end() -> None:
+            if tag in self._ends:
+                await self._inner.basic_cancel(tag)
+                # What came before the answer is given to tasks that have not begun.
+                asyncio.get_running_loop().call_soon(self._end, tag)
+
+        self._calls.put_nowait(end)
+
+    def get(self, queue: str, on_got: Callable[[Delivery | None], None]) -> None:
+        """Get one message, or none."""
+
+        async def get() -> None:
+            message = await self._inner.basic_get(queue)
+            is_empty = isinstance(message.delivery, commands.Basic.GetEmpty)
+            on_got(None if is_empty else _delivery(message))
+
+        self._calls.put_nowait(get)
+
+    def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
+        """Ask how many messages are ready, and how many consumers there are."""
+
+        async def look() -> None:
+            state = await self._inner.queue_declare(queue, passive=True)
+            on_seen(state.message_count or 0, state.consumer_count or 0)
+
+        self._calls.put_nowait(look)
+
+    def ack(self, tag: int) -> None:
+        """Settle a message for good."""
+        self._calls.put_nowait(lambda: self._inner.basic_ack(tag, wait=False))
+
+    def reject(self, tag: int) -> None:
+        """Give a message back, counted."""
+        self._calls.put_nowait(lambda: self._inner.basic_reject(tag, requeue=True, wait=False))
+
+    def nack(self, tag: int) -> None:
+        """Give a message back; that counts before 4.3 only."""
+        self._calls.put_nowait(lambda: self._inner.basic_nack(tag, requeue=True, wait=False))
+
+    def close(self) -> None:
+        """End it, when what was asked before is done."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._calls.put_nowait(self._outer.close)
+
+    async def closed(self) -> None:
+        """Wait until that is done."""
+        await asyncio.wait((self._task,), timeout=1.0)
+        self._task.cancel()
+
+    def lose(self, error: ServiceBusError) -> None:
+        """The channel has ended, or its connection."""
+        was_closed, self.is_closed = self.is_closed, True
+        self._task.cancel()
+        for task in list(self._publishing):
+            task.cancel()
+        if not was_closed:
+            self._on_closed(error)
+
+    async def _work(self) -> None:
+        try:
+            await self._outer.initialize()
+            self._inner = await self._outer.get_underlay_channel()
+            self._inner.on_consumer_cancel_callbacks.add(self._on_cancelled)
+            self._outer.close_callbacks.add(self._on_close)
+            while not (self.is_closed and self._calls.empty()):
+                await (await self._calls.get())()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self.lose(ServiceBusConnectionError(f"The channel was lost: {error!r}"))
+
+    async def _publish(
+        self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
+    ) -> None:
+        raw, message_id = with_id(properties, uuid4().hex)
+        # aiormq knows a returned message by its id alone.
+        while (before := self._flying.get(message_id)) is not None:
+            await before.wait()
+        ended = self._flying[message_id] = asyncio.Event()
+        try:
+            confirmed(await self._outcome(exchange, key, RawProperties(raw, message_id), body))
+        finally:
+            del self._flying[message_id]
+            ended.set()
+
+    async def _outcome(
+        self, exchange: str, key: str, properties: RawProperties, body: bytes
+    ) -> Exception | None:
+        try:
+            await self._inner.basic_publish(
+                body, exchange=exchange, routing_key=key, properties=properties, mandatory=True
+            )
+        except PublishError:
+            return Unroutable("no queue took the message")
+        except DeliveryError:
+            return Refused("a queue is full, or has no leader")
+        except _GONE as error:
+            return OutcomeUnknownError(
+                "The connection was lost before RabbitMQ confirmed the message; it may have "
+                f"arrived, or not. ({error!r})"
+            )
+        return None
+
+    def _end(self, tag: str) -> None:
+        on_ended = self._ends.pop(tag, None)
+        if on_ended is not None:
+            on_ended()
+
+    def _on_cancelled(self, frame: Any) -> None:
+        self._end(frame.consumer_tag)
+
+    def _on_close(self, sender: Any, error: BaseException | None = None) -> None:
+        self.lose(ServiceBusConnectionError(f"RabbitMQ has closed the channel: {error}"))
+
+
+def _delivery(message: aiormq.abc.DeliveredMessage) -> Delivery:
+    method: Any = message.delivery
+    return Delivery(
+        method.delivery_tag,
+        method.exchange,
+        raw_of(message.header),
+        message.body,
+        getattr(method, "message_count", 0) or 0,
+    )

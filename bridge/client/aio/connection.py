@@ -1,0 +1,173 @@
+"""A connection of aio-pika's that comes back by itself: `core.wire.Wire`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aio_pika
+from aio_pika.abc import AbstractConnection
+from aiormq.exceptions import AMQPError, AuthenticationError, ConnectionClosed
+
+from bridge.client.address import Address
+from bridge.client.aio.channel import AioChannel
+from bridge.client.core.backoff import Backoff
+from bridge.client.exceptions import (
+    ServiceBusAuthenticationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+CONNECT_S = 15.0
+
+log = logging.getLogger("azure.servicebus.bridge")
+
+
+class AioWire:
+    """One connection, of one event loop.
+
+    Args:
+        purpose: what RabbitMQ shows of it.
+
+    Attributes:
+        is_up: whether it is there.
+    """
+
+    def __init__(self, address: Address, purpose: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._address = address
+        self._purpose = purpose
+        self._next_host = 0
+        self._connection: AbstractConnection | None = None
+        self._channels: set[AioChannel] = set()
+        self._backoff = Backoff()
+        self._changed = asyncio.Event()
+        self._refused: ServiceBusError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.is_up = False
+        self.last_error: ServiceBusError = ServiceBusConnectionError("not connected yet")
+
+    async def ready(self, timeout_s: float) -> None:
+        """Wait until the connection is there.
+
+        Raises:
+            ServiceBusConnectionError: it is not, in time.
+            ServiceBusAuthenticationError: RabbitMQ refuses the login.
+        """
+        if self._task is None:
+            self._task = self._loop.create_task(self._keep())
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.is_up:
+                    if self._refused is not None:
+                        raise self._refused
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise ServiceBusConnectionError(
+                f"No connection within {timeout_s:.0f} s: {self.last_error}"
+            ) from None
+
+    def open(
+        self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
+    ) -> AioChannel:
+        """Return a channel."""
+        if self._connection is None:
+            raise ServiceBusConnectionError(f"There is no connection: {self.last_error}")
+
+        def closed(error: ServiceBusError) -> None:
+            self._channels.discard(channel)
+            on_closed(error)
+
+        channel = AioChannel(self._connection, closed, has_confirms=has_confirms)
+        self._channels.add(channel)
+        return channel
+
+    def now_ms(self) -> int:
+        """UTC, ms."""
+        return time.time_ns() // 1_000_000
+
+    def now_s(self) -> float:
+        """A clock that only goes forward."""
+        return time.monotonic()
+
+    def later(self, wait_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call something after a while."""
+        return self._loop.call_later(wait_s, call)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call something at the end of this turn."""
+        self._loop.call_soon(call)
+
+    async def close(self) -> None:
+        """Close it for good, when its channels have done what they were asked."""
+        self.is_up = False
+        for channel in list(self._channels):
+            channel.close()
+            await channel.closed()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _keep(self) -> None:
+        """Connect, again and again."""
+        while True:
+            lost: asyncio.Future[BaseException | None] = self._loop.create_future()
+            try:
+                connection = await self._connect(lost)
+            except (AMQPError, OSError, TimeoutError) as error:
+                self._fail(error)
+            else:
+                self._backoff.succeeded()
+                self._connection, self._refused, self.is_up = connection, None, True
+                self._changed.set()
+                self._lose(await lost)
+            await asyncio.sleep(self._backoff.wait_s())
+
+    async def _connect(self, lost: asyncio.Future[BaseException | None]) -> AbstractConnection:
+        host, port = self._address.hosts[self._next_host % len(self._address.hosts)]
+        self._next_host += 1
+        connection = await aio_pika.connect(
+            host=host,
+            port=port,
+            login=self._address.user,
+            password=self._address.password,
+            virtualhost=self._address.vhost,
+            ssl=self._address.tls is not None,
+            ssl_context=self._address.tls,
+            client_properties={"connection_name": f"bridge.client.aio {self._purpose}"},
+            timeout=CONNECT_S,
+        )
+
+        def on_close(sender: Any, error: BaseException | None = None) -> None:
+            if not lost.done():
+                lost.set_result(error)
+
+        connection.close_callbacks.add(on_close)
+        return connection
+
+    def _fail(self, error: BaseException) -> None:
+        self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")
+        is_refused = isinstance(error, AuthenticationError) or (
+            isinstance(error, ConnectionClosed) and error.args and error.args[0] in (403, 530)
+        )
+        if is_refused:
+            self._refused = self.last_error = ServiceBusAuthenticationError(
+                f"RabbitMQ at {self._address} refuses the login: {error!r}"
+            )
+        log.warning("No connection to RabbitMQ (%s): %s", self._purpose, self.last_error)
+        self._changed.set()
+
+    def _lose(self, error: BaseException | None) -> None:
+        self._connection, self.is_up = None, False
+        self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")
+        log.warning("The connection to RabbitMQ was lost (%s): %r", self._purpose, error)
+        channels, self._channels = self._channels, set()
+        for channel in channels:
+            channel.lose(self.last_error)

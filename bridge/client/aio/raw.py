@@ -1,0 +1,70 @@
+"""aio-pika with encoded properties, and with all names that RabbitMQ takes.
+
+pamqp, which it reads frames with, has one type for all integers, so a message that is published
+again would not be the one that came. What it decodes stays as it is; the bytes are kept beside it.
+It also refuses names that RabbitMQ takes (`$`, `~`): that is left to RabbitMQ.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from pamqp import commands, constants, header
+
+from bridge.wire.basic import Properties
+
+_HEAD_BYTES = 12
+"""Class, weight and body size, in front of the properties."""
+
+_ATTRIBUTE = "busbridge_raw"
+
+
+class RawProperties(commands.Basic.Properties):
+    """Properties as they stand on the wire: flags and list.
+
+    Args:
+        message_id: theirs; by it aiormq knows what is returned.
+    """
+
+    def __init__(self, raw: bytes, message_id: str) -> None:
+        super().__init__(message_id=message_id)
+        self._busbridge_raw = raw
+
+    def marshal(self) -> bytes:
+        """Return them."""
+        return self._busbridge_raw
+
+
+def with_id(raw: bytes, new_id: str) -> tuple[bytes, str]:
+    """Return properties that have a message id, and the id.
+
+    Args:
+        new_id: for those that have none.
+    """
+    properties = Properties.decode(raw)
+    if properties.message_id:
+        return raw, properties.message_id
+    properties.message_id = new_id
+    return properties.encode(), new_id
+
+
+def raw_of(content_header: Any) -> bytes:
+    """Return the properties of a message that came, encoded."""
+    return cast(bytes, getattr(content_header, _ATTRIBUTE))
+
+
+def _keep_raw() -> None:
+    """Have pamqp keep what it decodes."""
+    unmarshal = header.ContentHeader.unmarshal
+
+    def unmarshal_and_keep(self: Any, data: bytes) -> None:
+        unmarshal(self, data)
+        setattr(self, _ATTRIBUTE, data[_HEAD_BYTES:])
+
+    header.ContentHeader.unmarshal = unmarshal_and_keep  # type: ignore[method-assign]
+
+
+_keep_raw()
+for _name in ("exchange-name", "queue-name"):
+    constants.DOMAIN_REGEX[_name] = re.compile(r"[^\0]*")

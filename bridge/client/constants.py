@@ -1,0 +1,44 @@
+"""The enumerations of the SDK, by its names and values."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class _Lenient(StrEnum):
+    """A text whose case does not matter; `ServiceBusReceiveMode("PeekLock")` is a member."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Lenient | None:
+        text = str(value).lower()
+        return next((each for each in cls if each.value == text), None)
+
+
+class ServiceBusReceiveMode(_Lenient):
+    """Whether a message is locked until it is settled, or gone as soon as it is received."""
+
+    PEEK_LOCK = "peeklock"
+    RECEIVE_AND_DELETE = "receiveanddelete"
+
+
+class ServiceBusSubQueue(_Lenient):
+    """The hidden queue beside an entity."""
+
+    DEAD_LETTER = "deadletter"
+    TRANSFER_DEAD_LETTER = "transferdeadletter"
+
+
+class ServiceBusMessageState(IntEnum):
+    """What a received message was."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+class AmqpMessageBodyType(StrEnum):
+    """The form of a message's body."""
+
+    DATA = "data"
+    SEQUENCE = "sequence"
+    VALUE = "value"

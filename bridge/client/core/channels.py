@@ -1,0 +1,129 @@
+"""The channels that one queue is received on; what one has lost, all have.
+
+RabbitMQ has faults with several consumers on one channel (docs/rabbitmq-faults.md: consumed-twice,
+returns-order), so each fetch has a channel of its own: before 4.3 it is used again when all that
+came on it is settled, since 4.3 never. In a cluster before 4.3 all are on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bridge.client.core.wire import Channel, Wire
+from bridge.client.exceptions import ServiceBusError
+from bridge.machine.credit.clustered_gets import ClusteredGets
+from bridge.machine.credit.gets import Gets
+from bridge.machine.credit.strategy import Strategy
+from bridge.machine.credit.windows import Windows
+from bridge.topology.description import Described
+
+IDLE_MAX = 16
+"""So many are kept for the next fetch."""
+
+RETIRE_S = 1.0
+"""How long a channel stays when all is settled: a queue that elects a leader loses the acks that it
+has not applied when their channel ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Whether each fetch has a channel of its own, and how many wait for the next one."""
+
+    is_apart: bool
+    idle_max: int
+
+
+def way_of(described: Described) -> tuple[Strategy, Limits]:  # type: ignore[type-arg]
+    """Return how messages are received from a RabbitMQ."""
+    if not described.capabilities.nack_counts:
+        return Windows(is_apart=True), Limits(is_apart=True, idle_max=0)
+    if described.is_clustered:
+        return ClusteredGets(), Limits(is_apart=False, idle_max=0)
+    return Gets(), Limits(is_apart=True, idle_max=IDLE_MAX)
+
+
+class Channels:
+    """The channels of one queue.
+
+    Args:
+        on_lost: called once when all that came on them is lost.
+    """
+
+    def __init__(
+        self, wire: Wire, limits: Limits, on_lost: Callable[[ServiceBusError], None]
+    ) -> None:
+        self._wire = wire
+        self._limits = limits
+        self._on_lost = on_lost
+        self._main: Channel | None = None
+        self._idle: list[Channel] = []
+        self._used: dict[Channel, int] = {}
+        self._life = 0
+
+    def main(self) -> Channel:
+        """Return the channel that asks the queue.
+
+        Raises:
+            ServiceBusError: there is no connection.
+        """
+        if self._main is None:
+            self._main = self._open()
+        return self._main
+
+    def take(self) -> Channel:
+        """Return a channel for a fetch.
+
+        Raises:
+            ServiceBusError: there is no connection.
+        """
+        if not self._limits.is_apart:
+            return self.main()
+        channel = self._idle.pop() if self._idle else self._open()
+        self._used[channel] = 1
+        return channel
+
+    def hold(self, channel: Channel) -> None:
+        """A message that came on it is to be settled there."""
+        if channel in self._used:
+            self._used[channel] += 1
+
+    def let_go(self, channel: Channel) -> None:
+        """A message was settled there, or a fetch has ended: it may be of use again."""
+        count = self._used.get(channel)
+        if count is None:
+            return
+        if count > 1:
+            self._used[channel] = count - 1
+            return
+        del self._used[channel]
+        if len(self._idle) < self._limits.idle_max:
+            self._idle.append(channel)
+        else:
+            self._wire.later(RETIRE_S, channel.close)
+
+    def close(self) -> None:
+        """Close all; what is not settled goes back."""
+        self._life += 1
+        for channel in self._all():
+            channel.close()
+        self._forget()
+
+    def _open(self) -> Channel:
+        return self._wire.open(partial(self._on_closed, self._life))
+
+    def _on_closed(self, life: int, error: ServiceBusError) -> None:
+        if life != self._life:
+            return
+        self.close()
+        self._on_lost(error)
+
+    def _all(self) -> list[Channel]:
+        found = [*self._idle, *self._used]
+        return found if self._main is None else [self._main, *found]
+
+    def _forget(self) -> None:
+        self._main = None
+        self._idle.clear()
+        self._used.clear()

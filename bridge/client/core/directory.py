@@ -1,0 +1,129 @@
+"""Definitions of entities, as a bridge tells them; any bridge of the namespace does.
+
+A client asks all bridges which one answers, over the exchange by which they tell each other news,
+and then that one, by its queue, until it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.client.core.publisher import Answered, Publisher
+from bridge.client.core.wire import Answer, Unroutable, Wire, fail
+from bridge.client.exceptions import (
+    ServiceBusCommunicationError,
+    ServiceBusError,
+    of_condition,
+    of_model,
+)
+from bridge.model.errors import ServiceBusError as ModelError
+from bridge.topology import names
+from bridge.topology.description import Described, decode
+from bridge.wire.basic import Table, encode_table, text
+from bridge.wire.news import WHO
+from bridge.wire.reply import Refused, decode_reply
+
+FRESH_S = 15.0
+"""A definition is asked for again when it is older; a bridge takes that as a use of the entity."""
+
+DISCOVERY_S = 10.0
+
+NO_BRIDGE = (
+    "No bridge answers in this virtual host: run `busbridge serve` on it, and see that the client "
+    "has the same RabbitMQ and virtual host."
+)
+
+Then = Callable[[Described], None]
+
+
+class Directory:
+    """What is known of entities."""
+
+    def __init__(self, wire: Wire, publisher: Publisher) -> None:
+        self._wire = wire
+        self._publisher = publisher
+        self._known: dict[str, tuple[Described, float]] = {}
+        self._bridge: str | None = None
+
+    def known(self, path: str, answer: Answer, then: Then) -> None:
+        """Go on with an entity's definition, or have `answer` fail."""
+        found = self._known.get(path.lower())
+        if found is not None and self._wire.now_s() - found[1] < FRESH_S:
+            guarded(answer, then, found[0])
+            return
+
+        def answered(body: bytes | Exception) -> None:
+            if not isinstance(body, Exception):
+                guarded(answer, self._learn, path, body, then)
+            elif found is not None and isinstance(body, ServiceBusCommunicationError):
+                guarded(answer, then, found[0])  # the bridges restart: what was true holds
+            else:
+                fail(answer, body)
+
+        self.ask({"do": text("describe"), "path": text(path)}, answered)
+
+    def ask(self, question: Table, answered: Answered) -> None:
+        """Ask a bridge; what it refuses is an error of `exceptions`."""
+        body = encode_table(question)
+
+        def on_answer(reply: bytes | Exception) -> None:
+            answered(_content(reply))
+
+        def on_first(reply: bytes | Exception) -> None:
+            if isinstance(reply, Unroutable):
+                self._bridge = None
+                self._discover(on_found, answered)
+            else:
+                on_answer(reply)
+
+        def on_found(bridge: str) -> None:
+            self._publisher.ask("", bridge, {}, body, on_answer)
+
+        if self._bridge is None:
+            self._discover(on_found, answered)
+        else:
+            self._publisher.ask("", self._bridge, {}, body, on_first)
+
+    def _discover(self, found: Callable[[str], None], failed: Answered) -> None:
+        def answered(reply: bytes | Exception) -> None:
+            content = _content(reply)
+            if isinstance(content, Exception):
+                failed(ServiceBusCommunicationError(f"{NO_BRIDGE} ({content})"))
+                return
+            self._bridge = content.decode()
+            try:
+                found(self._bridge)
+            except ServiceBusError as error:
+                failed(error)
+
+        self._publisher.ask(names.EVENTS, "", {}, b"", answered, kind=WHO, wait_s=DISCOVERY_S)
+
+    def _learn(self, path: str, body: bytes, then: Then) -> None:
+        described = decode(body)
+        self._known[path.lower()] = described, self._wire.now_s()
+        then(described)
+
+
+def guarded(answer: Answer, call: Callable[..., None], *arguments: object) -> None:
+    """Call something; what it raises is its waiter's."""
+    try:
+        call(*arguments)
+    except ModelError as error:
+        fail(answer, of_model(error))
+    except Exception as error:
+        fail(answer, error)
+
+
+def _content(reply: bytes | Exception) -> bytes | Exception:
+    """Return what a bridge has answered, or why it has not."""
+    if isinstance(reply, Unroutable):
+        return ServiceBusCommunicationError(NO_BRIDGE)
+    if isinstance(reply, Exception):
+        return reply
+    try:
+        found = decode_reply(reply)
+    except ValueError as error:
+        return ServiceBusCommunicationError(f"A bridge's answer cannot be read: {error}")
+    if isinstance(found, Refused):
+        return of_condition(found.condition, found.description)
+    return found.content

@@ -1,0 +1,38 @@
+"""Which failed operations are done again, how often and after how long: the SDK's options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tenacity
+
+from bridge.client.exceptions import ServiceBusError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """The client's `retry_total`, `retry_backoff_factor`, `retry_backoff_max` and `retry_mode`."""
+
+    total: int = 3
+    backoff_factor: float = 0.8
+    backoff_max: float = 120.0
+    mode: str = "exponential"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what tenacity's `Retrying` and `AsyncRetrying` take."""
+        if self.mode == "fixed":
+            wait: Any = tenacity.wait_fixed(self.backoff_factor)
+        else:
+            wait = tenacity.wait_exponential(multiplier=self.backoff_factor, max=self.backoff_max)
+        return {
+            "wait": wait,
+            "stop": tenacity.stop_after_attempt(self.total + 1),
+            "retry": tenacity.retry_if_exception(is_retryable),
+            "reraise": True,
+        }
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether nothing was done, and it may be done later."""
+    return isinstance(error, ServiceBusError) and error._retryable

@@ -1,0 +1,199 @@
+"""A message's parts as AMQP 1.0, and back: what a door on AMQP 1.0 would be sent, and would send.
+
+The mapping to RabbitMQ is `bridge.wire.mapping` for every door, so all of them see one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.wire.amqp10 import types
+from bridge.wire.amqp10.errors import DecodeError, EncodeError
+from bridge.wire.amqp10.types import Int, Symbol, Timestamp, Uint, read_value
+from bridge.wire.mapping import sections as part
+
+INT_MAX = 2**31 - 1
+UINT_MAX = 2**32 - 1
+ABSOLUTE_EXPIRY_MAX_MS = 253_402_243_199_000
+"""9999-12-31T07:59:59Z, the latest absolute-expiry-time that the SDKs write."""
+
+PARTITION_KEY = "x-opt-partition-key"
+SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What the sender of a message says.
+
+    Attributes:
+        time_to_live_ms: `None` for the entity's.
+        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
+        creation_ms: when it was made (UTC ms); only with a time to live.
+    """
+
+    body: bytes
+    application_properties: Mapping[str | bytes, Any] | None = None
+    message_id: str | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    content_type: str | None = None
+    session_id: str | None = None
+    reply_to_session_id: str | None = None
+    partition_key: str | None = None
+    time_to_live_ms: int | None = None
+    creation_ms: int | None = None
+    scheduled_ms: int | None = None
+
+
+def encode(parts: Parts) -> bytes:
+    """Return the message's AMQP 1.0 sections.
+
+    Raises:
+        TypeError: an application property has a type that AMQP 1.0 has not.
+    """
+    try:
+        return b"".join(
+            (
+                _header(parts),
+                _annotations(parts),
+                _properties(parts),
+                _application_properties(parts.application_properties),
+                part.descriptor(part.DATA) + types.encode(parts.body),
+            )
+        )
+    except EncodeError as error:
+        raise TypeError(f"A message cannot be encoded: {error}") from None
+
+
+def typed(value: object) -> Any:
+    """Return a value as the SDK writes it: an `int` is an int of 32 bits where it fits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, datetime):
+            aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return Timestamp(round(aware.timestamp() * 1000))
+        if isinstance(value, bytearray):
+            return bytes(value)
+        return value
+    if type(value) is int and -INT_MAX - 1 <= value <= INT_MAX:
+        return Int(value)
+    return value
+
+
+def property_values(values: Mapping[str | bytes, Any]) -> dict[str, bytes]:
+    """Return encoded AMQP 1.0 values by their names."""
+    return {_text(name): types.encode(typed(value)) for name, value in values.items()}
+
+
+def _header(parts: Parts) -> bytes:
+    if parts.time_to_live_ms is None:
+        return b""
+    ttl = Uint(min(parts.time_to_live_ms, UINT_MAX))
+    return part.descriptor(part.HEADER) + types.encode([None, None, ttl])
+
+
+def _annotations(parts: Parts) -> bytes:
+    found: dict[Any, Any] = {}
+    if parts.partition_key is not None:
+        found[Symbol(PARTITION_KEY)] = parts.partition_key
+    if parts.scheduled_ms is not None:
+        found[Symbol(SCHEDULED_TIME)] = Timestamp(parts.scheduled_ms)
+    return part.descriptor(part.MESSAGE_ANNOTATIONS) + types.encode(found) if found else b""
+
+
+def _properties(parts: Parts) -> bytes:
+    expiry = creation = None
+    if parts.time_to_live_ms is not None and parts.creation_ms is not None:
+        creation = Timestamp(parts.creation_ms)
+        expiry = Timestamp(min(parts.creation_ms + parts.time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS))
+    items: list[Any] = [
+        parts.message_id,
+        None,
+        parts.to,
+        parts.subject,
+        parts.reply_to,
+        parts.correlation_id,
+        None if parts.content_type is None else Symbol(parts.content_type),
+        None,
+        expiry,
+        creation,
+        parts.session_id,
+        None,
+        parts.reply_to_session_id,
+    ]
+    while items and items[-1] is None:
+        items.pop()
+    return part.descriptor(part.PROPERTIES) + types.encode(items) if items else b""
+
+
+def _application_properties(values: Mapping[str | bytes, Any] | None) -> bytes:
+    if not values:
+        return b""
+    found = {_text(name): typed(value) for name, value in values.items()}
+    return part.descriptor(part.APPLICATION_PROPERTIES) + types.encode(found)
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The sections of a received message, read.
+
+    Attributes:
+        header: its list.
+        annotations: by name.
+        properties: its list.
+        application_properties: with names and texts as bytes, as the SDK has them.
+        bodies: the section's code, and the values of its sections.
+    """
+
+    header: list[Any] = field(default_factory=list)
+    annotations: dict[str, Any] = field(default_factory=dict)
+    properties: list[Any] = field(default_factory=list)
+    application_properties: dict[bytes, Any] | None = None
+    body_code: int = part.DATA
+    bodies: list[Any] = field(default_factory=list)
+
+
+def decode(raw: bytes) -> Decoded:
+    """Read a message.
+
+    Raises:
+        ValueError: the bytes are no AMQP 1.0 message.
+    """
+    sections = part.split_sections(raw)
+    found = Decoded()
+    try:
+        for code, (_, value_at, _) in sections.at.items():
+            value = read_value(raw, value_at)[0]
+            if code == part.HEADER:
+                found.header = value
+            elif code == part.PROPERTIES:
+                found.properties = value
+            elif code == part.MESSAGE_ANNOTATIONS:
+                found.annotations = {str(name): each for name, each in value.items()}
+            elif code == part.APPLICATION_PROPERTIES:
+                found.application_properties = {
+                    str(name).encode(): _received(each) for name, each in value.items()
+                }
+        for code, _, value_at, _ in sections.body:
+            found.body_code = code
+            found.bodies.append(read_value(raw, value_at)[0])
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    return found
+
+
+def _received(value: Any) -> Any:
+    """Return a received value as the SDK shows it: texts are bytes, times are milliseconds."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return float(value) if isinstance(value, float) else int(value)

@@ -1,0 +1,141 @@
+"""What can go wrong, under the SDK's names, and how an error of the model becomes one of them."""
+
+from __future__ import annotations
+
+from bridge.model import errors as model
+
+
+class ServiceBusError(Exception):
+    """Anything that Service Bus, RabbitMQ or the connection between refuses.
+
+    Attributes:
+        message: the description.
+    """
+
+    _retryable = False
+
+    def __init__(self, message: str = "", *, error: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.inner_exception = error
+
+
+class ServiceBusConnectionError(ServiceBusError):
+    """There is no connection to RabbitMQ, or it was lost; the text says what is not known."""
+
+    _retryable = True
+
+
+class OutcomeUnknownError(ServiceBusConnectionError):
+    """The connection was lost behind a publish: RabbitMQ may have the message, or not."""
+
+    _retryable = False
+
+
+class ServiceBusCommunicationError(ServiceBusError):
+    """No process of the bridge answers."""
+
+    _retryable = True
+
+
+class ServiceBusAuthenticationError(ServiceBusError):
+    """RabbitMQ refuses the login."""
+
+
+class ServiceBusAuthorizationError(ServiceBusError):
+    """RabbitMQ's permissions do not allow the operation."""
+
+
+class OperationTimeoutError(ServiceBusError):
+    """The operation did not end within its time."""
+
+    _retryable = True
+
+
+class MessageSizeExceededError(ServiceBusError, ValueError):
+    """The message, or a batch, is larger than the entity takes."""
+
+
+class MessageAlreadySettled(ValueError):
+    """The message was completed, abandoned, deferred or dead-lettered before."""
+
+
+class MessageLockLostError(ServiceBusError):
+    """The lock has ended: its time is over, or its connection was lost."""
+
+
+class SessionLockLostError(ServiceBusError):
+    """The session's lock has ended."""
+
+
+class SessionCannotBeLockedError(ServiceBusError):
+    """Another receiver holds the session."""
+
+    _retryable = True
+
+
+class MessageNotFoundError(ServiceBusError):
+    """No message has that sequence number."""
+
+
+class MessagingEntityNotFoundError(ServiceBusError):
+    """No such queue, topic or subscription."""
+
+
+class MessagingEntityDisabledError(ServiceBusError):
+    """The entity's status forbids the operation."""
+
+
+class MessagingEntityAlreadyExistsError(ServiceBusError):
+    """An entity or rule of this name is there already."""
+
+
+class ServiceBusQuotaExceededError(ServiceBusError):
+    """The entity is full."""
+
+
+class ServiceBusServerBusyError(ServiceBusError):
+    """RabbitMQ takes nothing at the moment; come back later."""
+
+    _retryable = True
+
+
+class AutoLockRenewFailed(ServiceBusError):
+    """A lock could not be renewed."""
+
+
+class AutoLockRenewTimeout(ServiceBusError):
+    """A lock was renewed for as long as it should be."""
+
+
+_OF_MODEL: dict[type[model.ServiceBusError], type[ServiceBusError]] = {
+    model.EntityNotFound: MessagingEntityNotFoundError,
+    model.EntityAlreadyExists: MessagingEntityAlreadyExistsError,
+    model.EntityDisabled: MessagingEntityDisabledError,
+    model.MessageNotFound: MessageNotFoundError,
+    model.MessageLockLost: MessageLockLostError,
+    model.SessionLockLost: SessionLockLostError,
+    model.SessionCannotBeLocked: SessionCannotBeLockedError,
+    model.MessageSizeExceeded: MessageSizeExceededError,
+    model.Unauthorized: ServiceBusAuthorizationError,
+    model.QuotaExceeded: ServiceBusQuotaExceededError,
+    model.ServerBusy: ServiceBusServerBusyError,
+    model.OperationTimeout: OperationTimeoutError,
+}
+
+_OF_CONDITION = {made.condition: made for made in _OF_MODEL} | {
+    model.InternalError.condition: model.InternalError
+}
+
+
+def of_model(error: model.ServiceBusError) -> ServiceBusError:
+    """Return the SDK's error for one of the model's."""
+    return _OF_MODEL.get(type(error), ServiceBusError)(str(error), error=error)
+
+
+def of_condition(condition: str, description: str) -> ServiceBusError:
+    """Return the SDK's error for a condition that another process has answered."""
+    made = _OF_CONDITION.get(condition)
+    if made is None or made not in _OF_MODEL:
+        return ServiceBusError(description)
+    return _OF_MODEL[made](description)

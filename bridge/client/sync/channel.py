@@ -1,0 +1,202 @@
+"""A channel of pika as the core uses it: `core.wire.Channel`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pika import spec
+from pika.exceptions import AMQPError
+
+from bridge.client.core.confirms import Confirms
+from bridge.client.core.wire import Confirmed, Delivery
+from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
+from bridge.client.sync.raw import RawConnection, RawProperties
+
+_Got = Callable[[Delivery | None], None]
+
+
+class PikaChannel:
+    """One channel; what is asked before RabbitMQ has opened it waits.
+
+    Args:
+        on_closed: called when it ends otherwise than by `close`.
+    """
+
+    def __init__(
+        self,
+        connection: RawConnection,
+        on_closed: Callable[[ServiceBusError], None],
+        *,
+        has_confirms: bool,
+    ) -> None:
+        self._on_closed = on_closed
+        self._confirms = Confirms()
+        self._has_confirms = has_confirms
+        self._is_open = False
+        self._waiting: list[Callable[[], None]] = []
+        self._gets: deque[tuple[str, _Got]] = deque()
+        self._ends: dict[str, Callable[[], None]] = {}
+        self.is_closed = False
+        self._channel = connection.channel(on_open_callback=self._on_open)
+        self._channel.add_on_close_callback(self._on_close)
+
+    def publish(
+        self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
+    ) -> None:
+        """Publish; mandatory."""
+        if self.is_closed:
+            raise ServiceBusConnectionError("The channel is closed.")
+        self._confirms.add(exchange, key, confirmed)
+        raw = RawProperties(properties)
+        self._do(partial(self._publish, exchange, key, body, raw))
+
+    def consume(
+        self,
+        queue: str,
+        tag: str,
+        prefetch: int,
+        on_delivery: Callable[[Delivery], None],
+        on_ended: Callable[[], None],
+        *,
+        no_ack: bool = False,
+    ) -> None:
+        """Begin to consume."""
+
+        def on_message(channel: Any, method: Any, properties: RawProperties, body: bytes) -> None:
+            on_delivery(Delivery(method.delivery_tag, method.exchange, properties.raw, body))
+
+        def begin() -> None:
+            self._ends[tag] = on_ended
+            if prefetch:
+                self._channel.basic_qos(prefetch_count=prefetch, callback=lambda frame: None)
+            # pika holds a later method back until this one is answered, a cancel too: one that
+            # came before would end the connection (docs/rabbitmq-faults.md: early-cancel).
+            self._channel.basic_consume(
+                queue,
+                on_message,
+                auto_ack=no_ack,
+                consumer_tag=tag,
+                callback=lambda frame: None,
+            )
+
+        self._do(begin)
+
+    def cancel(self, tag: str) -> None:
+        """End that."""
+        self._do(lambda: self._channel.basic_cancel(tag, callback=lambda frame: self._end(tag)))
+
+    def get(self, queue: str, on_got: _Got) -> None:
+        """Get one message, or none; one after another, as pika wants it."""
+        self._gets.append((queue, on_got))
+        if len(self._gets) == 1:
+            self._do(self._get)
+
+    def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
+        """Ask how many messages are ready, and how many consumers there are."""
+
+        def seen(frame: Any) -> None:
+            on_seen(frame.method.message_count, frame.method.consumer_count)
+
+        self._do(lambda: self._channel.queue_declare(queue, passive=True, callback=seen))
+
+    def ack(self, tag: int) -> None:
+        """Settle a message for good."""
+        self._do(lambda: self._channel.basic_ack(tag))
+
+    def reject(self, tag: int) -> None:
+        """Give a message back, counted."""
+        self._do(lambda: self._channel.basic_reject(tag, requeue=True))
+
+    def nack(self, tag: int) -> None:
+        """Give a message back; that counts before 4.3 only."""
+        self._do(lambda: self._channel.basic_nack(tag, requeue=True))
+
+    def close(self) -> None:
+        """End it."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._channel.is_open:
+            self._channel.close()
+
+    def lose(self, error: ServiceBusError) -> None:
+        """The connection has ended, and this with it."""
+        was_closed, self.is_closed = self.is_closed, True
+        self._waiting.clear()
+        self._gets.clear()
+        self._confirms.lose(str(error))
+        if not was_closed:
+            self._on_closed(error)
+
+    def give_up(self, why: str) -> None:
+        """Nobody waits for confirms any more."""
+        self._confirms.lose(why)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        if self.is_closed:
+            return
+        if not self._is_open:
+            self._waiting.append(call)
+            return
+        try:
+            call()
+        except AMQPError as error:
+            self.lose(ServiceBusConnectionError(f"The channel was lost: {error!r}"))
+
+    def _publish(self, exchange: str, key: str, body: bytes, raw: RawProperties) -> None:
+        self._channel.basic_publish(exchange, key, body, raw, mandatory=True)
+
+    def _get(self) -> None:
+        queue, _ = self._gets[0]
+
+        def found(channel: Any, method: Any, properties: RawProperties, body: bytes) -> None:
+            left = method.message_count
+            self._got(Delivery(method.delivery_tag, method.exchange, properties.raw, body, left))
+
+        self._channel.basic_get(queue, found)
+
+    def _got(self, delivery: Delivery | None) -> None:
+        _, on_got = self._gets.popleft()
+        on_got(delivery)
+        if self._gets and not self.is_closed:
+            self._do(self._get)
+
+    def _end(self, tag: str) -> None:
+        on_ended = self._ends.pop(tag, None)
+        if on_ended is not None:
+            on_ended()
+
+    def _on_open(self, channel: Any) -> None:
+        if not self._has_confirms:
+            self._begin()
+            return
+        # pika holds this back behind other methods, but no publish.
+        self._channel.add_on_return_callback(self._on_return)
+        self._channel.confirm_delivery(self._on_confirm, callback=lambda frame: self._begin())
+
+    def _begin(self) -> None:
+        self._is_open = True
+        self._channel.add_on_cancel_callback(lambda frame: self._end(frame.method.consumer_tag))
+        on_empty = partial(self._got, None)
+        self._channel.add_callback(lambda frame: on_empty(), [spec.Basic.GetEmpty], one_shot=False)
+        waiting, self._waiting = self._waiting, []
+        if self.is_closed:
+            self._channel.close()
+        for call in waiting:
+            self._do(call)
+
+    def _on_close(self, channel: Any, reason: Exception) -> None:
+        self.lose(ServiceBusConnectionError(f"RabbitMQ has closed the channel: {reason}"))
+
+    def _on_confirm(self, frame: Any) -> None:
+        method = frame.method
+        is_taken = isinstance(method, spec.Basic.Ack)
+        self._confirms.on_confirm(
+            method.delivery_tag, is_multiple=method.multiple, is_taken=is_taken
+        )
+
+    def _on_return(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._confirms.on_return(method.exchange, method.routing_key)

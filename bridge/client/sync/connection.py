@@ -1,0 +1,234 @@
+"""A connection of pika's that comes back by itself: `core.wire.Wire`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from pika import ConnectionParameters, PlainCredentials, SSLOptions
+from pika.exceptions import (
+    AMQPConnectionError,
+    ConnectionClosedByBroker,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+)
+
+from bridge.client.address import Address
+from bridge.client.core.backoff import Backoff
+from bridge.client.core.wire import succeed
+from bridge.client.exceptions import (
+    ServiceBusAuthenticationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
+from bridge.client.sync.channel import PikaChannel
+from bridge.client.sync.raw import RawConnection
+from bridge.client.sync.thread import IoThread
+
+BLOCKED_GRACE_S = 2.0
+"""What RabbitMQ had read before it raised its alarm is confirmed within this time."""
+
+log = logging.getLogger("azure.servicebus.bridge")
+
+
+class _Timer:
+    def __init__(self, loop: Any, wait_s: float, call: Callable[[], None]) -> None:
+        self._loop = loop
+        self._handle = loop.call_later(wait_s, call)
+
+    def cancel(self) -> None:
+        """It will not be called."""
+        self._loop.remove_timeout(self._handle)
+
+
+class PikaWire:
+    """One connection; everything but `wait_up` is for the I/O thread.
+
+    Args:
+        purpose: what RabbitMQ shows of it.
+
+    Attributes:
+        is_up: whether it is there.
+    """
+
+    def __init__(self, thread: IoThread, address: Address, purpose: str) -> None:
+        self._thread = thread
+        self._address = address
+        self._purpose = purpose
+        self._next_host = 0
+        self._connection: RawConnection | None = None
+        self._channels: set[PikaChannel] = set()
+        self._backoff = Backoff()
+        self._waiting: list[Future[None]] = []
+        self._refused: ServiceBusError | None = None
+        self._blocked: str | None = None
+        self._is_started = self._is_closed = False
+        self._ending: RawConnection | None = None
+        self.is_up = False
+        self.last_error: ServiceBusError = ServiceBusConnectionError("not connected yet")
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether RabbitMQ has not answered yet that it is closed."""
+        return self._ending is not None and not self._ending.is_closed
+
+    def start_once(self) -> None:
+        """Begin to connect, unless that was begun."""
+        if not self._is_started:
+            self._is_started = True
+            self.start()
+
+    def start(self) -> None:
+        """Connect."""
+        if self._is_closed:
+            return
+        host, port = self._address.hosts[self._next_host % len(self._address.hosts)]
+        self._next_host += 1
+        tls = self._address.tls
+        parameters = ConnectionParameters(
+            host=host,
+            port=port,
+            virtual_host=self._address.vhost,
+            credentials=PlainCredentials(self._address.user, self._address.password),
+            ssl_options=None if tls is None else SSLOptions(tls, host),
+            client_properties={"connection_name": f"bridge.client {self._purpose}"},
+            socket_timeout=10,
+            stack_timeout=15,
+        )
+        RawConnection(
+            parameters,
+            on_open_callback=self._on_open,
+            on_open_error_callback=self._on_failed,
+            on_close_callback=self._on_lost,
+            custom_ioloop=self._thread.loop,
+        )
+
+    def ready(self, answer: Future[None]) -> None:
+        """Answer when the connection is there, or RabbitMQ refuses the login."""
+        if self.is_up:
+            succeed(answer)
+        elif self._refused is not None:
+            answer.set_exception(self._refused)
+        else:
+            self._waiting.append(answer)
+
+    def open(
+        self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
+    ) -> PikaChannel:
+        """Return a channel."""
+        if self._connection is None:
+            raise ServiceBusConnectionError(f"There is no connection: {self.last_error}")
+        if self._blocked is not None:
+            raise ServiceBusServerBusyError(f"RabbitMQ has an alarm: {self._blocked}")
+
+        def closed(error: ServiceBusError) -> None:
+            self._channels.discard(channel)
+            on_closed(error)
+
+        channel = PikaChannel(self._connection, closed, has_confirms=has_confirms)
+        self._channels.add(channel)
+        return channel
+
+    def now_ms(self) -> int:
+        """UTC, ms."""
+        return time.time_ns() // 1_000_000
+
+    def now_s(self) -> float:
+        """A clock that only goes forward."""
+        return time.monotonic()
+
+    def later(self, wait_s: float, call: Callable[[], None]) -> _Timer:
+        """Call something after a while."""
+        return _Timer(self._thread.loop, wait_s, call)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call something at the end of this turn."""
+        self._thread.soon(call)
+
+    def close(self) -> None:
+        """Close it for good."""
+        self._is_closed = True
+        connection, self._connection = self._connection, None
+        self.is_up = False
+        if connection is not None and connection.is_open:
+            self._ending = connection
+            connection.close()
+
+    def _on_open(self, connection: RawConnection) -> None:
+        if self._is_closed:
+            connection.close()
+            return
+        connection.add_on_connection_blocked_callback(self._on_blocked)
+        connection.add_on_connection_unblocked_callback(self._on_unblocked)
+        self._connection = connection
+        self._refused = self._blocked = None
+        self._backoff.succeeded()
+        self.is_up = True
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            succeed(answer)
+
+    def _on_failed(self, connection: RawConnection, error: BaseException) -> None:
+        self.last_error = _reason(error, self._address)
+        log.warning("No connection to RabbitMQ (%s): %s", self._purpose, self.last_error)
+        if isinstance(self.last_error, ServiceBusAuthenticationError):
+            self._refused = self.last_error
+            waiting, self._waiting = self._waiting, []
+            for answer in waiting:
+                answer.set_exception(self.last_error)
+        self._again()
+
+    def _on_lost(self, connection: RawConnection, error: BaseException) -> None:
+        self._connection = None
+        self.is_up = False
+        self.last_error = _reason(error, self._address)
+        channels, self._channels = self._channels, set()
+        for channel in channels:
+            channel.lose(self.last_error)
+        if not self._is_closed:
+            log.warning("The connection to RabbitMQ was lost (%s): %s", self._purpose, error)
+            self._again()
+
+    def _again(self) -> None:
+        if not self._is_closed:
+            self.later(self._backoff.wait_s(), self.start)
+
+    def _on_blocked(self, connection: RawConnection, frame: Any) -> None:
+        self._blocked = frame.method.reason or "no reason given"
+        self.later(BLOCKED_GRACE_S, partial(self._give_up, list(self._channels)))
+
+    def _give_up(self, channels: list[PikaChannel]) -> None:
+        if self._blocked is not None:
+            for channel in channels:
+                channel.give_up(f"RabbitMQ has an alarm: {self._blocked}")
+
+    def _on_unblocked(self, connection: RawConnection, frame: Any) -> None:
+        self._blocked = None
+
+
+def _reason(error: BaseException, address: Address) -> ServiceBusError:
+    """Return the SDK's error for one of pika's; how it says why is nested."""
+    cause: Any = error
+    while isinstance(cause, AMQPConnectionError) and cause.args:
+        inner = cause.args[0]
+        if not isinstance(inner, BaseException):
+            break
+        cause = inner
+    inner = getattr(error, "exceptions", None)
+    if inner:
+        return _reason(inner[-1], address)
+    exception = getattr(cause, "exception", None)
+    if isinstance(exception, BaseException):
+        return _reason(exception, address)
+    refusals = ProbableAuthenticationError, ProbableAccessDeniedError
+    is_refused = isinstance(cause, refusals) or (
+        isinstance(cause, ConnectionClosedByBroker) and cause.reply_code in (403, 530)
+    )
+    if is_refused:
+        return ServiceBusAuthenticationError(f"RabbitMQ at {address} refuses the login: {cause!r}")
+    return ServiceBusConnectionError(f"RabbitMQ at {address}: {cause!r}")

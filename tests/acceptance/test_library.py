@@ -1,0 +1,451 @@
+"""The library straight on RabbitMQ keeps the contract that the SDK has through the gateway."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pika
+import pytest
+
+from bridge.client import ServiceBusClient, ServiceBusMessage
+from bridge.client.exceptions import ServiceBusAuthenticationError, ServiceBusCommunicationError
+from tests.acceptance.lanes import LANES, Lane, lane_of
+from tests.acceptance.sdk import (
+    eventually,
+    expect_silence,
+    native_channel,
+    native_get,
+    numbers,
+    receive,
+    sleep_until,
+    take,
+)
+
+LOCK_S = 5
+
+_NAMES = (
+    "abandon",
+    "batch",
+    "cancel",
+    "competing",
+    "complete",
+    "dead",
+    "delete",
+    "exhausted",
+    "iterate",
+    "large",
+    "locks",
+    "native",
+    "outlives",
+    "properties",
+    "sending",
+)
+ENTITIES: dict[str, dict[str, Any]] = {
+    f"{name}-{lane}": {"LockDuration": "PT5S", "MaxDeliveryCount": 3}
+    for name in _NAMES
+    for lane in LANES
+}
+ENTITIES |= {
+    f"expires-{lane}": {"DeadLetteringOnMessageExpiration": True, "MaxDeliveryCount": 3}
+    for lane in LANES
+}
+ENTITIES |= {
+    f"once-{lane}": {
+        "RequiresDuplicateDetection": True,
+        "DuplicateDetectionHistoryTimeWindow": "PT1M",
+    }
+    for lane in LANES
+}
+ENTITIES |= {"sessions": {"RequiresSession": True}, "crossed": {}}
+TOPICS = [
+    {
+        "Name": f"news-{lane}",
+        "Subscriptions": [
+            {"Name": "all"},
+            {
+                "Name": "red",
+                "Rules": [
+                    {
+                        "Name": "red",
+                        "Properties": {
+                            "FilterType": "Sql",
+                            "SqlFilter": {"SqlExpression": "colour = 'red'"},
+                        },
+                    }
+                ],
+            },
+        ],
+    }
+    for lane in LANES
+]
+
+
+@pytest.fixture(params=LANES)
+def lane(request: pytest.FixtureRequest, bridge: Any) -> Iterator[Lane]:
+    """One of the three clients."""
+    with lane_of(request.param, bridge) as made:
+        yield made
+
+
+def test_a_message_is_received_once_with_its_number(lane: Lane) -> None:
+    """Single, list and batch; what is completed does not come again."""
+    queue = f"batch-{lane.name}"
+    with lane.client.get_queue_sender(queue) as sender:
+        sender.send_messages(lane.message("one"))
+        sender.send_messages([lane.message("two"), lane.message("three")])
+        batch = sender.create_message_batch()
+        batch.add_message(lane.message("four"))
+        assert len(batch) == 1
+        sender.send_messages(batch)
+    with lane.client.get_queue_receiver(queue) as receiver:
+        messages = receive(receiver, 4)
+        assert [str(each) for each in messages] == ["one", "two", "three", "four"]
+        assert numbers(messages) == [1, 2, 3, 4]
+        assert [each.delivery_count for each in messages] == [0] * 4
+        for message in messages:
+            receiver.complete_message(message)
+        with pytest.raises(lane.errors.MessageAlreadySettled):
+            receiver.complete_message(messages[0])
+        expect_silence(receiver, for_s=0.3)
+
+
+def test_properties_arrive_as_sent(lane: Lane) -> None:
+    """Each property, and application properties of each type that all clients have."""
+    queue = f"properties-{lane.name}"
+    given = {"text": "t", "whole": 7, "long": 1 << 40, "part": 1.5, "yes": True, "raw": b"\x00\xff"}
+    lane.send(
+        queue,
+        "body",
+        application_properties=given,
+        message_id="id",
+        subject="subject",
+        content_type="text/plain",
+        correlation_id="correlation",
+        to="to",
+        reply_to="reply",
+        reply_to_session_id="replies",
+        partition_key="key",
+        time_to_live=timedelta(hours=1),
+    )
+    with lane.client.get_queue_receiver(queue) as receiver:
+        (got,) = take(receiver)
+    assert got.application_properties == {
+        b"text": b"t",
+        b"whole": 7,
+        b"long": 1 << 40,
+        b"part": 1.5,
+        b"yes": True,
+        b"raw": b"\x00\xff",
+    }
+    assert (got.message_id, got.subject, got.content_type) == ("id", "subject", "text/plain")
+    assert (got.correlation_id, got.to, got.reply_to) == ("correlation", "to", "reply")
+    assert (got.reply_to_session_id, got.partition_key) == ("replies", "key")
+    assert got.time_to_live == timedelta(hours=1)
+    assert got.expires_at_utc == got.enqueued_time_utc + got.time_to_live
+    assert abs(got.enqueued_time_utc - datetime.now(UTC)) < timedelta(seconds=30)
+    assert b"".join(got.body) == b"body"
+
+
+def test_abandoning(lane: Lane) -> None:
+    """An abandoned message is there at once, before later ones, one more on its count."""
+    queue = f"abandon-{lane.name}"
+    lane.send(queue, "first", "second")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        for count in range(2):
+            (message,) = receive(receiver)
+            assert (str(message), message.delivery_count) == ("first", count)
+            receiver.abandon_message(message)
+        first, second = take(receiver, 2)
+        assert (str(first), first.delivery_count) == ("first", 2)
+        assert (str(second), second.delivery_count) == ("second", 0)
+
+
+def test_dead_lettering(lane: Lane) -> None:
+    """With reason and description; a dead letter cannot be dead-lettered again."""
+    queue = f"dead-{lane.name}"
+    lane.send(queue, "bad", application_properties={"kept": 1.5})
+    with (
+        lane.client.get_queue_receiver(queue) as receiver,
+        lane.client.get_queue_receiver(queue, sub_queue="deadletter") as dead,
+    ):
+        (message,) = receive(receiver)
+        receiver.dead_letter_message(message, reason="why", error_description="because")
+        (found,) = receive(dead)
+        assert (found.dead_letter_reason, found.dead_letter_error_description) == ("why", "because")
+        assert found.sequence_number == message.sequence_number
+        assert found.application_properties[b"kept"] == 1.5
+        with pytest.raises(lane.errors.ServiceBusError):
+            dead.dead_letter_message(found)
+        if lane.name != "azure":
+            dead.complete_message(found)
+        expect_silence(receiver, for_s=0.3)
+
+
+def test_too_many_deliveries(lane: Lane) -> None:
+    """After MaxDeliveryCount of them a message is a dead letter."""
+    queue = f"exhausted-{lane.name}"
+    lane.send(queue, "hopeless")
+    with (
+        lane.client.get_queue_receiver(queue) as receiver,
+        lane.client.get_queue_receiver(queue, sub_queue="deadletter") as dead,
+    ):
+        for count in range(3):
+            (message,) = receive(receiver)
+            assert message.delivery_count == count
+            receiver.abandon_message(message)
+        (found,) = take(dead)
+        assert found.dead_letter_reason == "MaxDeliveryCountExceeded"
+
+
+def _locks(name: str, bridge: Any) -> None:
+    queue = f"locks-{name}"
+    with lane_of(name, bridge) as lane:
+        lane.send(queue, "slow", "renewed", "kept")
+        with lane.client.get_queue_receiver(queue) as receiver, lane.renewer() as renewer:
+            slow, renewed, kept = receive(receiver, 3)
+            renewer.register(receiver, kept, max_lock_renewal_duration=30)
+            sleep_until(slow.locked_until_utc, and_s=-LOCK_S / 2)
+            before = time.time()
+            until = receiver.renew_message_lock(renewed)
+            assert until.timestamp() - LOCK_S >= before - 0.01
+            sleep_until(slow.locked_until_utc, and_s=0.3)
+            with pytest.raises(lane.errors.MessageLockLostError):
+                receiver.complete_message(slow)
+            with pytest.raises(lane.errors.MessageLockLostError):
+                receiver.renew_message_lock(slow)
+            receiver.complete_message(renewed)
+            receiver.complete_message(kept)
+            (again,) = receive(receiver)
+            assert (again.sequence_number, again.delivery_count) == (slow.sequence_number, 1)
+            assert again.lock_token != slow.lock_token
+            receiver.complete_message(again)
+
+
+def test_locks_end_unless_they_are_renewed(bridge: Any) -> None:
+    """By hand or by a renewer; what ends is delivered again, and settled by its new lock only."""
+    with ThreadPoolExecutor(len(LANES)) as pool:
+        list(pool.map(lambda name: _locks(name, bridge), LANES))
+
+
+def test_a_lock_outlives_its_receiver(lane: Lane) -> None:
+    """It is settled through another receiver of the client."""
+    queue = f"outlives-{lane.name}"
+    lane.send(queue, "mine")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        (message,) = receive(receiver)
+    with lane.client.get_queue_receiver(queue) as other:
+        expect_silence(other, for_s=0.3)
+        other.complete_message(message)
+        expect_silence(other, for_s=0.3)
+
+
+def test_receiving_and_deleting(lane: Lane, bridge: Any) -> None:
+    """What has been received is gone from RabbitMQ."""
+    queue = f"delete-{lane.name}"
+    lane.send(queue, "a", "b", "c")
+    mode = lane.words.ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    with lane.client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+        messages = receive(receiver, 3)
+        assert [str(each) for each in messages] == ["a", "b", "c"]
+        with pytest.raises(ValueError, match=r"RECEIVE_AND_DELETE|receive_mode|peek"):
+            receiver.complete_message(messages[0])
+    with native_channel(bridge) as channel:
+        count = lambda: channel.queue_declare(queue, passive=True).method.message_count  # noqa: E731
+        eventually("the queue is empty", lambda: count() == 0)
+
+
+def test_receiving_by_iteration(lane: Lane) -> None:
+    """Iterating gives each message, an abandoned one a second time."""
+    queue = f"iterate-{lane.name}"
+    lane.send(queue, *(f"m{i}" for i in range(4)))
+    seen = []
+    with lane.client.get_queue_receiver(queue, max_wait_time=1) as receiver:
+        for message in receiver:
+            seen.append(str(message))
+            if message.delivery_count == 0 and str(message) == "m2":
+                receiver.abandon_message(message)
+            else:
+                receiver.complete_message(message)
+    assert sorted(seen) == ["m0", "m1", "m2", "m2", "m3"]
+
+
+def test_competing_receivers(lane: Lane) -> None:
+    """Each message goes to one of several receivers."""
+    queue, count = f"competing-{lane.name}", 60
+    with lane.client.get_queue_sender(queue) as sender:
+        sender.send_messages([lane.message(str(i)) for i in range(count)])
+
+    def work(index: int) -> list[int]:
+        seen = []
+        with lane.client.get_queue_receiver(queue, max_wait_time=1) as receiver:
+            for message in receiver:
+                seen.append(int(str(message)))
+                receiver.complete_message(message)
+        return seen
+
+    with ThreadPoolExecutor(3) as pool:
+        seen = [each for found in pool.map(work, range(3)) for each in found]
+    assert sorted(seen) == list(range(count))
+
+
+def test_expiration(lane: Lane) -> None:
+    """What has expired is a dead letter where the entity says so."""
+    queue = f"expires-{lane.name}"
+    lane.send(queue, "brief", time_to_live=timedelta(seconds=1))
+    with lane.client.get_queue_receiver(queue, sub_queue="deadletter") as dead:
+        (found,) = take(dead)
+        assert found.dead_letter_reason == "TTLExpiredException"
+
+
+def test_duplicates_are_dropped(lane: Lane) -> None:
+    """A second message of one id is dropped where the entity says so."""
+    queue = f"once-{lane.name}"
+    lane.send(queue, "one", "two", message_id="same")
+    lane.send(queue, "three", message_id="other")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        assert [str(each) for each in take(receiver, 2)] == ["one", "three"]
+        expect_silence(receiver, for_s=0.3)
+
+
+def test_scheduling_and_cancelling(lane: Lane) -> None:
+    """What is cancelled never comes; what is not comes at its time, not before."""
+    queue = f"cancel-{lane.name}"
+    due = datetime.now(UTC) + timedelta(seconds=2)
+    with lane.client.get_queue_sender(queue) as sender:
+        first, second = sender.schedule_messages([lane.message("no"), lane.message("yes")], due)
+        sender.cancel_scheduled_messages(first)
+        assert second == first + 1
+        with pytest.raises(lane.errors.ServiceBusError):
+            sender.cancel_scheduled_messages([first])
+        sender.send_messages(lane.message("too", scheduled_enqueue_time_utc=due))
+    with lane.client.get_queue_receiver(queue) as receiver:
+        got = take(receiver, 2)
+        assert sorted(str(each) for each in got) == ["too", "yes"]
+        for each in got:
+            assert each.enqueued_time_utc >= due - timedelta(milliseconds=1)
+
+
+def test_topics(lane: Lane) -> None:
+    """A subscription gets what its rules select, under numbers of its own."""
+    topic = f"news-{lane.name}"
+    with lane.client.get_topic_sender(topic) as sender:
+        for colour in ("blue", "red"):
+            sender.send_messages(lane.message(colour, application_properties={"colour": colour}))
+    with lane.client.get_subscription_receiver(topic, "all") as receiver:
+        assert [str(each) for each in take(receiver, 2)] == ["blue", "red"]
+    with lane.client.get_subscription_receiver(topic, "red") as receiver:
+        (message,) = receive(receiver)
+        assert (str(message), message.sequence_number) == ("red", 1)
+        assert message.enqueued_sequence_number == 2
+        receiver.dead_letter_message(message, reason="tested")
+    with lane.client.get_subscription_receiver(topic, "red", sub_queue="deadletter") as dead:
+        (found,) = take(dead)
+        assert (str(found), found.dead_letter_reason) == ("red", "tested")
+
+
+def test_too_large(lane: Lane) -> None:
+    """A message above the tier's limit is refused, and what a batch has no room for."""
+    queue = f"large-{lane.name}"
+    with lane.client.get_queue_sender(queue) as sender:
+        with pytest.raises(lane.errors.MessageSizeExceededError):
+            sender.send_messages(lane.message("x" * (300 * 1024)))
+        batch = sender.create_message_batch(max_size_in_bytes=1_000)
+        with pytest.raises(lane.errors.MessageSizeExceededError):
+            batch.add_message(lane.message("x" * 1_000))
+
+
+def test_what_is_not_there(lane: Lane) -> None:
+    """An entity that is not there is said when it is opened."""
+    with (
+        pytest.raises(lane.errors.MessagingEntityNotFoundError),
+        lane.client.get_queue_receiver("nowhere"),
+    ):
+        pass
+    with (
+        pytest.raises(lane.errors.MessagingEntityNotFoundError),
+        lane.client.get_queue_sender("nowhere"),
+    ):
+        pass
+
+
+def test_native_clients_see_the_same_message(lane: Lane, bridge: Any) -> None:
+    """What is sent is read with pika alone, and what pika publishes is received."""
+    queue = f"native-{lane.name}"
+    lane.send(queue, "for pika", subject="s", application_properties={"n": 7})
+    with native_channel(bridge) as channel:
+        _, properties, body = native_get(channel, queue)
+        assert (body, properties.type, properties.headers["n"]) == (b"for pika", "s", 7)
+        assert properties.headers["x-opt-sequence-number"] == 1
+        channel.basic_publish(
+            queue, "", b"from pika", pika.BasicProperties(type="t", headers={"k": "v"})
+        )
+    with lane.client.get_queue_receiver(queue) as receiver:
+        (message,) = take(receiver)
+    assert (str(message), message.subject, message.sequence_number) == ("from pika", "t", 2)
+    assert message.application_properties == {b"k": b"v"}
+
+
+def test_one_queue_for_all_clients(bridge: Any) -> None:
+    """What each client sends every other one receives, with equal properties."""
+    for sending in LANES:
+        for receiving in LANES:
+            with lane_of(sending, bridge) as giver, lane_of(receiving, bridge) as taker:
+                giver.send("crossed", sending, application_properties={"n": 7, "f": 1.5})
+                with taker.client.get_queue_receiver("crossed") as receiver:
+                    (message,) = take(receiver)
+                assert str(message) == sending
+                assert message.application_properties == {b"n": 7, b"f": 1.5}
+
+
+@pytest.mark.parametrize("name", LANES[1:])
+def test_what_is_not_supported_is_refused_by_name(name: str, bridge: Any) -> None:
+    """Never approximated."""
+    with lane_of(name, bridge) as lane:
+        with pytest.raises(NotImplementedError, match="sessions"):
+            lane.client.get_queue_receiver("sessions", session_id="s")
+        with (
+            pytest.raises(lane.errors.ServiceBusError, match="requires sessions"),
+            lane.client.get_queue_receiver("sessions", max_wait_time=1) as receiver,
+        ):
+            receiver.receive_messages()
+        with (
+            pytest.raises(lane.errors.ServiceBusError, match="SessionId"),
+            lane.client.get_queue_sender("sessions") as sender,
+        ):
+            sender.send_messages(lane.message("without"))
+        with pytest.raises(TypeError, match="no option"):
+            type(lane.client)(bridge.amqp_url, surprising=1) if name == "pika" else _aio(bridge)
+
+
+def _aio(bridge: Any) -> None:
+    import bridge.client.aio as aio
+
+    aio.ServiceBusClient(bridge.amqp_url, surprising=1)
+
+
+def test_a_wrong_password_is_said_at_once(bridge: Any) -> None:
+    """No retry helps."""
+    _, _, place = bridge.amqp_url.rpartition("@")
+    place = place.removeprefix("amqp://")
+    began = time.monotonic()
+    with (
+        ServiceBusClient(f"amqp://nobody:wrong@{place}") as client,
+        pytest.raises(ServiceBusAuthenticationError),
+        client.get_queue_sender("crossed"),
+    ):
+        pass
+    assert time.monotonic() - began < 10
+
+
+def test_no_bridge_is_said(broker: Any, vhost: str) -> None:
+    """A virtual host without a bridge: the error says what to do."""
+    with (
+        ServiceBusClient(broker.url_of(vhost), retry_total=0) as client,
+        pytest.raises(ServiceBusCommunicationError, match="busbridge serve"),
+        client.get_queue_sender("orders") as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x"))
