@@ -18,6 +18,7 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
+from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
 from bridge.model import errors
@@ -60,7 +61,7 @@ class Peers:
         used: says when this process used entities, and whether it refuses them (`Usage.answer`).
         of_sessions: carries out what is said about sessions; returns the reply.
         waiting_here: names the scheduled messages of an entity that this process numbers.
-        describe: returns what a client is told of an entity (`topology.description`).
+        of_clients: carries out what a client asks; returns the reply.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Peers:
         used: Held,
         of_sessions: OfSessions,
         waiting_here: WaitingHere,
-        describe: Callable[[EntityPath], bytes],
+        of_clients: OfSessions,
     ) -> None:
         self._sender = sender
         self._settle = settle
@@ -83,7 +84,7 @@ class Peers:
         self._of_sessions = of_sessions
         self._used = used
         self._waiting_here = waiting_here
-        self._describe = describe
+        self._of_clients = of_clients
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -243,13 +244,13 @@ class Peers:
             return encode_done(counted(_string(question, "path").split("\n")))
         if what.startswith(SESSIONS):
             return await self._of_sessions(what, question)
+        if what.startswith(CLIENT):
+            return await self._of_clients(what, question)
         if what == "waiting":
             start, count = (cast(int, question[name][1]) for name in ("start", "count"))
             found = self._waiting_here(_string(question, "path"), start, min(count, 5_000))
             return encode_done(found or ())
         path = parse_path(_string(question, "path"))
-        if what == "describe":
-            return encode_found(self._describe(path))
         token = UUID(bytes=cast(bytes, question["token"][1]))
         if what == "renew":
             return encode_done(self._renew(path, [token]))

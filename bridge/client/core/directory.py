@@ -60,7 +60,7 @@ class Directory:
             else:
                 fail(answer, body)
 
-        self.ask({"do": text("describe"), "path": text(path)}, answered)
+        self.ask({"do": text("client-describe"), "path": text(path)}, answered)
 
     def ask(self, question: Table, answered: Answered) -> None:
         """Ask a bridge; what it refuses is an error of `exceptions`."""
