@@ -76,17 +76,12 @@ def typed(value: object) -> Any:
         if isinstance(value, datetime):
             aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
             return Timestamp(round(aware.timestamp() * 1000))
-        if isinstance(value, bytearray):
-            return bytes(value)
+        if isinstance(value, bytes | bytearray):
+            return value.decode()  # as the SDK does
         return value
     if type(value) is int and -INT_MAX - 1 <= value <= INT_MAX:
         return Int(value)
     return value
-
-
-def property_values(values: Mapping[str | bytes, Any]) -> dict[str, bytes]:
-    """Return encoded AMQP 1.0 values by their names."""
-    return {_text(name): types.encode(typed(value)) for name, value in values.items()}
 
 
 def _header(parts: Parts) -> bytes:

@@ -47,9 +47,7 @@ class ServiceBusAuthorizationError(ServiceBusError):
 
 
 class OperationTimeoutError(ServiceBusError):
-    """The operation did not end within its time."""
-
-    _retryable = True
+    """The operation did not end within its time; it may have been carried out, or not."""
 
 
 class MessageSizeExceededError(ServiceBusError, ValueError):

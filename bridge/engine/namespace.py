@@ -37,6 +37,7 @@ from bridge.engine.api import (
 )
 from bridge.engine.browse.browsing import Browsing
 from bridge.engine.browse.settlements import Settlements
+from bridge.engine.clients import Clients
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting, WaitingHere
@@ -66,7 +67,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
-from bridge.topology import names
+from bridge.topology import description, names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
 
@@ -153,6 +154,7 @@ class RabbitNamespace:
             lambda paths: self._usage.answer(paths, self.directory.find),
             self._sessions.carry_out,
             waiting,
+            Clients(self).carry_out,
         )
         self._sessions.introduce(self._peers)
         self._notifications = Notifications(
@@ -161,6 +163,7 @@ class RabbitNamespace:
             lambda: self._reconciler.wake(),
             self._on_told,
             self.poison,
+            own_queue=lambda: names.bridge_queue(self._locks.instance),
         )
         self._receiving = Receiving(
             intake=self._intake,
@@ -213,6 +216,7 @@ class RabbitNamespace:
             self._sending,
         )
         self._capabilities: Capabilities | None = None
+        self._is_clustered = False
         self._administration: Administration | None = None
 
     def __repr__(self) -> str:
@@ -257,8 +261,8 @@ class RabbitNamespace:
         """
         overview = await self._management.overview()
         self._capabilities = Capabilities.of(overview["rabbitmq_version"])
-        is_clustered = await self._management.is_cluster()
-        self._receiving.start(self._capabilities, is_clustered=is_clustered)
+        self._is_clustered = await self._management.is_cluster()
+        self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
         self.directory.follow(self._on_definitions)
         self._sending.tier = self.directory.namespace.tier
         self._sending.message_bytes_max = self._capabilities.message_bytes_max
@@ -392,6 +396,21 @@ class RabbitNamespace:
         """Return the ids of sessions."""
         found = await self._sessions.sessions(self._sessional(path), updated_after_ms)
         return found[skip : skip + top]
+
+    def describe(self, path: EntityPath) -> bytes:
+        """Return what a client on RabbitMQ is told of an entity; it asks while it uses it."""
+        entity = self.directory.entity(path)
+        self._usage.note(path)
+        return description.encode(
+            entity,
+            rabbitmq_version=".".join(map(str, self.capabilities.version)),
+            is_clustered=self._is_clustered,
+            tier=self.directory.namespace.tier,
+        )
+
+    async def prepare_deferral(self, path: EntityPath) -> None:
+        """Have the queue for an entity's deferred messages."""
+        await self._deferral.prepare(self.directory.receive_entity(path))
 
     async def receive_deferred(
         self,

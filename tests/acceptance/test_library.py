@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ LOCK_S = 5
 
 _NAMES = (
     "abandon",
+    "aside",
     "batch",
     "cancel",
     "competing",
@@ -41,24 +43,25 @@ _NAMES = (
     "locks",
     "native",
     "outlives",
+    "peek",
     "properties",
     "sending",
 )
 ENTITIES: dict[str, dict[str, Any]] = {
     f"{name}-{lane}": {"LockDuration": "PT5S", "MaxDeliveryCount": 3}
     for name in _NAMES
-    for lane in LANES
+    for lane in LANES[1:]
 }
 ENTITIES |= {
     f"expires-{lane}": {"DeadLetteringOnMessageExpiration": True, "MaxDeliveryCount": 3}
-    for lane in LANES
+    for lane in LANES[1:]
 }
 ENTITIES |= {
     f"once-{lane}": {
         "RequiresDuplicateDetection": True,
         "DuplicateDetectionHistoryTimeWindow": "PT1M",
     }
-    for lane in LANES
+    for lane in LANES[1:]
 }
 ENTITIES |= {"sessions": {"RequiresSession": True}, "crossed": {}}
 TOPICS = [
@@ -80,13 +83,13 @@ TOPICS = [
             },
         ],
     }
-    for lane in LANES
+    for lane in LANES[1:]
 ]
 
 
-@pytest.fixture(params=LANES)
+@pytest.fixture(scope="module", params=LANES[1:])
 def lane(request: pytest.FixtureRequest, bridge: Any) -> Iterator[Lane]:
-    """One of the three clients."""
+    """The library on pika, and on aio-pika; the Azure SDK has these scenarios elsewhere."""
     with lane_of(request.param, bridge) as made:
         yield made
 
@@ -116,7 +119,7 @@ def test_a_message_is_received_once_with_its_number(lane: Lane) -> None:
 def test_properties_arrive_as_sent(lane: Lane) -> None:
     """Each property, and application properties of each type that all clients have."""
     queue = f"properties-{lane.name}"
-    given = {"text": "t", "whole": 7, "long": 1 << 40, "part": 1.5, "yes": True, "raw": b"\x00\xff"}
+    given = {"text": "t", "whole": 7, "long": 1 << 40, "part": 1.5, "yes": True, "raw": b"as text"}
     lane.send(
         queue,
         "body",
@@ -139,7 +142,7 @@ def test_properties_arrive_as_sent(lane: Lane) -> None:
         b"long": 1 << 40,
         b"part": 1.5,
         b"yes": True,
-        b"raw": b"\x00\xff",
+        b"raw": b"as text",
     }
     assert (got.message_id, got.subject, got.content_type) == ("id", "subject", "text/plain")
     assert (got.correlation_id, got.to, got.reply_to) == ("correlation", "to", "reply")
@@ -180,8 +183,7 @@ def test_dead_lettering(lane: Lane) -> None:
         assert found.application_properties[b"kept"] == 1.5
         with pytest.raises(lane.errors.ServiceBusError):
             dead.dead_letter_message(found)
-        if lane.name != "azure":
-            dead.complete_message(found)
+        dead.complete_message(found)
         expect_silence(receiver, for_s=0.3)
 
 
@@ -227,8 +229,8 @@ def _locks(name: str, bridge: Any) -> None:
 
 def test_locks_end_unless_they_are_renewed(bridge: Any) -> None:
     """By hand or by a renewer; what ends is delivered again, and settled by its new lock only."""
-    with ThreadPoolExecutor(len(LANES)) as pool:
-        list(pool.map(lambda name: _locks(name, bridge), LANES))
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: _locks(name, bridge), LANES[1:]))
 
 
 def test_a_lock_outlives_its_receiver(lane: Lane) -> None:
@@ -329,6 +331,48 @@ def test_scheduling_and_cancelling(lane: Lane) -> None:
             assert each.enqueued_time_utc >= due - timedelta(milliseconds=1)
 
 
+def test_deferring(lane: Lane) -> None:
+    """What is deferred comes by its number only, and is settled in every way."""
+    queue = f"aside-{lane.name}"
+    lane.send(queue, "a", "b", "c")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        aside = receive(receiver, 3)
+        for message in aside:
+            receiver.defer_message(message)
+        expect_silence(receiver, for_s=0.3)
+        first, second, third = receiver.receive_deferred_messages(numbers(aside))
+        assert [str(each) for each in (first, second, third)] == ["a", "b", "c"]
+        assert first.state == lane.words.ServiceBusMessageState.DEFERRED
+        with pytest.raises(lane.errors.MessageNotFoundError):
+            receiver.receive_deferred_messages(first.sequence_number)
+        receiver.renew_message_lock(first)
+        receiver.complete_message(first)
+        receiver.abandon_message(second)
+        receiver.dead_letter_message(third, reason="late")
+        with pytest.raises(lane.errors.MessageNotFoundError):
+            receiver.receive_deferred_messages([third.sequence_number])
+        (again,) = receiver.receive_deferred_messages([second.sequence_number])
+        assert again.delivery_count == 1
+        receiver.complete_message(again)
+    with lane.client.get_queue_receiver(queue, sub_queue="deadletter") as dead:
+        (found,) = take(dead)
+        assert (str(found), found.dead_letter_reason) == ("c", "late")
+
+
+def test_peeking(lane: Lane) -> None:
+    """Nothing is locked; the next peek goes on behind the last."""
+    queue = f"peek-{lane.name}"
+    lane.send(queue, "a", "b", "c", subject="s")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        peeked = receiver.peek_messages(2) + receiver.peek_messages(2)
+        assert [(str(each), each.subject) for each in peeked] == [(x, "s") for x in "abc"]
+        assert numbers(receiver.peek_messages(5, sequence_number=2)) == [2, 3]
+        with pytest.raises(ValueError, match="peek"):
+            receiver.complete_message(peeked[0])
+        assert len(take(receiver, 3)) == 3
+        eventually("nothing is there", lambda: receiver.peek_messages(5, sequence_number=1) == [])
+
+
 def test_topics(lane: Lane) -> None:
     """A subscription gets what its rules select, under numbers of its own."""
     topic = f"news-{lane.name}"
@@ -391,40 +435,33 @@ def test_native_clients_see_the_same_message(lane: Lane, bridge: Any) -> None:
 
 def test_one_queue_for_all_clients(bridge: Any) -> None:
     """What each client sends every other one receives, with equal properties."""
-    for sending in LANES:
-        for receiving in LANES:
-            with lane_of(sending, bridge) as giver, lane_of(receiving, bridge) as taker:
-                giver.send("crossed", sending, application_properties={"n": 7, "f": 1.5})
-                with taker.client.get_queue_receiver("crossed") as receiver:
-                    (message,) = take(receiver)
-                assert str(message) == sending
+    with ExitStack() as clients:
+        lanes = [clients.enter_context(lane_of(name, bridge)) for name in LANES]
+        receivers = [
+            clients.enter_context(lane.client.get_queue_receiver("crossed")) for lane in lanes
+        ]
+        for giver in lanes:
+            for receiver in receivers:
+                giver.send("crossed", giver.name, application_properties={"n": 7, "f": 1.5})
+                (message,) = take(receiver)
+                assert str(message) == giver.name
                 assert message.application_properties == {b"n": 7, b"f": 1.5}
 
 
-@pytest.mark.parametrize("name", LANES[1:])
-def test_what_is_not_supported_is_refused_by_name(name: str, bridge: Any) -> None:
+def test_what_is_not_supported_is_refused_by_name(lane: Lane) -> None:
     """Never approximated."""
-    with lane_of(name, bridge) as lane:
-        with pytest.raises(NotImplementedError, match="sessions"):
-            lane.client.get_queue_receiver("sessions", session_id="s")
-        with (
-            pytest.raises(lane.errors.ServiceBusError, match="requires sessions"),
-            lane.client.get_queue_receiver("sessions", max_wait_time=1) as receiver,
-        ):
-            receiver.receive_messages()
-        with (
-            pytest.raises(lane.errors.ServiceBusError, match="SessionId"),
-            lane.client.get_queue_sender("sessions") as sender,
-        ):
-            sender.send_messages(lane.message("without"))
-        with pytest.raises(TypeError, match="no option"):
-            type(lane.client)(bridge.amqp_url, surprising=1) if name == "pika" else _aio(bridge)
-
-
-def _aio(bridge: Any) -> None:
-    import bridge.client.aio as aio
-
-    aio.ServiceBusClient(bridge.amqp_url, surprising=1)
+    with pytest.raises(NotImplementedError, match="sessions"):
+        lane.client.get_queue_receiver("sessions", session_id="s")
+    with (
+        pytest.raises(lane.errors.ServiceBusError, match="requires sessions"),
+        lane.client.get_queue_receiver("sessions", max_wait_time=1) as receiver,
+    ):
+        receiver.receive_messages()
+    with (
+        pytest.raises(lane.errors.ServiceBusError, match="SessionId"),
+        lane.client.get_queue_sender("sessions") as sender,
+    ):
+        sender.send_messages(lane.message("without"))
 
 
 def test_a_wrong_password_is_said_at_once(bridge: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.received import Received
 from bridge.client.core.refusals import unsupported
 from bridge.client.messages import (
     ServiceBusReceivedMessage,
@@ -45,6 +46,7 @@ class ServiceBusReceiver:
         self._max_wait_s = max_wait_time
         self._renewer = auto_lock_renewer
         self._is_closed = False
+        self._next_peek = 1
         self.entity_path = entity_path
         self.client_identifier = options.get("client_identifier") or f"SBReceiver-{uuid4()}"
 
@@ -93,11 +95,47 @@ class ServiceBusReceiver:
             raise ValueError("The max_message_count must be greater than 0")
         wait_s = max_wait_time or self._max_wait_s
         asked = self.entity_path, self._sub_queue, max_message_count or 1, wait_s, self._mode
-        messages = list(received_messages(await self._client._pull(asked)))
-        if self._renewer is not None:
-            for message in messages:
-                self._renewer.register(self, message)
-        return messages
+        return self._registered(await self._client._pull(asked))
+
+    async def peek_messages(
+        self,
+        max_message_count: int = 1,
+        *,
+        sequence_number: int = 0,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Return messages without locking any: from a number on, or behind those peeked last."""
+        self._check(timeout)
+        if max_message_count < 1:
+            raise ValueError("max_message_count must be 1 or greater.")
+        asked = self.entity_path, self._sub_queue, sequence_number or self._next_peek
+        found = await self._client._run("peek", *asked, max_message_count, timeout_s=timeout)
+        if found:
+            self._next_peek = found[-1].sequence_number + 1
+        return list(received_messages(found, is_peeked=True))
+
+    async def receive_deferred_messages(
+        self,
+        sequence_numbers: int | Iterable[int],
+        *,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive messages that were deferred, by their sequence numbers: all of them or none.
+
+        Raises:
+            MessageNotFoundError: one of them is not there, or is locked.
+        """
+        self._check(timeout)
+        given = [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)
+        if not given:
+            return []
+        asked = self.entity_path, self._sub_queue, given, self._mode
+        found = await self._client._run(
+            "receive_deferred", *asked, timeout_s=timeout, is_tried_again=False
+        )
+        return self._registered(found)
 
     async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
         """Settle a message for good.
@@ -118,27 +156,17 @@ class ServiceBusReceiver:
         error_description: str | None = None,
     ) -> None:
         """Move a message to the dead-letter sub-queue."""
-        await self._settle("dead_letter", message, reason, error_description)
+        await self._settle("dead-letter", message, reason, error_description)
 
     async def defer_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Not here."""
-        unsupported("defer_message")
-
-    async def receive_deferred_messages(self, sequence_numbers: Any, **options: Any) -> Any:
-        """Not here."""
-        unsupported("receive_deferred_messages")
-
-    async def peek_messages(self, max_message_count: int = 1, **options: Any) -> Any:
-        """Not here."""
-        unsupported("peek_messages")
+        """Set a message aside; it is received by its sequence number only."""
+        await self._settle("defer", message)
 
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **options: Any
     ) -> datetime:
         """Give a message's lock its full duration from now; return its end."""
-        self._check()
-        if timeout is not None and timeout <= 0:
-            raise ValueError("The timeout must be greater than 0.")
+        self._check(timeout)
         token = settleable(message, self._mode)
         until_ms = await self._client._run(
             "renew", self.entity_path, self._sub_queue, token, timeout_s=timeout, is_receiving=True
@@ -150,13 +178,28 @@ class ServiceBusReceiver:
         """Receive nothing more; locks stay until they end or the client is closed."""
         self._is_closed = True
 
-    async def _settle(self, how: str, message: ServiceBusReceivedMessage, *details: Any) -> None:
+    def _registered(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
+        messages = list(received_messages(found))
+        if self._renewer is not None:
+            for message in messages:
+                self._renewer.register(self, message)
+        return messages
+
+    async def _settle(
+        self,
+        how: str,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        description: str | None = None,
+    ) -> None:
         self._check()
         token = settleable(message, self._mode)
-        place = self.entity_path, self._sub_queue, token
-        await self._client._run(how, *place, *details, is_receiving=True, is_tried_again=False)
+        asked = self.entity_path, self._sub_queue, token, how, reason, description
+        await self._client._run("settle", *asked, is_receiving=True, is_tried_again=False)
         message._is_settled = True
 
-    def _check(self) -> None:
+    def _check(self, timeout: float | None = None) -> None:
         if self._is_closed:
             raise ValueError("The handler has already been shutdown. Make another one.")
+        if timeout is not None and timeout <= 0:
+            raise ValueError("The timeout must be greater than 0.")

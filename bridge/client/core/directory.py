@@ -21,7 +21,7 @@ from bridge.topology import names
 from bridge.topology.description import Described, decode
 from bridge.wire.basic import Table, encode_table, text
 from bridge.wire.news import WHO
-from bridge.wire.reply import Refused, decode_reply
+from bridge.wire.reply import Done, Refused, decode_reply
 
 FRESH_S = 15.0
 """A definition is asked for again when it is older; a bridge takes that as a use of the entity."""
@@ -67,7 +67,8 @@ class Directory:
         body = encode_table(question)
 
         def on_answer(reply: bytes | Exception) -> None:
-            answered(_content(reply))
+            found = content_of(reply)
+            answered(found if isinstance(found, Exception) else found.content)
 
         def on_first(reply: bytes | Exception) -> None:
             if isinstance(reply, Unroutable):
@@ -84,15 +85,15 @@ class Directory:
         else:
             self._publisher.ask("", self._bridge, {}, body, on_first)
 
-    def _discover(self, found: Callable[[str], None], failed: Answered) -> None:
+    def _discover(self, then: Callable[[str], None], failed: Answered) -> None:
         def answered(reply: bytes | Exception) -> None:
-            content = _content(reply)
-            if isinstance(content, Exception):
-                failed(ServiceBusCommunicationError(f"{NO_BRIDGE} ({content})"))
+            found = content_of(reply)
+            if isinstance(found, Exception):
+                failed(ServiceBusCommunicationError(f"{NO_BRIDGE} ({found})"))
                 return
-            self._bridge = content.decode()
+            self._bridge = found.content.decode()
             try:
-                found(self._bridge)
+                then(self._bridge)
             except ServiceBusError as error:
                 failed(error)
 
@@ -114,7 +115,7 @@ def guarded(answer: Answer, call: Callable[..., None], *arguments: object) -> No
         fail(answer, error)
 
 
-def _content(reply: bytes | Exception) -> bytes | Exception:
+def content_of(reply: bytes | Exception) -> Done | Exception:
     """Return what a bridge has answered, or why it has not."""
     if isinstance(reply, Unroutable):
         return ServiceBusCommunicationError(NO_BRIDGE)
@@ -126,4 +127,4 @@ def _content(reply: bytes | Exception) -> bytes | Exception:
         return ServiceBusCommunicationError(f"A bridge's answer cannot be read: {error}")
     if isinstance(found, Refused):
         return of_condition(found.condition, found.description)
-    return found.content
+    return found

@@ -41,7 +41,7 @@ class Held(Fetched):
         exchange: where it was published last.
         time_to_live_ms: its effective TTL, or `None` for ever.
         generation: deliveries that were counted before it was published again.
-        failures: failed deliveries before this one, in all.
+        failures: failed deliveries before this one, in all; of a dead letter, before it was one.
         identity: what tells it from other messages.
     """
 
@@ -71,6 +71,17 @@ class Held(Fetched):
     def was_dead_lettered(self) -> bool:
         """Whether it has been moved to the dead-letter queue, from where it may be back."""
         return headers.DEAD_LETTERED in self.table
+
+    def died_after(self, max_delivery_count: int) -> int:
+        """Return the failed deliveries before it became a dead letter: none is counted after.
+
+        Args:
+            max_delivery_count: what RabbitMQ counted to when it was the one who made it so.
+        """
+        kind, stamped = self.table.get(headers.DEAD_LETTERED, _ABSENT)
+        if kind == "l" and isinstance(stamped, int):
+            return stamped
+        return max_delivery_count if self.death == EXHAUSTED else self.generation
 
     @property
     def death(self) -> tuple[str, str] | None:

@@ -1,6 +1,7 @@
 """What is published when a message leaves its queue otherwise than by being completed. Pure.
 
 dead      to the dead-letter queue, with reason and description, without TTL
+aside     to the queue of deferred messages, the count unchanged
 back      through the front door, to be numbered: it was published past it
 refused   likewise, as a dead letter: it cannot be handled
 """
@@ -11,11 +12,11 @@ from typing import NamedTuple
 
 from bridge.client.core.holding import EXPIRED, Held
 from bridge.model import entity as model
-from bridge.model.name import short_id
+from bridge.model.name import SubQueue, short_id
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table, boolean, text
+from bridge.wire.basic import Properties, Table, long, text
 from bridge.wire.envelope import LAPSED_KIND, REFUSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
@@ -62,11 +63,22 @@ def dead(
     table = properties.headers or {}
     for name in (headers.DELIVERED, headers.DEFERRED):
         table.pop(name, None)
-    table[headers.DEAD_LETTERED] = boolean(True)
-    table[headers.MOVED] = text(queue)
-    table["BCC"] = ("A", [("S", names.moved(entity.front).encode())])
-    properties.headers = table
-    return Publish("", queue, properties.encode(), held.record.body)
+    table[headers.DEAD_LETTERED] = long(held.failures)
+    return _to(entity, queue, properties, table, held)
+
+
+def aside(entity: model.ReceiveEntity, held: Held, *, is_dead_letter: bool) -> Publish:
+    """Return what is set aside, and goes to the stream of what was moved."""
+    changes: Table = {}
+    if held.death is not None:
+        changes[headers.DEAD_LETTER_REASON] = text(held.death[0])
+        changes[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(held.death[1])
+    properties = _clean(merge_properties(held.record, changes).properties)
+    sub_queue = SubQueue.DEAD_LETTER if is_dead_letter else SubQueue.NONE
+    table = properties.headers or {}
+    table[headers.DEFERRED] = text(sub_queue.value)
+    table[headers.DELIVERED] = long(held.failures)
+    return _to(entity, names.deferred_queue(entity.path), properties, table, held)
 
 
 def back(entity: model.ReceiveEntity, held: Held) -> Publish:
@@ -107,6 +119,16 @@ def fitting(publish: Publish) -> Publish:
     table = properties.headers or {}
     properties.headers = {name: table[name] for name in _ESSENTIAL if name in table}
     return publish._replace(properties=properties.encode())
+
+
+def _to(
+    entity: model.ReceiveEntity, queue: str, properties: Properties, table: Table, held: Held
+) -> Publish:
+    """Return what goes to a queue, and by the same publish to the stream of what was moved."""
+    table[headers.MOVED] = text(queue)
+    table["BCC"] = ("A", [("S", names.moved(entity.front).encode())])
+    properties.headers = table
+    return Publish("", queue, properties.encode(), held.record.body)
 
 
 def _target(entity: model.ReceiveEntity) -> Table:

@@ -9,6 +9,7 @@ from uuid import UUID
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.directory import Directory, guarded
 from bridge.client.core.publisher import Publisher
+from bridge.client.core.remote import Remote
 from bridge.client.core.room import Room
 from bridge.client.core.sending import batch_body, new_identity, send_entity
 from bridge.client.core.wire import Answer, Refused, Unroutable, Wire, fail, succeed
@@ -22,7 +23,7 @@ from bridge.client.exceptions import (
 )
 from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
-from bridge.model.name import SubQueue
+from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.description import Described
 from bridge.wire import envelope, headers
@@ -49,6 +50,7 @@ class Namespace:
         self._receiving = receiving
         self._publisher = Publisher(sending)
         self._directory = Directory(sending, self._publisher)
+        self._remote = Remote(self._publisher, self._directory)
         self._settled = SettledMemory()
         self._rooms: dict[tuple[str, SubQueue], Room] = {}
         self._is_closed = False
@@ -127,29 +129,64 @@ class Namespace:
 
         self._directory.known(path, answer, then)
 
-    def complete(self, path: str, sub_queue: SubQueue, token: UUID, answer: Answer) -> None:
-        """Settle a message for good."""
-        self._held(path, sub_queue).complete(token, answer)
-
-    def abandon(self, path: str, sub_queue: SubQueue, token: UUID, answer: Answer) -> None:
-        """Give a message back, one more on its count."""
-        self._held(path, sub_queue).abandon(token, answer)
-
-    def dead_letter(
+    def settle(
         self,
         path: str,
         sub_queue: SubQueue,
         token: UUID,
+        how: str,
         reason: str | None,
         description: str | None,
         answer: Answer,
     ) -> None:
-        """Move a message to the dead-letter queue."""
-        self._held(path, sub_queue).dead_letter(token, reason, description, answer)
+        """End a lock.
+
+        Args:
+            how: complete, abandon, dead-letter (with reason and description) or defer.
+        """
+        entity = EntityPath(path, sub_queue)
+        if self._remote.holds(token):
+            given = {"reason": reason, "description": description}
+            details = {name: text(value) for name, value in given.items() if value is not None}
+            self._remote.settle(entity, token, how, details, answer)
+            return
+        room = self._held(path, sub_queue)
+        match how:
+            case "complete":
+                room.complete(token, answer)
+            case "abandon":
+                room.abandon(token, answer)
+            case "dead-letter":
+                room.dead_letter(token, reason, description, answer)
+            case "defer":
+                defer = partial(room.defer, token, answer)
+                self._remote.prepare(EntityPath(path), answer, defer)
+            case _:
+                raise AssertionError(how)
 
     def renew(self, path: str, sub_queue: SubQueue, token: UUID, answer: Answer) -> None:
         """Give a lock its full duration from now; the answer is its end (UTC ms)."""
-        self._held(path, sub_queue).renew(token, answer)
+        if self._remote.holds(token):
+            self._remote.renew(EntityPath(path, sub_queue), token, answer)
+        else:
+            self._held(path, sub_queue).renew(token, answer)
+
+    def peek(self, path: str, sub_queue: SubQueue, start: int, count: int, answer: Answer) -> None:
+        """Answer with messages from a sequence number on, `count` at most, locking none."""
+        self._remote.peek(EntityPath(path, sub_queue), start, count, answer)
+
+    def receive_deferred(
+        self,
+        path: str,
+        sub_queue: SubQueue,
+        numbers: Sequence[int],
+        mode: ServiceBusReceiveMode,
+        answer: Answer,
+    ) -> None:
+        """Answer with the deferred messages of these sequence numbers."""
+        is_locking = mode is ServiceBusReceiveMode.PEEK_LOCK
+        entity = EntityPath(path, sub_queue)
+        self._remote.receive_deferred(entity, numbers, is_locking, answer)
 
     def close(self) -> None:
         """End all that is held and waited for; what is locked goes back to its queue."""

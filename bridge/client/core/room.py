@@ -37,7 +37,6 @@ from bridge.client.exceptions import (
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.deduplicator import Deduplicator, Left, Standing
-from bridge.machine.failures import CarriedFailures
 from bridge.machine.locks import Lock, Locks
 from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
@@ -101,7 +100,6 @@ class Room:
             self._resource, self._credit, self._channels, self._on_delivery, self._turn_soon
         )
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
-        self._carried = CarriedFailures()
         self._locks: Locks[Held] = Locks()
         self._lock_timer: Timer | None = None
         self._lock_timer_ms = 0
@@ -177,10 +175,13 @@ class Room:
             )
         lock = self._release(token)
         publish = moving.dead(self._entity, lock.held, reason, description)
-        if len(publish.properties) > moving.PROPERTIES_BYTES_MAX:
-            self._restore(token, lock)
-            raise MessageSizeExceededError("The message's properties would be too large.")
         self._move(token, lock, publish, Left.DEAD_LETTERED, answer)
+
+    def defer(self, token: UUID, answer: Answer) -> None:
+        """Set a message aside; the queue for that is there."""
+        lock = self._release(token)
+        publish = moving.aside(self._entity, lock.held, is_dead_letter=self._is_dead_letter)
+        self._move(token, lock, publish, Left.MOVED, answer)
 
     def renew(self, token: UUID, answer: Answer) -> None:
         """Give a lock its full duration from now; the answer is its end (UTC ms)."""
@@ -244,8 +245,8 @@ class Room:
             self._credit.discarded(fetch)
             leave(held)
             return
-        if self._is_dead_letter and held.exchange:
-            held.failures = self._carried.failures_here(held.identity, held.failures)
+        if self._is_dead_letter:
+            held.failures = held.died_after(self._entity.max_delivery_count)
         receiver = self._credit.arrived(fetch, held, self._wire.now_s())
         if receiver is not None:
             self._deliver(receiver, held)
@@ -451,6 +452,9 @@ class Room:
     ) -> None:
         """Publish, and when that is confirmed ack; else the lock is as it was."""
         held = lock.held
+        if len(publish.properties) > moving.PROPERTIES_BYTES_MAX:
+            self._restore(token, lock)
+            raise MessageSizeExceededError("The message's properties would be too large.")
 
         def confirmed(error: Exception | None) -> None:
             if held.channel.is_closed:

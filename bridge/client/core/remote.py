@@ -1,0 +1,136 @@
+"""What a bridge does for a client: peeks, deferred messages and the locks of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from uuid import UUID
+
+from bridge.client.core.directory import Directory, content_of, guarded
+from bridge.client.core.publisher import Publisher
+from bridge.client.core.received import Received
+from bridge.client.core.wire import Answer, Unroutable, fail, succeed
+from bridge.client.exceptions import MessageLockLostError
+from bridge.model.name import EntityPath
+from bridge.topology import names
+from bridge.wire.basic import Properties, Table, array, boolean, encode_table, long, text
+from bridge.wire.record import Record
+from bridge.wire.reply import Done
+from bridge.wire.shown import Shown, decode
+
+INSTANCE_BYTES = 6
+"""The part of a lock's token that names the bridge which holds it."""
+
+_NOTHING: Table = {}
+
+
+class Remote:
+    """Asks any bridge, or the one that holds a lock."""
+
+    def __init__(self, publisher: Publisher, directory: Directory) -> None:
+        self._publisher = publisher
+        self._directory = directory
+        self._locked: set[UUID] = set()
+
+    def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
+        """Answer with messages from a sequence number on, `count` at most."""
+        question = _question("client-peek", path)
+        question |= {"start": long(start), "count": long(count)}
+        self._directory.ask(question, partial(self._on_shown, answer))
+
+    def receive_deferred(
+        self, path: EntityPath, numbers: Sequence[int], is_locking: bool, answer: Answer
+    ) -> None:
+        """Answer with the deferred messages of these numbers, locked or received for good."""
+        question = _question("client-deferred", path)
+        question["numbers"] = array([long(number) for number in numbers])
+        question["lock"] = boolean(is_locking)
+        self._directory.ask(question, partial(self._on_shown, answer))
+
+    def prepare(self, path: EntityPath, answer: Answer, then: Callable[[], None]) -> None:
+        """Have the queue of an entity's deferred messages, then go on."""
+
+        def answered(reply: bytes | Exception) -> None:
+            if isinstance(reply, Exception):
+                fail(answer, reply)
+            else:
+                guarded(answer, then)
+
+        self._directory.ask(_question("client-aside", path), answered)
+
+    def holds(self, token: UUID) -> bool:
+        """Whether a bridge holds this lock."""
+        return token in self._locked
+
+    def settle(
+        self, path: EntityPath, token: UUID, how: str, details: Table, answer: Answer
+    ) -> None:
+        """End a lock: complete, abandon, dead-letter or defer."""
+
+        def done(_: Done) -> None:
+            self._locked.discard(token)
+            succeed(answer)
+
+        question = details | {"plain": ("F", _NOTHING), "encoded": ("F", _NOTHING)}
+        self._ask_holder(path, token, how, question, answer, done)
+
+    def renew(self, path: EntityPath, token: UUID, answer: Answer) -> None:
+        """Give a lock its full duration from now; answer with its end (UTC ms)."""
+
+        def done(reply: Done) -> None:
+            succeed(answer, reply.numbers[0])
+
+        self._ask_holder(path, token, "renew", {}, answer, done)
+
+    def _ask_holder(
+        self,
+        path: EntityPath,
+        token: UUID,
+        what: str,
+        details: Table,
+        answer: Answer,
+        done: Callable[[Done], None],
+    ) -> None:
+        def answered(reply: bytes | Exception) -> None:
+            if isinstance(reply, Unroutable):
+                self._locked.discard(token)
+                fail(answer, MessageLockLostError("The bridge that held the lock is gone."))
+                return
+            found = content_of(reply)
+            if isinstance(found, Exception):
+                fail(answer, found)
+            else:
+                done(found)
+
+        question = _question(what, path) | details | {"token": ("x", token.bytes)}
+        queue = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
+        self._publisher.ask("", queue, {}, encode_table(question), answered)
+
+    def _on_shown(self, answer: Answer, reply: bytes | Exception) -> None:
+        if isinstance(reply, Exception):
+            fail(answer, reply)
+        else:
+            guarded(answer, self._show, answer, reply)
+
+    def _show(self, answer: Answer, raw: bytes) -> None:
+        found = [_received(each) for each in decode(raw)]
+        self._locked |= {each.lock_token for each in found if each.lock_token is not None}
+        succeed(answer, found)
+
+
+def _question(what: str, path: EntityPath) -> Table:
+    return {"do": text(what), "path": text(str(path))}
+
+
+def _received(shown: Shown) -> Received:
+    return Received(
+        record=Record(Properties.decode(shown.properties), shown.body),
+        sequence_number=shown.number,
+        enqueued_ms=shown.enqueued_ms,
+        delivery_count=shown.failures,
+        lock_token=None if shown.token is None else UUID(bytes=shown.token),
+        locked_until_ms=shown.until_ms,
+        time_to_live_ms=shown.ttl_ms,
+        dead_letter=shown.death,
+        state=shown.state,
+    )
