@@ -12,6 +12,7 @@ import time
 BENCHMARKS = {
     "hop": "inbox to active queue, beside RabbitMQ's shovel",
     "sdk": "the real SDK through the bridge, beside an in-memory server",
+    "library": "the library on RabbitMQ, beside plain pika and plain aio-pika",
     "processors": "what processors of several credits cost RabbitMQ",
     "schedule": "scheduled messages, beside kombu's TTL ladder",
     "takeover": "how long nobody numbers when a bridge ends, on a long journal",

@@ -149,11 +149,11 @@ class AioChannel:
 
     def lose(self, error: ServiceBusError) -> None:
         """The channel has ended, or its connection."""
-        was_closed, self.is_closed = self.is_closed, True
-        self._task.cancel()
         for task in list(self._publishing):
             task.cancel()
-        if not was_closed:
+        if not self.is_closed:
+            self.is_closed = True
+            self._task.cancel()
             self._on_closed(error)
 
     async def _work(self) -> None:

@@ -17,6 +17,7 @@ from bridge.client.constants import ServiceBusReceiveMode, ServiceBusSubQueue
 from bridge.client.core.directory import guarded
 from bridge.client.core.namespace import Namespace
 from bridge.client.core.options import Options, sub_queue_of, subscription_path
+from bridge.client.core.received import Received
 from bridge.client.core.refusals import unsupported
 from bridge.client.exceptions import OperationTimeoutError
 
@@ -157,16 +158,23 @@ class ServiceBusClient:
             raise OperationTimeoutError(f"{name} did not end in time.", error=error) from None
 
     async def _pull(self, arguments: tuple[Any, ...]) -> Any:
-        """Wait for messages; when cancelled, what has come already goes back when its lock ends."""
+        """Wait for messages; when cancelled, the next receiver has what came."""
         namespace = await self._connected(True)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
         stops: list[Callable[[], None]] = []
         guarded(answer, namespace.pull, *arguments, answer, stops.append)
         try:
             return await answer
-        except BaseException:
+        except asyncio.CancelledError:
             for stop in stops:
                 stop()
+            if not answer.cancelled() and answer.exception() is None:
+                path, sub_queue, *_ = arguments
+                for token in (each.lock_token for each in answer.result()):
+                    if token is not None:
+                        released: asyncio.Future[None] = answer.get_loop().create_future()
+                        settle = partial(namespace.settle, path, sub_queue, token, "release")
+                        guarded(released, settle, None, None, released)
             raise
 
     async def _connected(self, is_receiving: bool) -> Namespace:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import aio_pika
 from aio_pika.abc import AbstractConnection
@@ -42,7 +43,7 @@ class AioWire:
         self._purpose = purpose
         self._next_host = 0
         self._connection: AbstractConnection | None = None
-        self._channels: set[AioChannel] = set()
+        self._channels: WeakSet[AioChannel] = WeakSet()
         self._backoff = Backoff()
         self._changed = asyncio.Event()
         self._refused: ServiceBusError | None = None
@@ -168,6 +169,6 @@ class AioWire:
         self._connection, self.is_up = None, False
         self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")
         log.warning("The connection to RabbitMQ was lost (%s): %r", self._purpose, error)
-        channels, self._channels = self._channels, set()
+        channels, self._channels = list(self._channels), WeakSet()
         for channel in channels:
             channel.lose(self.last_error)

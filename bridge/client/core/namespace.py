@@ -142,7 +142,7 @@ class Namespace:
         """End a lock.
 
         Args:
-            how: complete, abandon, dead-letter (with reason and description) or defer.
+            how: complete, abandon, release, dead-letter (with reason and description), defer.
         """
         entity = EntityPath(path, sub_queue)
         if self._remote.holds(token):
@@ -158,6 +158,8 @@ class Namespace:
                 room.abandon(token, answer)
             case "dead-letter":
                 room.dead_letter(token, reason, description, answer)
+            case "release":
+                room.release(token, answer)
             case "defer":
                 defer = partial(room.defer, token, answer)
                 self._remote.prepare(EntityPath(path), answer, defer)
@@ -232,7 +234,8 @@ class Namespace:
         if self._is_closed:
             return
         if room.is_in_use:
-            guarded(_Nobody(), self._directory.known, room.path, _Nobody(), room.update)
+            refreshed = _Refreshed(room)
+            guarded(refreshed, self._directory.known, room.path, refreshed, room.update)
         self._receiving.later(REFRESH_S, partial(self._refresh, room))
 
     def _ask_sequencer(self, described: Described, body: bytes, path: str, answer: Answer) -> None:
@@ -250,18 +253,23 @@ class Namespace:
         self._publisher.ask(front, "", _KIND, body, answered, is_kept=True)
 
 
-class _Nobody:
-    """A future that nobody waits for."""
+class _Refreshed:
+    """The future of a definition that is read again: who waits is told that an entity is gone."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
 
     def done(self) -> bool:
-        """Whether it has a result: nobody asks."""
-        return True
+        """Whether it has a result: it never has."""
+        return False
 
     def set_result(self, result: object) -> None:
-        """Not used."""
+        """Nothing is to be done."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Not used."""
+        """Tell those who wait, if no waiting helps."""
+        if isinstance(error, MessagingEntityNotFoundError):
+            self._room.refuse(error)
 
 
 def _confirmed(answer: Answer, path: str, error: Exception | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.holding import Held
 from bridge.client.core.received import Received
-from bridge.client.core.wire import Answer, Timer, Wire, succeed
+from bridge.client.core.wire import Answer, Timer, Wire, fail, succeed
 
 FURTHER_S = 0.2
 """How long a call goes on waiting when it has one message and was asked for more."""
@@ -17,7 +18,7 @@ class Pull:
 
     Attributes:
         number: names it to the strategy of receiving.
-        got: what has come for it.
+        got: what has come for it, as it is held and as its caller will see it.
         is_withdrawn: it takes what is on its way, and then ends.
     """
 
@@ -26,7 +27,7 @@ class Pull:
     ) -> None:
         self.number = number
         self.mode = mode
-        self.got: list[Received] = []
+        self.got: list[tuple[Held, Received]] = []
         self.is_withdrawn = False
         self._count = count
         self._answer = answer
@@ -50,10 +51,18 @@ class Pull:
             self._cancel()
             self.end_in(wire, FURTHER_S, end)
 
-    def finish(self) -> None:
-        """Give its caller what it has."""
+    def finish(self) -> bool:
+        """Give its caller what it has; return whether there is still one."""
         self._cancel()
-        succeed(self._answer, self.got)
+        if self._answer.done():
+            return False
+        succeed(self._answer, [received for _, received in self.got])
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """Tell its caller that nothing will come."""
+        self._cancel()
+        fail(self._answer, error)
 
     def _cancel(self) -> None:
         if self._timer is not None:

@@ -160,6 +160,11 @@ class Room:
         self._left(held, Left.SETTLED)
         succeed(answer)
 
+    def release(self, token: UUID, answer: Answer) -> None:
+        """Let the next receiver have a message that its caller did not take, uncounted."""
+        self._untouched(self._release(token).held, None)
+        succeed(answer)
+
     def abandon(self, token: UUID, answer: Answer) -> None:
         """Give a message back, one more on its count."""
         self._give_back(self._release(token).held)
@@ -193,6 +198,14 @@ class Room:
             raise MessageLockLostError(LOCK_LOST)
         self._watch_locks()
         succeed(answer, until_ms)
+
+    def refuse(self, error: Exception) -> None:
+        """Nothing can be received from here any more: tell those who wait."""
+        pulls, self._pulls = self._pulls, {}
+        for pull in pulls.values():
+            self._withdrawals[self._credit.withdraw(pull.number)] = pull
+            pull.fail(error)
+        self._turn_soon()
 
     def close(self) -> None:
         """End all; what is locked goes back to its queue."""
@@ -269,9 +282,7 @@ class Room:
             self._credit.released(held, self._wire.now_s())
             return
         if pull.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            pull.got.append(held.received())
-            self._ack(held)
-            self._left(held, Left.SETTLED)
+            pull.got.append((held, held.received()))
         else:
             token = uuid4()
             until_ms = self._locks.acquire(
@@ -280,7 +291,7 @@ class Room:
                 duration_ms=self._entity.lock_duration_ms,
                 now_ms=self._wire.now_ms(),
             )
-            pull.got.append(held.received(token, until_ms))
+            pull.got.append((held, held.received(token, until_ms)))
             self._watch_locks()
         if pull.is_full:
             self._finish(pull)
@@ -294,8 +305,23 @@ class Room:
             self._turn_soon()
 
     def _finish(self, pull: Pull) -> None:
+        """Give a caller what has come; when he is gone, nobody had it."""
         self._pulls.pop(pull.number, None)
-        pull.finish()
+        is_taken = pull.finish()
+        for held, received in pull.got:
+            if not is_taken:
+                self._untouched(held, received.lock_token)
+            elif received.lock_token is None and not held.channel.is_closed:
+                self._ack(held)
+                self._left(held, Left.SETTLED)
+
+    def _untouched(self, held: Held, token: UUID | None) -> None:
+        """Let the next receiver have a message; before 4.3 RabbitMQ counts what is returned."""
+        if token is not None:
+            self._locks.release(token.bytes, now_ms=self._wire.now_ms())
+        if not held.channel.is_closed:
+            self._credit.released(held, self._wire.now_s())
+            self._turn_soon()
 
     # What is fetched.
 

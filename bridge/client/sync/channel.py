@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -120,7 +121,8 @@ class PikaChannel:
             return
         self.is_closed = True
         if self._channel.is_open:
-            self._channel.close()
+            with contextlib.suppress(AMQPError):  # its connection may be gone
+                self._channel.close()
 
     def lose(self, error: ServiceBusError) -> None:
         """The connection has ended, and this with it."""

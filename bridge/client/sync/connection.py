@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from pika import ConnectionParameters, PlainCredentials, SSLOptions
 from pika.exceptions import (
@@ -62,7 +63,7 @@ class PikaWire:
         self._purpose = purpose
         self._next_host = 0
         self._connection: RawConnection | None = None
-        self._channels: set[PikaChannel] = set()
+        self._channels: WeakSet[PikaChannel] = WeakSet()
         self._backoff = Backoff()
         self._waiting: list[Future[None]] = []
         self._refused: ServiceBusError | None = None
@@ -187,7 +188,7 @@ class PikaWire:
         self._connection = None
         self.is_up = False
         self.last_error = _reason(error, self._address)
-        channels, self._channels = self._channels, set()
+        channels, self._channels = list(self._channels), WeakSet()
         for channel in channels:
             channel.lose(self.last_error)
         if not self._is_closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,10 @@ from bridge.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusR
 from bridge.client.core.received import Received
 from bridge.client.exceptions import MessageSizeExceededError
 from bridge.client.messages import encoded
+from bridge.wire import headers
+from bridge.wire.amqp10.types import read_value
 from bridge.wire.mapping.inward import record_from_message
+from bridge.wire.mapping.sections import split_sections
 from bridge.wire.record import Record
 
 WHOLE = {
@@ -47,6 +51,20 @@ def record_of_azure(body: str | bytes, **given: Any) -> Record:
     return record_from_message(raw, new_message_id="new").record
 
 
+def readable(record: Record) -> tuple[Any, ...]:
+    """A record; of sections that are kept as they came, the values with their types."""
+    table = dict(record.properties.headers or {})
+    raw = table.pop(headers.SECTIONS, ("x", b""))[1]
+    assert isinstance(raw, bytes)
+    found = split_sections(raw)
+    exact = {}
+    for code, (_, at, _) in found.at.items():
+        items = read_value(raw, at)[0]
+        pairs = items.items() if isinstance(items, dict) else enumerate(items)
+        exact[code] = [(key, type(value), value) for key, value in pairs if value is not None]
+    return replace(record.properties, headers=table), exact, record.body
+
+
 @pytest.mark.parametrize(
     "given",
     [{"message_id": "id"}, WHOLE, *({"message_id": "id", key: WHOLE[key]} for key in WHOLE)],
@@ -56,12 +74,12 @@ def test_both_are_stored_alike(given: dict[str, Any]) -> None:
     """The same properties, headers with their types, and body."""
     ours = record_from_message(encoded(ServiceBusMessage("body", **given)), new_message_id="new")
     copied = {**given, "application_properties": dict(given.get("application_properties") or {})}
-    assert ours.record == record_of_azure("body", **copied)
+    assert readable(ours.record) == readable(record_of_azure("body", **copied))
 
 
 def test_a_time_to_live_is_stored_alike() -> None:
     """But for the second in which each was made."""
-    given = {"message_id": "id", "time_to_live": timedelta(days=60)}
+    given = {"message_id": "id", "time_to_live": timedelta(days=40)}
     ours = record_from_message(encoded(ServiceBusMessage("body", **given)), new_message_id="new")
     table, other = ours.record.properties.headers or {}, record_of_azure("body", **given)
     theirs = other.properties.headers or {}

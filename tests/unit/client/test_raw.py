@@ -1,4 +1,4 @@
-"""Both libraries hand on properties as they stand on the wire, and what is not confirmed is told."""
+"""Both libraries hand on properties as they stand on the wire; what a publish comes to is told."""
 
 from __future__ import annotations
 
