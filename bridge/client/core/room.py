@@ -193,7 +193,10 @@ class Room:
         held = self._locks.find(token.bytes, now_ms=self._wire.now_ms())
         until_ms = None
         if held is not None and not held.channel.is_closed:
-            until_ms = self._locks.renew(token.bytes, now_ms=self._wire.now_ms())
+            duration_ms = self._entity.lock_duration_ms
+            until_ms = self._locks.renew(
+                token.bytes, duration_ms=duration_ms, now_ms=self._wire.now_ms()
+            )
         if until_ms is None:
             raise MessageLockLostError(LOCK_LOST)
         self._watch_locks()
