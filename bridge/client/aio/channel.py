@@ -136,6 +136,15 @@ class AioChannel:
         """Give a message back; that counts before 4.3 only."""
         self._calls.put_nowait(lambda: self._inner.basic_nack(tag, requeue=True, wait=False))
 
+    def barrier(self, on_passed: Callable[[], None]) -> None:
+        """Have `on_passed` called when RabbitMQ has carried out all that was asked here."""
+
+        async def pass_on() -> None:
+            await self._inner.basic_qos()
+            on_passed()
+
+        self._calls.put_nowait(pass_on)
+
     def close(self) -> None:
         """End it, when what was asked before is done."""
         if not self.is_closed:

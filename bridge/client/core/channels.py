@@ -49,10 +49,15 @@ class Channels:
 
     Args:
         on_lost: called once when all that came on them is lost.
+        on_ready: called when something can be fetched again.
     """
 
     def __init__(
-        self, wire: Wire, limits: Limits, on_lost: Callable[[ServiceBusError], None]
+        self,
+        wire: Wire,
+        limits: Limits,
+        on_lost: Callable[[ServiceBusError], None],
+        on_ready: Callable[[], None],
     ) -> None:
         self._wire = wire
         self._limits = limits
@@ -61,6 +66,19 @@ class Channels:
         self._idle: list[Channel] = []
         self._used: dict[Channel, int] = {}
         self._life = 0
+        self._returning = 0
+        self._on_ready = on_ready
+
+    @property
+    def can_fetch(self) -> bool:
+        """Whether a fetch may begin."""
+        return not self._returning
+
+    def returned(self, channel: Channel) -> None:
+        """A message goes back on this channel: on another one nothing may come before it."""
+        if self._limits.is_apart:
+            self._returning += 1
+            channel.barrier(partial(self._on_returned, self._life))
 
     def main(self) -> Channel:
         """Return the channel that asks the queue.
@@ -110,6 +128,11 @@ class Channels:
             channel.close()
         self._forget()
 
+    def _on_returned(self, life: int) -> None:
+        if life == self._life:
+            self._returning -= 1
+            self._on_ready()
+
     def _open(self) -> Channel:
         return self._wire.open(partial(self._on_closed, self._life))
 
@@ -125,5 +148,6 @@ class Channels:
 
     def _forget(self) -> None:
         self._main = None
+        self._returning = 0
         self._idle.clear()
         self._used.clear()

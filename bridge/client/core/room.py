@@ -95,7 +95,7 @@ class Room:
         self._wire = wire
         self._publisher = publisher
         self._credit, limits = way_of(described)
-        self._channels = Channels(wire, limits, self._on_lost)
+        self._channels = Channels(wire, limits, self._on_lost, self._turn_soon)
         self._fetching = Fetching(
             self._resource, self._credit, self._channels, self._on_delivery, self._turn_soon
         )
@@ -339,7 +339,8 @@ class Room:
         if self._is_closed:
             return
         now_s = self._wire.now_s()
-        for effect in self._credit.plan(now_s, can_fetch=now_s >= self._not_before_s):
+        can_fetch = self._channels.can_fetch and now_s >= self._not_before_s
+        for effect in self._credit.plan(now_s, can_fetch=can_fetch):
             if isinstance(effect, Deliver):
                 self._offer(effect.receiver, effect.message)
             elif isinstance(effect, Return):
@@ -440,6 +441,7 @@ class Room:
             return
         self._settling(held.fetch)
         (held.channel.reject if is_counted else held.channel.nack)(held.tag)
+        self._channels.returned(held.channel)
         self._channels.let_go(held.channel)
 
     def _drop(self, copy: Copy) -> None:

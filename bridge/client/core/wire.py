@@ -92,6 +92,9 @@ class Channel(Protocol):
     def nack(self, tag: int) -> None:
         """Give a message back; that counts before 4.3 only."""
 
+    def barrier(self, on_passed: Callable[[], None]) -> None:
+        """Have `on_passed` called when RabbitMQ has carried out all that was asked here."""
+
     def close(self) -> None:
         """End it; what is not settled goes back to its queue."""
 

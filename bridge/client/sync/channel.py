@@ -115,6 +115,10 @@ class PikaChannel:
         """Give a message back; that counts before 4.3 only."""
         self._do(lambda: self._channel.basic_nack(tag, requeue=True))
 
+    def barrier(self, on_passed: Callable[[], None]) -> None:
+        """Have `on_passed` called when RabbitMQ has carried out all that was asked here."""
+        self._do(lambda: self._channel.basic_qos(callback=lambda frame: on_passed()))
+
     def close(self) -> None:
         """End it."""
         if self.is_closed:
