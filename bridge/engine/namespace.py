@@ -11,6 +11,7 @@ from uuid import UUID
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.administration.changes import Administration
@@ -64,6 +65,7 @@ from bridge.model import entity as model
 from bridge.model.errors import (
     EntityDisabled,
     NotAllowed,
+    ServerBusy,
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
@@ -410,7 +412,10 @@ class RabbitNamespace:
 
     async def prepare_deferral(self, path: EntityPath) -> None:
         """Have the queue for an entity's deferred messages."""
-        await self._deferral.prepare(self.directory.receive_entity(path))
+        try:
+            await self._deferral.prepare(self.directory.receive_entity(path))
+        except BrokerError as error:
+            raise ServerBusy(f"The queue of deferred messages is not there: {error}") from error
 
     async def receive_deferred(
         self,

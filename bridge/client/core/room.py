@@ -7,25 +7,14 @@ what is a second copy (`machine.deduplicator`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core import moving
 from bridge.client.core.channels import Channels, way_of
 from bridge.client.core.fetching import Fetching
-from bridge.client.core.holding import (
-    EXHAUSTED,
-    EXPIRED,
-    Copy,
-    Held,
-    read,
-    reader_of,
-    unreadable,
-)
-from bridge.client.core.moving import Publish
+from bridge.client.core.holding import Copy, Held
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.pull import Pull
 from bridge.client.core.wire import Answer, Channel, Delivery, Timer, Wire, fail, succeed
@@ -38,7 +27,12 @@ from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.deduplicator import Deduplicator, Left, Standing
 from bridge.machine.locks import Lock, Locks
+from bridge.machine.publication import Publication
 from bridge.machine.settled import SettledMemory
+from bridge.message import moves
+from bridge.message.fate import Fate, fate_of, is_stray
+from bridge.message.message import EXHAUSTED, EXPIRED, facts, unreadable
+from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.name import SubQueue
 from bridge.topology import names
@@ -60,8 +54,6 @@ LOCK_LOST = (
     "was settled before."
 )
 
-_Leave = Callable[[Held], None]
-
 
 class Room:
     """The messages of one queue that are here.
@@ -73,6 +65,9 @@ class Room:
 
     Attributes:
         path: the entity's.
+        queue: its definition.
+        resource: the RabbitMQ queue's name.
+        is_dead_letter: whether it is a dead-letter queue.
     """
 
     def __init__(
@@ -85,19 +80,19 @@ class Room:
         settled: SettledMemory,
     ) -> None:
         assert not isinstance(described.entity, model.Topic)
-        self._entity: model.ReceiveEntity = described.entity
-        self._is_dead_letter = sub_queue is SubQueue.DEAD_LETTER
-        name_of = names.dead_letter_queue if self._is_dead_letter else names.active_queue
-        self.path = self._entity.path
-        self._resource = name_of(self._entity.path)
-        self._active_exchange = names.active_exchange(self._entity.front)
-        self._reader = reader_of(self._entity)
+        self.queue: model.ReceiveEntity = described.entity
+        self.is_dead_letter = sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
+        self.path = self.queue.path
+        self.resource = name_of(self.queue.path)
+        self._active_exchange = names.active_exchange(self.queue.front)
+        self._reader = reader_of(self.queue)
         self._wire = wire
         self._publisher = publisher
         self._credit, limits = way_of(described)
         self._channels = Channels(wire, limits, self._on_lost, self._turn_soon)
         self._fetching = Fetching(
-            self._resource, self._credit, self._channels, self._on_delivery, self._turn_soon
+            self.resource, self._credit, self._channels, self._on_delivery, self._turn_soon
         )
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
         self._locks: Locks[Held] = Locks()
@@ -113,7 +108,7 @@ class Room:
         self._limit()
 
     def __repr__(self) -> str:
-        return f"Room({self._resource}, {self._credit!r}, {len(self._locks)} locks)"
+        return f"Room({self.resource}, {self._credit!r}, {len(self._locks)} locks)"
 
     @property
     def is_in_use(self) -> bool:
@@ -123,9 +118,9 @@ class Room:
     def update(self, described: Described) -> None:
         """Take over a changed definition; an entity that was made anew counts from 1."""
         assert not isinstance(described.entity, model.Topic)
-        if incarnation_of(described.entity) != incarnation_of(self._entity):
+        if incarnation_of(described.entity) != incarnation_of(self.queue):
             self._deduplicator.forget()
-        self._entity, self._reader = described.entity, reader_of(described.entity)
+        self.queue, self._reader = described.entity, reader_of(described.entity)
         self._limit()
 
     def pull(
@@ -174,18 +169,18 @@ class Room:
         self, token: UUID, reason: str | None, description: str | None, answer: Answer
     ) -> None:
         """Move a message to the dead-letter queue."""
-        if self._is_dead_letter:
+        if self.is_dead_letter:
             raise ServiceBusError(
                 f"A message of a dead-letter queue cannot be dead-lettered again: '{self.path}'."
             )
         lock = self._release(token)
-        publish = moving.dead(self._entity, lock.held, reason, description)
+        publish = moves.dead_letter(self, lock.held, reason, description, {}, lock.held.failures)
         self._move(token, lock, publish, Left.DEAD_LETTERED, answer)
 
     def defer(self, token: UUID, answer: Answer) -> None:
         """Set a message aside; the queue for that is there."""
         lock = self._release(token)
-        publish = moving.aside(self._entity, lock.held, is_dead_letter=self._is_dead_letter)
+        publish = moves.defer(self, lock.held, {})
         self._move(token, lock, publish, Left.MOVED, answer)
 
     def renew(self, token: UUID, answer: Answer) -> None:
@@ -193,7 +188,7 @@ class Room:
         held = self._locks.find(token.bytes, now_ms=self._wire.now_ms())
         until_ms = None
         if held is not None and not held.channel.is_closed:
-            duration_ms = self._entity.lock_duration_ms
+            duration_ms = self.queue.lock_duration_ms
             until_ms = self._locks.renew(
                 token.bytes, duration_ms=duration_ms, now_ms=self._wire.now_ms()
             )
@@ -221,7 +216,7 @@ class Room:
                 timer.cancel()
 
     def _limit(self) -> None:
-        limit = UNLIMITED if self._is_dead_letter else self._entity.max_delivery_count
+        limit = UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
         self._credit.limit(limit)
 
     # What comes.
@@ -229,20 +224,22 @@ class Room:
     def _on_delivery(self, fetch: int, channel: Channel, delivery: Delivery) -> None:
         self._channels.hold(channel)
         try:
-            held = read(
-                delivery,
-                fetch,
-                channel,
-                can_expire=not self._is_dead_letter,
+            found = facts(
+                delivery.properties,
+                delivery.body,
+                delivery.exchange,
+                can_expire=not self.is_dead_letter,
                 reader=self._reader,
             )
         except ValueError as error:
             self._credit.discarded(fetch)
-            self._refuse(unreadable(delivery, fetch, channel), error)
+            bare = unreadable(delivery.body, delivery.exchange)
+            self._refuse(Held(*bare, fetch, channel, delivery.tag), error)
             return
-        if self._is_stray(held):
+        held = Held(*found, fetch, channel, delivery.tag)
+        if is_stray(held, self, self._active_exchange):
             self._credit.discarded(fetch)
-            self._surely(held, moving.back(self._entity, held), Left.MOVED)
+            self._surely(held, moves.send_back(self, held), Left.MOVED)
         elif (standing := self._deduplicator.standing(held)) is not Standing.NEW:
             self._credit.discarded(fetch)
             copy = Copy(fetch, channel, delivery.tag)
@@ -256,28 +253,16 @@ class Room:
         self._turn_soon()
 
     def _on_message(self, fetch: int, held: Held) -> None:
-        leave = self._reason_to_leave(held)
-        if leave is not None:
+        fate = fate_of(held, self, self._wire.now_ms())
+        if fate is not Fate.AVAILABLE:
             self._credit.discarded(fetch)
-            leave(held)
+            self._end(held, fate)
             return
-        if self._is_dead_letter:
-            held.failures = held.died_after(self._entity.max_delivery_count)
+        if self.is_dead_letter:
+            held.failures = held.died_after(self.queue.max_delivery_count)
         receiver = self._credit.arrived(fetch, held, self._wire.now_s())
         if receiver is not None:
             self._deliver(receiver, held)
-
-    def _is_stray(self, held: Held) -> bool:
-        if self._is_dead_letter:
-            return held.has_died_unnumbered
-        return not held.has_come_through(self._active_exchange)
-
-    def _reason_to_leave(self, held: Held) -> _Leave | None:
-        if held.time_to_live_ms and held.has_expired(self._wire.now_ms()):
-            return self._expire
-        if not self._is_dead_letter and held.failures >= self._entity.max_delivery_count:
-            return self._exhaust
-        return None
 
     def _deliver(self, receiver: int, held: Held) -> None:
         pull = self._pulls.get(receiver)
@@ -291,7 +276,7 @@ class Room:
             until_ms = self._locks.acquire(
                 token.bytes,
                 held,
-                duration_ms=self._entity.lock_duration_ms,
+                duration_ms=self.queue.lock_duration_ms,
                 now_ms=self._wire.now_ms(),
             )
             pull.got.append((held, held.received(token, until_ms)))
@@ -358,12 +343,12 @@ class Room:
             self._on_lost()
 
     def _offer(self, receiver: int, held: Held) -> None:
-        leave = self._reason_to_leave(held)
-        if leave is None:
+        fate = fate_of(held, self, self._wire.now_ms())
+        if fate is Fate.AVAILABLE:
             self._deliver(receiver, held)
         else:
             self._credit.balance.waiters.restore(receiver)
-            leave(held)
+            self._end(held, fate)
             self._turn_soon()
 
     def _watch(self) -> None:
@@ -463,27 +448,27 @@ class Room:
         for copy in self._deduplicator.take_free(held):
             self._send_back(copy, is_counted=False)
 
-    def _expire(self, held: Held) -> None:
-        if self._entity.dead_lettering_on_message_expiration:
-            self._surely(held, moving.dead(self._entity, held, *EXPIRED), Left.DEAD_LETTERED)
-        else:
+    def _end(self, held: Held, fate: Fate) -> None:
+        """End a message that no receiver may have any more."""
+        if fate is Fate.EXPIRED and not self.queue.dead_lettering_on_message_expiration:
             self._ack(held)
             self._left(held, Left.SETTLED)
-
-    def _exhaust(self, held: Held) -> None:
-        self._surely(held, moving.dead(self._entity, held, *EXHAUSTED), Left.DEAD_LETTERED)
+            return
+        reason, description = EXPIRED if fate is Fate.EXPIRED else EXHAUSTED
+        dead = moves.dead_letter(self, held, reason, description, {}, held.failures)
+        self._surely(held, dead, Left.DEAD_LETTERED)
 
     def _refuse(self, held: Held, error: Exception) -> None:
         description = f"The message cannot be handled: {type(error).__name__}: {error}"
-        publish = moving.refused(self._entity, held, MALFORMED_MESSAGE, description)
+        publish = moves.refuse(self, held, MALFORMED_MESSAGE, description)
         self._surely(held, publish, Left.MOVED)
 
     def _move(
-        self, token: UUID, lock: Lock[Held], publish: Publish, how: Left, answer: Answer
+        self, token: UUID, lock: Lock[Held], publish: Publication, how: Left, answer: Answer
     ) -> None:
         """Publish, and when that is confirmed ack; else the lock is as it was."""
         held = lock.held
-        if len(publish.properties) > moving.PROPERTIES_BYTES_MAX:
+        if len(publish.properties) > moves.PROPERTIES_BYTES_MAX:
             self._restore(token, lock)
             raise MessageSizeExceededError("The message's properties would be too large.")
 
@@ -504,7 +489,7 @@ class Room:
             self._restore(token, lock)
             raise
 
-    def _surely(self, held: Held, publish: Publish, how: Left) -> None:
+    def _surely(self, held: Held, publish: Publication, how: Left) -> None:
         """Move a message, and try again until it is done or RabbitMQ has taken it back."""
 
         def confirmed(error: Exception | None) -> None:
@@ -519,7 +504,7 @@ class Room:
         def attempt() -> None:
             if not held.channel.is_closed:
                 try:
-                    self._publisher.publish(*moving.fitting(publish), confirmed)
+                    self._publisher.publish(*moves.fitting(publish), confirmed)
                 except ServiceBusError:
                     self._wire.later(RETRY_S, attempt)
 

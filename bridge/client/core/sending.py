@@ -10,17 +10,11 @@ from bridge.client.exceptions import (
     MessagingEntityDisabledError,
     ServiceBusError,
 )
-from bridge.machine.arrival import PROPERTIES_BYTES_MAX
+from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.topology.description import Described
-from bridge.wire import envelope, headers
-from bridge.wire.basic import FieldValue, Properties, Table
-from bridge.wire.digest import of_message
-from bridge.wire.envelope import Item, Operation
-from bridge.wire.mapping.inward import Inward, record_from_message
-from bridge.wire.stamp import is_reserved
-
-_ABSENT: FieldValue = ("V", None)
+from bridge.wire.envelope import Operation
+from bridge.wire.mapping.inward import record_from_message
 
 
 def new_identity() -> bytes:
@@ -63,7 +57,7 @@ def batch_body(
     entity = send_entity(described)
     limit_bytes = described.message_bytes_max
     requires_session = isinstance(entity, model.Queue) and entity.requires_session
-    items = []
+    outgoing = []
     for raw in batch:
         if len(raw) > limit_bytes:
             raise MessageSizeExceededError(_too_large(entity.path, len(raw), limit_bytes))
@@ -72,11 +66,18 @@ def batch_body(
             raise ServiceBusError(
                 f"The SessionId was not set on a message, and '{entity.path}' requires sessions."
             )
-        item = _item(entity, inward)
-        if scheduled_ms is not None:
-            item.scheduled_ms = scheduled_ms
-        items.append(item)
-    body = envelope.encode(operation, new_identity(), items)
+        outgoing.append(
+            Outgoing(
+                record=inward.record,
+                size_bytes=len(raw),
+                scheduled_ms=inward.scheduled_ms if scheduled_ms is None else scheduled_ms,
+                session_id=inward.session_id,
+            )
+        )
+    try:
+        body = encode(operation, entity, outgoing, new_identity())
+    except ValueError as error:
+        raise MessageSizeExceededError(f"A message cannot be stored: {error}.") from error
     most = described.capabilities.message_bytes_max
     if len(body) > most:
         raise MessageSizeExceededError(_too_large(entity.path, len(body), most))
@@ -88,37 +89,3 @@ def _too_large(path: str, size_bytes: int, limit_bytes: int) -> str:
         f"The message (size:{size_bytes} bytes) exceeds the limit ({limit_bytes} bytes) currently "
         f"allowed on '{path}'."
     )
-
-
-def _item(entity: model.SendEntity, inward: Inward) -> Item:
-    given = inward.record.properties
-    table = given.headers or {}
-    ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
-    given.headers = {name: field for name, field in table.items() if not is_reserved(name)}
-    properties = given.encode()
-    if len(properties) > PROPERTIES_BYTES_MAX:
-        raise MessageSizeExceededError(
-            f"{len(properties)} bytes of properties; RabbitMQ takes {PROPERTIES_BYTES_MAX} at most."
-        )
-    return Item(
-        properties,
-        inward.record.body,
-        ttl_ms if isinstance(ttl_ms, int) else None,
-        inward.scheduled_ms,
-        _partition_key(entity, given, table),
-        None,
-        of_message(given) if entity.requires_duplicate_detection else None,
-    )
-
-
-def _partition_key(entity: model.SendEntity, given: Properties, table: Table) -> bytes | None:
-    """Session id, else partition key, else message id where duplicates are detected."""
-    if not entity.enable_partitioning:
-        return None
-    for name in (headers.SESSION_ID, headers.PARTITION_KEY):
-        value = table.get(name, _ABSENT)[1]
-        if isinstance(value, bytes):
-            return value
-    if entity.requires_duplicate_detection and given.message_id is not None:
-        return given.message_id.encode()
-    return None

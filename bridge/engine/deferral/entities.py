@@ -80,11 +80,20 @@ class Deferral:
             QuotaExceeded: the queue is full.
             ArgumentOutOfRange, ServerBusy, BrokerError: see `Departure.defer`.
         """
-        deferred = self._of(origin.queue)
-        if deferred.is_full:
-            raise QuotaExceeded(texts.deferred_full(origin.queue.path))
-        await deferred.declare()
+        await self.prepare(origin.queue)
         await self._departure.defer(origin, holding, changes)
+
+    async def prepare(self, queue: model.ReceiveEntity) -> None:
+        """Have RabbitMQ's queue for an entity's deferred messages.
+
+        Raises:
+            QuotaExceeded: it is full.
+            BrokerError: RabbitMQ does not make it now.
+        """
+        deferred = self._of(queue)
+        if deferred.is_full:
+            raise QuotaExceeded(texts.deferred_full(queue.path))
+        await deferred.declare()
 
     def held(self, entity: str) -> int:
         """Return how many deferred messages of an entity this process holds."""
