@@ -20,7 +20,7 @@ from bridge.model.errors import ServiceBusError as ModelError
 from bridge.topology import names
 from bridge.topology.description import Described, decode
 from bridge.wire.basic import Table, encode_table, text
-from bridge.wire.news import WHO
+from bridge.wire.notifications import WHO
 from bridge.wire.reply import Done, Refused, decode_reply
 
 FRESH_S = 15.0

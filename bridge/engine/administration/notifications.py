@@ -22,7 +22,7 @@ from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA
 from bridge.wire.basic import Properties
-from bridge.wire.news import WHO
+from bridge.wire.notifications import WHO
 from bridge.wire.reply import encode_found
 
 CHANGED = ""
