@@ -2,8 +2,7 @@
 
 A token for an entity that does not exist is answered with 404, as at Azure. Only the Python SDK
 shows nothing of that, not the entity's name: its token is taken, and the attach refused, in words
-that it passes on. It is known by the type that it gives to a token, `jwt`, though the token is a
-SAS.
+that it passes on. It is known by the product that it names when it opens the connection.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
             raise Unauthorized("MalformedToken: The body of put-token is no string.")
         claims = verify_token(request.value, connection.gateway.rules, connection.gateway.now_s())
         claims.check_audience(audience)
-        if fields.get("type") != _PYTHON_TYPE and not _exists(link, audience):
+        if not connection.product.startswith(_PYTHON) and not _exists(link, audience):
             text = not_found(connection.resource_of(_path_text(audience)))
             return 404, tracked(text, name, _path_text(audience)), "amqp:not-found"
         connection.authentication.put_claims(_path_text(audience), claims)
@@ -58,7 +57,7 @@ def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
 
 
 _NOT_IMPLEMENTED = "amqp:not-implemented"
-_PYTHON_TYPE = "jwt"
+_PYTHON = "azsdk-python"
 
 
 def _path_text(audience: str) -> str:

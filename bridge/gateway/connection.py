@@ -105,6 +105,13 @@ class Connection(asyncio.Protocol):
         self._is_flush_due = False
         self._write_bytes = WRITE_BYTES
 
+    @property
+    def product(self) -> str:
+        """Which SDK the client says that it is; "" when it says nothing."""
+        opened = self._endpoint.peer
+        value = (opened.properties or {}).get("product") if opened is not None else None
+        return value if isinstance(value, str) else ""
+
     def __repr__(self) -> str:
         return f"<Connection {self.log.peer} {self._endpoint!r} links={len(self._links)}>"
 

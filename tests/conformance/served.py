@@ -50,9 +50,12 @@ async def gateway(
 
 
 @asynccontextmanager
-async def client(port: int, *, authorised: bool = True) -> AsyncIterator[Client]:
-    """Connect, and put a token for everything."""
-    connected = await (await Client.connect(port)).open()
+async def client(
+    port: int, *, authorised: bool = True, product: str | None = None
+) -> AsyncIterator[Client]:
+    """Connect, and put a token for everything; `product` is the SDK that it says it is."""
+    properties = None if product is None else {types.Symbol("product"): product}
+    connected = await (await Client.connect(port)).open(properties=properties)
     try:
         if authorised:
             assert await connected.put_token(sas()) == 202

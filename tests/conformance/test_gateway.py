@@ -103,17 +103,24 @@ async def test_renewed_token() -> None:
 
 async def test_unknown_entity() -> None:
     """404 at `$cbs`; the Python SDK shows nothing of that, so its attach is refused, by name."""
-    async with gateway() as (_, port), client(port) as peer:
-        assert await peer.put_token(sas("nope"), "sb://localhost/nope") == 404
-        assert await peer.put_token(sas("nope"), "sb://localhost/nope", kind="jwt") == 202
-        peer.attach(7, "nope", role=False)
-        attach, detach = await peer.next(Attach, handle=7), await peer.next(Detach, handle=7)
+    product = "azsdk-python-servicebus"
+    async with gateway() as (_, port):
+        async with client(port) as other:
+            assert await other.put_token(sas("nope"), "sb://localhost/nope", kind="jwt") == 404
+        async with client(port, product=product) as peer:
+            assert await peer.put_token(sas("nope"), "sb://localhost/nope", kind="jwt") == 202
+            await _is_refused_by_name(peer)
 
-        assert attach.target is None
-        assert detach.error.condition == "amqp:not-found"
-        assert "The messaging entity 'sb://localhost/nope' could not be found" in (
-            detach.error.description
-        )
+
+async def _is_refused_by_name(peer: Client) -> None:
+    peer.attach(7, "nope", role=False)
+    attach, detach = await peer.next(Attach, handle=7), await peer.next(Detach, handle=7)
+
+    assert attach.target is None
+    assert detach.error.condition == "amqp:not-found"
+    assert "The messaging entity 'sb://localhost/nope' could not be found" in (
+        detach.error.description
+    )
 
 
 # -- what is refused by name
