@@ -11,8 +11,6 @@ from policies.rows_messages import MESSAGES
 
 ABSENT: frozenset[str] = frozenset(
     {
-        "ForwardDeadLetteredMessagesTo",
-        "ForwardTo",
         "Rules",
     }
 )

@@ -305,9 +305,17 @@ class Service:
             target = getattr(entity, field, "")
             if not target:
                 continue
+            if field == "forward_to" and getattr(entity, "requires_session", False):
+                raise ArgumentError(
+                    f"SubCode=40000. Bad Request: {entity.path!r} requires sessions, and such an "
+                    "entity cannot forward its messages."
+                )
             is_itself = target.lower() == entity.path.lower()  # which Azure takes
             if not is_itself and not isinstance(self._find(target), model.Queue | model.Topic):
-                raise ArgumentError(f"{name} is {target!r}; there is no such queue or topic.")
+                raise ArgumentError(
+                    "SubCode=40400. The auto forwarding destination entity does not exist: "
+                    f"{name} is {target!r}; there is no such queue or topic."
+                )
             asked.access.check_target(name, target)
 
     async def _delete_entity(self, asked: Asked) -> web.Response:

@@ -45,6 +45,7 @@ from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
 from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.journal_watch import JournalWatch
+from bridge.sidecar.leader_state import Companion
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.findings import BY_THE_BRIDGE
@@ -228,7 +229,11 @@ async def _serve(
         )
         wanted = _applied(await Directory(management).read(), config, settings.tier)
         sidecar = Sidecar(
-            endpoint, tier=wanted.tier, on_full=namespace.note_full, poison=namespace.poison
+            endpoint,
+            tier=wanted.tier,
+            on_full=namespace.note_full,
+            poison=namespace.poison,
+            companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
         )
         namespace.follow(sidecar.follow)
         service = Service(

@@ -28,4 +28,6 @@ class Counters:
     locks_expired: int = _total("Locks that lapsed.")
     expired: int = _total("Messages that the bridge found expired.")
     second_copies: int = _total("Second copies that were dropped.")
+    forwarded: int = _total("Messages and dead letters forwarded to another entity.")
+    unforwardable: int = _total("Messages dead-lettered because they could not be forwarded.")
     sent_back: int = _total("Messages without a number, sent back through the front door.")

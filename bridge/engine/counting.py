@@ -27,6 +27,7 @@ from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.errors import ServiceBusError
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 
@@ -146,8 +147,11 @@ class Counting:
             return Counts(scheduled=await self._waiting(path), size_bytes=size_bytes)
         is_queue = isinstance(entity, model.Queue)
         arrived = await ready.count(names.inbox(path)) if is_queue else 0
+        there = await ready.count(names.active_queue(path)) + held + arrived
+        is_source = bool(target_of(entity))
         return Counts(
-            active=await ready.count(names.active_queue(path)) + held + arrived,
+            active=0 if is_source else there,
+            transfer=there if is_source else 0,
             dead_letter=await ready.count(names.dead_letter_queue(path)) + held_dead,
             scheduled=await self._waiting(path) if is_queue else 0,
             deferred=await ready.count(names.deferred_queue(path)) + held_deferred,

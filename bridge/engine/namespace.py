@@ -44,6 +44,8 @@ from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting, WaitingHere
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
+from bridge.engine.forwarding.forwarder import Forwarder
+from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
 from bridge.engine.receiving.deletion import PORTION, Deletion
@@ -91,6 +93,7 @@ class RabbitNamespace:
         counters: what has been done so far.
         counting: counts messages.
         disposal: deletes what is idle.
+        forwarding: forwards what this process leads.
         poison: what could not be handled.
         state: whether it can serve, and why not.
         findings: what this RabbitMQ cannot do as Service Bus does it.
@@ -208,6 +211,7 @@ class RabbitNamespace:
             held=lambda path: self.counting.held_anywhere([path]),
             on_first=lambda path: self._notifications.tell(PEEKED, EntityPath(path)),
         )
+        self.forwarding = Forwarding(self._forwarder)
         self.state = State(self._sender, self._intake)
         self._reconciler = Reconciler(
             self.directory,
@@ -312,6 +316,7 @@ class RabbitNamespace:
 
     async def close(self) -> None:
         """Fetch nothing more and close; what is locked or kept goes back to its queue."""
+        await self.forwarding.close()
         await self._receiving.end()
         self._receiving.give_back(self._locks.end_all())
         self._locks.close()
@@ -501,6 +506,22 @@ class RabbitNamespace:
             for token in lock_tokens
         ]
 
+    def _forwarder(self, path: EntityPath, entity: model.ReceiveEntity) -> Forwarder:
+        return Forwarder(
+            path,
+            entity,
+            receiving=self._receiving,
+            sending=self._sending,
+            sender=self._sender,
+            departure=self._departure,
+            counters=self.counters,
+            find=self._find,
+        )
+
+    async def _find(self, name: str, is_doubtful: bool) -> model.Entity | None:
+        """Return an entity; if that is doubtful, as RabbitMQ has it now."""
+        return await self.administration.read(name) if is_doubtful else self.directory.find(name)
+
     def _sessional(self, path: EntityPath) -> model.ReceiveEntity:
         """Return the definition of an entity whose sessions can be received."""
         entity = self.directory.receivable(path)
@@ -524,6 +545,7 @@ class RabbitNamespace:
         self._sessions.follow(namespace)
         self._receiving.follow(namespace)
         self._usage.follow(namespace)
+        self.forwarding.follow(namespace)
 
     async def _on_up(self, connection: Connection) -> None:
         """A new consuming connection: this bridge's own queue, and notifications."""

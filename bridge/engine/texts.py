@@ -28,6 +28,14 @@ MISPLACED_STATE = (
     "Somebody published the message into the queue of session states. Publish to the entity's "
     "exchange."
 )
+RECEIVER_OF_FORWARDED = (
+    "Cannot create a message receiver on an entity with auto-forwarding enabled."
+)
+TOO_MANY_HOPS = (
+    "The maximum number of allowed hops when forwarding between queues has been exceeded. "
+    "This value is set to 4."
+)
+HEADERS_TOO_LARGE = "The size quota for this stream has been exceeded."
 SERVER_BUSY = (
     "The server was unable to process the request; please retry the operation. If the problem "
     "persists, please contact your Service Bus administrator and provide the tracking id."

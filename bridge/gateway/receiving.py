@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from bridge.engine.api import Complete, Received, Receiver, Release, Undeliverable
-from bridge.engine.texts import disabled
+from bridge.engine.texts import RECEIVER_OF_FORWARDED, disabled
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
 from bridge.model.entity import Right
-from bridge.model.errors import EntityDisabled, ServiceBusError
+from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Rejected
 from bridge.wire.mapping.outward import (
@@ -62,7 +63,7 @@ def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | No
     except ServiceBusError as error:
         return error
     if entity.status.allows_receives:
-        return None
+        return NotAllowed(RECEIVER_OF_FORWARDED) if target_of(entity, path.sub_queue) else None
     return EntityDisabled(disabled(entity.path, for_sends=False))
 
 

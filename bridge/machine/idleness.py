@@ -21,6 +21,7 @@ from enum import Enum
 from bridge.machine.use_reports import REPORT_MS
 from bridge.model.duration import is_forever
 from bridge.model.entity import Entity, EntityStatus, Queue, ReceiveEntity, SendEntity, Topic
+from bridge.model.forwarding import forwards
 from bridge.model.name import SHORT_ID_BYTES, short_id
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.sections import MalformedEntry
@@ -248,7 +249,7 @@ class Uses:
         if has_scheduled:
             self._raise(key_of(front), now_ms)
         for each in _all(front):
-            if not isinstance(each, Topic) and each.forward_to:
+            if forwards(each):
                 self.note(front, each, Use.FORWARD, now_ms)
 
     def _mind_told(self, bridges: Collection[bytes], now_ms: int) -> None:

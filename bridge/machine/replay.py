@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TypeVar
 
+from bridge.machine.forwarded import Forwarded
 from bridge.machine.history import row
 from bridge.machine.idleness import Uses
 from bridge.machine.known import (
@@ -43,9 +44,9 @@ from bridge.machine.pending import Pending, identity_hash
 from bridge.machine.sequencer import Memory, Publication, blank
 from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
-from bridge.wire import copies, headers, journal
+from bridge.wire import copies, forwarded, headers, journal
 from bridge.wire.basic import Properties, Table
-from bridge.wire.envelope import DIGEST_BYTES
+from bridge.wire.envelope import DIGEST_BYTES, IDENTITY_BYTES
 from bridge.wire.journal import BucketState
 from bridge.wire.sections import NewerJournal
 from bridge.wire.stamp import ACCEPTED_BYTES, NO_IDENTITY, read_waiting
@@ -74,6 +75,8 @@ def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
 
 
 _SNAPSHOT = ("S", journal.SNAPSHOT.encode())
+_ONLY_ITEM = bytes(4)
+"""Ends the identity of an envelope's first message."""
 
 
 Key = TypeVar("Key", bytes, int)
@@ -247,6 +250,7 @@ class Replay:
         memory.uses = Uses.decode(snapshot.uses)
         memory.left_out = decode_left_out(snapshot.left_out)
         memory.history.learn_open(snapshot.accepted)
+        memory.forwarded = Forwarded.decode(snapshot.forwarded)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
             young_in = None if is_safe else snapshot.fingerprint
@@ -276,6 +280,7 @@ class Replay:
             self._learn(waited_as, known)
         elif isinstance(identity, bytes) and identity != NO_IDENTITY:
             self._learn(identity, known)
+            self._forwarded(table, identity)
 
     def _copies(self, table: Table) -> bytes:
         """Return the copies of a topic's message; each raises its subscription's counter."""
@@ -295,6 +300,13 @@ class Replay:
             self._memory.pending.add(number, due_ms, identity_hash(identity))
         if identity != NO_IDENTITY:
             self._remember(identity, Known(number, None, is_trusted=False))
+            self._forwarded(basic.headers or {}, identity)
+
+    def _forwarded(self, table: Table, identity: bytes) -> None:
+        """Learn what was forwarded; a copy that is a message of its own ends otherwise."""
+        source = forwarded.last_source(table)
+        if source is not None and identity[IDENTITY_BYTES:] == _ONLY_ITEM:
+            self._memory.forwarded.note(source, identity[:IDENTITY_BYTES])
 
     def _accepted(self, table: Table, number: int) -> None:
         """Learn by which digest a message is known, where duplicates are detected."""

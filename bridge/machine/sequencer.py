@@ -39,6 +39,7 @@ from bridge.machine.arrival import (
     Used,
 )
 from bridge.machine.fanout import Fanout
+from bridge.machine.forwarded import Forwarded
 from bridge.machine.history import History
 from bridge.machine.idleness import Uses, is_temporary, key_of
 from bridge.machine.known import (
@@ -115,6 +116,7 @@ class Memory:
         uses: when what is temporary was used last.
         history: what was accepted, where duplicates are detected.
         left_out: the subscriptions whose queues take nothing, by their short ids.
+        forwarded: what was forwarded to the entity last.
     """
 
     counters: list[int]
@@ -129,6 +131,7 @@ class Memory:
     uses: Uses = field(default_factory=Uses)
     history: History = field(default_factory=History)
     left_out: dict[bytes, Missed] = field(default_factory=dict)
+    forwarded: Forwarded = field(default_factory=Forwarded)
 
     @property
     def has_inherited(self) -> bool:
@@ -182,6 +185,7 @@ class Sequencer:
         self.entries = 0
         self.bytes = 0
         self.duplicates = 0
+        self.forwarded_again = 0
         self._turn = 0
         self._accepted = 0
         self._active = names.active_exchange(entity.path)
@@ -237,6 +241,10 @@ class Sequencer:
             return self._apply(command, now_ms)
         except Exception:
             memory.history.take_back(self._accepted)
+            if type(command) is Send and command.identity is not None:
+                for item in command.items:
+                    if item.source is not None:
+                        memory.forwarded.take_back(item.source, command.identity)
             memory.subscriptions.clear()
             memory.subscriptions.update(subscriptions)
             given, (memory.counters[:], memory.enqueued_ms, self.entries, self.bytes) = (
@@ -344,6 +352,7 @@ class Sequencer:
             uses=memory.uses.encode(),
             accepted=memory.history.open,
             left_out=encode_left_out(memory.left_out),
+            forwarded=memory.forwarded.encode(),
         )
         return [self._entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]
 
@@ -387,6 +396,9 @@ class Sequencer:
                 if not known.is_trusted:
                     publications += self._again(item, identity, known, now_ms)
                 continue
+            if item.source is not None and self._came_before(item.source, command.identity):
+                numbers.append(0)  # nobody waits for it
+                continue
             if digest is not None:
                 first = self.memory.history.find(digest, now_ms)
                 if first is not None:
@@ -411,6 +423,16 @@ class Sequencer:
         if command.reply_to is None:
             return Outcome(publications)
         return Outcome(publications, Answer(command.reply_to, reply.encode_done(numbers)))
+
+    def _came_before(self, source: bytes, identity: bytes | None) -> bool:
+        """Whether a message was forwarded to here before; from now on it was."""
+        assert identity is not None, "only envelopes have sources"
+        forwarded = self.memory.forwarded
+        if forwarded.has(source, identity):
+            self.forwarded_again += 1
+            return True
+        forwarded.note(source, identity)
+        return False
 
     def _digest(self, item: Item) -> bytes | None:
         """Return what a message is known by; one without an id has no duplicates."""

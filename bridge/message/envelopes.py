@@ -15,6 +15,7 @@ from bridge.wire.record import Record
 from bridge.wire.stamp import is_reserved
 
 _ABSENT: FieldValue = ("V", None)
+_NONE: Table = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +50,33 @@ def encode(
     return envelope.encode(operation, identity, items)
 
 
-def _item(entity: model.SendEntity, outgoing: Outgoing) -> Item:
+def encode_forwarded(
+    entity: model.SendEntity, outgoing: Outgoing, identity: bytes, source: bytes, own: Table
+) -> bytes:
+    """Return the body of an envelope that forwards a message.
+
+    Args:
+        identity: the same whenever the message is forwarded again (`wire.forwarded`).
+        source: what it is forwarded from.
+        own: headers that only a forwarder may write.
+
+    Raises:
+        ValueError: the message's headers do not fit into RabbitMQ's header frame.
+    """
+    item = _item(entity, outgoing, own)
+    item.source = source
+    return envelope.encode(Operation.SEND, identity, [item])
+
+
+def _item(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> Item:
     given = outgoing.record.properties
     table = given.headers or {}
     ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
+    kept = {name: field for name, field in table.items() if not is_reserved(name)}
     canonical = Properties(
         content_type=given.content_type,
         content_encoding=given.content_encoding,
-        headers={name: field for name, field in table.items() if not is_reserved(name)},
+        headers=kept | own,
         delivery_mode=2,
         correlation_id=given.correlation_id,
         reply_to=given.reply_to,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from bridge.message.message import Message
 from bridge.model import entity as model
+from bridge.model.forwarding import target_of
 
 
 class Place(Protocol):
@@ -46,7 +47,9 @@ def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
     expires_ms = message.expires_ms
     if message.time_to_live_ms and expires_ms is not None and expires_ms <= now_ms:
         return Fate.EXPIRED
-    if message.failures >= place.queue.max_delivery_count and not place.is_dead_letter:
+    # Being forwarded is no delivery.
+    counts = not place.is_dead_letter and not target_of(place.queue)
+    if message.failures >= place.queue.max_delivery_count and counts:
         return Fate.EXHAUSTED
     return Fate.AVAILABLE
 

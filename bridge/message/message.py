@@ -171,8 +171,11 @@ def unreadable(body: bytes, exchange: str) -> Facts:
 
 
 def death_of(table: Table) -> tuple[str, str] | None:
-    """Return reason and description of a dead letter of RabbitMQ's own; `None`: it is none."""
-    if headers.DEAD_LETTER_REASON in table:
+    """Return reason and description of a dead letter of RabbitMQ's own; `None`: it is none.
+
+    A dead letter that was forwarded, and died once more, has the words of the first time.
+    """
+    if headers.DEAD_LETTER_REASON in table and headers.DEAD_LETTER_SOURCE not in table:
         return None
     reason = table.get(_DEATH, _ABSENT)[1]
     return DEATHS.get(reason) if isinstance(reason, bytes) else None

@@ -10,9 +10,10 @@ class Counts:
     """The messages of an entity; none is below 0.
 
     Attributes:
-        active: ready or locked.
+        active: ready or locked; of an entity that forwards none is.
         deferred: set aside, of the entity and of its dead-letter queue.
-        transfer, transfer_dead_letter: on their way to another entity, or refused there.
+        transfer: on their way to the entity that they are forwarded to.
+        transfer_dead_letter: none: what cannot be forwarded is a dead letter.
         size_bytes: of all of them, as RabbitMQ knows it; seconds old.
     """
 

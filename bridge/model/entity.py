@@ -146,6 +146,8 @@ class Queue:
             has made one.
         created_at, updated_at: when it was made and last changed, such as
             `2026-11-02T09:14:03.120Z`; "" when nobody has said so.
+        forward_to_scheme, forward_dead_letters_scheme: of the URLs that a client gave, as they are
+            read back; "" is `sb`.
         status_before: the status that it has again should its deletion be given up; "" while it
             is not being deleted.
     """
@@ -163,6 +165,8 @@ class Queue:
     status: EntityStatus = EntityStatus.ACTIVE
     forward_to: str = ""
     forward_dead_lettered_messages_to: str = ""
+    forward_to_scheme: str = ""
+    forward_dead_letters_scheme: str = ""
     user_metadata: str = ""
     incarnation: str = ""
     created_at: str = ""
@@ -208,6 +212,8 @@ class Subscription:
     status: EntityStatus = EntityStatus.ACTIVE
     forward_to: str = ""
     forward_dead_lettered_messages_to: str = ""
+    forward_to_scheme: str = ""
+    forward_dead_letters_scheme: str = ""
     user_metadata: str = ""
     incarnation: str = ""
     created_at: str = ""

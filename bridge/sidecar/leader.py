@@ -114,6 +114,7 @@ class Leader:
         self._is_retiring = False
         self._is_moving = False
         self.may_publish = False
+        self._has_begun = False
         self._has_failed = False
 
     def __repr__(self) -> str:
@@ -139,6 +140,8 @@ class Leader:
             await self._ended
         finally:
             self.is_ready = self.meters.is_active = False
+            if self._has_begun:
+                await self._state.companion.end(self.name)
             if self._elected.is_set():
                 self._note_leaderless()
             for task in (main, self._making):
@@ -279,7 +282,8 @@ class Leader:
         self._state.leaderless_ms = None
         self.meters.takeover_s = self._loop.time() - elected_s
         self.meters.terms += 1
-        self.is_ready = self.meters.is_active = True
+        self.is_ready = self.meters.is_active = self._has_begun = True
+        self._state.companion.begin(self.name)
         self._buckets.fire()
         self._pump()
 

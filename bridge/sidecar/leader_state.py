@@ -7,7 +7,7 @@ confirmed. If nobody else was the sequencer in between, the next term goes on fr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from bridge.engine.poison import Poison
@@ -16,6 +16,27 @@ from bridge.model.entity import SendEntity, Tier
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
 from bridge.wire.envelope import Item
+
+
+def _nothing(entity: str) -> None:
+    pass
+
+
+async def _nothing_left(entity: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """What else a leader does for its entity.
+
+    Attributes:
+        begin: called with the entity's name when a term has begun.
+        end: called before it ends; the term lasts until that is done.
+    """
+
+    begin: Callable[[str], None] = _nothing
+    end: Callable[[str], Awaitable[None]] = _nothing_left
 
 
 @dataclass(slots=True)
@@ -53,6 +74,7 @@ class LeaderState:
         leaderless_ms: since when, as far as is known here, nobody has numbered (UTC ms); `None`
             while somebody does, here or in another process.
         poison: what could not be handled is noted there.
+        companion: what else a term does.
     """
 
     entity: SendEntity
@@ -66,6 +88,7 @@ class LeaderState:
     meters: Meters = field(default_factory=Meters)
     leaderless_ms: int | None = None
     poison: Poison = field(default_factory=Poison)
+    companion: Companion = field(default_factory=Companion)
 
     def begin(self, sequencer: Sequencer, term: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
         """Remember who is leading now, and the collection of what it has unconfirmed."""

@@ -27,7 +27,7 @@ from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entitie
 from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.expired_unnumbered import return_expired
 from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.leader_state import Companion, LeaderState
 from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
 from bridge.sidecar.left_out import LeftOutWatch, SubscriptionLeftOut, silent_subscriptions
 from bridge.sidecar.meters import Meters
@@ -69,6 +69,7 @@ class Sidecar:
         on_full: called with an entity's name whenever its queue takes no more messages; again and
             again, `RESTART_MAX_S` and a term of the sequencer apart at most, while it is full.
         poison: where what could not be handled is noted.
+        companion: what else is done for the entities that are led here.
 
     Attributes:
         connected: set when RabbitMQ is there for the first time.
@@ -83,6 +84,7 @@ class Sidecar:
         clock: Callable[[], int] = now_ms,
         on_full: Callable[[str], None] = lambda entity: None,
         poison: Poison | None = None,
+        companion: Companion | None = None,
     ) -> None:
         self.connected = asyncio.Event()
         self._endpoint = endpoint
@@ -90,6 +92,7 @@ class Sidecar:
         self._clock = clock
         self._on_full = on_full
         self.poison = poison or Poison()
+        self._companion = companion or Companion()
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
         self._watches: dict[str, LeftOutWatch] = {}
@@ -213,7 +216,9 @@ class Sidecar:
         key = entity.path.lower()
         state = self._states.get(key)
         if state is None:
-            self._states[key] = LeaderState(entity, self._tier, poison=self.poison)
+            self._states[key] = LeaderState(
+                entity, self._tier, poison=self.poison, companion=self._companion
+            )
             self._employ(key)
         else:
             before, state.entity = state.entity, entity

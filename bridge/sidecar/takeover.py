@@ -37,6 +37,7 @@ _STAMPED = (
     headers.COPIES,
     headers.WAITING,
     headers.ACCEPTED,
+    headers.FORWARDED,
 )
 
 

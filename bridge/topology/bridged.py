@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.model import entity as model
+from bridge.model.forwarding import target_of
 from bridge.model.name import short_id
 from bridge.topology import names, parts
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities
@@ -125,10 +126,11 @@ def _settings(
     """Return what a policy says about an entity's active queue.
 
     Who holds a session entity's messages counts deliveries itself: RabbitMQ counts one more for
-    every message each time that the holder changes.
+    every message each time that the holder changes. So it does where messages are forwarded, which
+    is no delivery.
     """
     settings = queue_settings(entity, topic)
-    if entity.requires_session:
+    if entity.requires_session or target_of(entity):
         settings["delivery-limit"] = DELIVERY_LIMIT_MAX
     return settings
 

@@ -43,7 +43,16 @@ _SPECIAL_KEYS = {
     "max_size_mb": "maxSizeInMegabytes",
     "max_message_size_kb": "maxMessageSizeInKilobytes",
 }
-_WRITTEN_WHEN_GIVEN = frozenset({"incarnation", "created_at", "updated_at", "status_before"})
+_WRITTEN_WHEN_GIVEN = frozenset(
+    {
+        "incarnation",
+        "created_at",
+        "updated_at",
+        "status_before",
+        "forward_to_scheme",
+        "forward_dead_letters_scheme",
+    }
+)
 _FORM_KEYS = frozenset({"schema", "kind"})
 
 Json = dict[str, Value]

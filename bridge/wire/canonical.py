@@ -34,13 +34,14 @@ _WIDTHS = {
 }
 
 _OWN_PREFIX = headers.OWN_PREFIX.encode()
-_OWN_CONTENT = frozenset({headers.SECTIONS.encode(), headers.BODY.encode()})
+_OWN_CONTENT = frozenset(
+    name.encode() for name in (headers.SECTIONS, headers.BODY, headers.FORWARDED)
+)
 _RESERVED = frozenset(
     name.encode()
     for name in (
         *headers.BROKER_ONLY,
         headers.SEQUENCE_NUMBER,
-        headers.ENQUEUED_SEQUENCE_NUMBER,
         headers.ENQUEUED_TIME,
         headers.TIME_TO_LIVE,
     )

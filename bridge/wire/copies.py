@@ -94,9 +94,9 @@ class Reader:
     def own(self, table: Table) -> Table:
         """Return a message's headers as if it had been stored for this subscription alone.
 
-        Its number is the subscription's, the topic's becomes EnqueuedSequenceNumber. A message that
-        lists no copy for it has no number. One that was put back by an engine, or dead-lettered,
-        stands as this returned it then.
+        Its number is the subscription's, the topic's becomes EnqueuedSequenceNumber if it has none.
+        A message that lists no copy for it has no number. One that was put back by an engine, or
+        dead-lettered, stands as this returned it then.
         """
         raw = table.get(headers.COPIES, ("V", None))[1]
         if not isinstance(raw, bytes):
@@ -110,7 +110,8 @@ class Reader:
         if number is not None:
             found[headers.SEQUENCE_NUMBER] = ("l", number)
             if topics is not None:
-                found[headers.ENQUEUED_SEQUENCE_NUMBER] = topics
+                # One that was forwarded to the topic has the number that it got first.
+                found.setdefault(headers.ENQUEUED_SEQUENCE_NUMBER, topics)
         ttl_ms = found.get(headers.TIME_TO_LIVE, ("V", None))[1]
         own_ms = ttl_ms if isinstance(ttl_ms, int) else self._ttl_max_ms
         if own_ms >= self._ttl_max_ms:

@@ -7,7 +7,8 @@ for an answer (`reply_to`, `correlation_id`); everything else is in its body:
     version u8 | operation u8 | identity 16 bytes | count u32 | items
 
     item of send and schedule:   flags u8 | [ttl_ms i64] | [scheduled_ms i64] | [key: u16 + bytes]
-                                 | [digest 16] | properties: u32 + bytes | body: u32 + bytes
+                                 | [digest 16] | [source 7] | properties: u32 + bytes
+                                 | body: u32 + bytes
     item of cancel:              sequence number i64
     item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
 
@@ -36,6 +37,8 @@ VERSION = 1
 IDENTITY_BYTES = 16
 ITEM_IDENTITY_BYTES = 20
 DIGEST_BYTES = 16
+SOURCE_BYTES = 7
+"""What names the source of a forwarded message (`wire.forwarded`)."""
 
 KIND = "envelope"
 """Value of the header `x-busbridge-kind` on an envelope."""
@@ -62,6 +65,8 @@ _HAS_TTL = 1
 _HAS_SCHEDULED = 2
 _HAS_KEY = 4
 _HAS_DIGEST = 8
+_HAS_SOURCE = 16
+_KNOWN_FLAGS = _HAS_TTL | _HAS_SCHEDULED | _HAS_KEY | _HAS_DIGEST | _HAS_SOURCE
 
 
 class Operation(IntEnum):
@@ -90,6 +95,7 @@ class Item:
             else message id with duplicate detection), or `None`.
         target: short id of the one subscription that it is for; `None`: of all that match.
         digest: what it is known by where duplicates are detected (`wire.digest`), or `None`.
+        source: what it is forwarded from, or `None`; then the envelope has no other item.
     """
 
     properties: bytes
@@ -99,6 +105,7 @@ class Item:
     key: bytes | None = None
     target: bytes | None = None
     digest: bytes | None = None
+    source: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -146,6 +153,9 @@ def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> byte
         if item.digest is not None:
             flags |= _HAS_DIGEST
             optional += item.digest
+        if item.source is not None:
+            flags |= _HAS_SOURCE
+            optional += item.source
         append(bytes((flags,)) + optional + _U32.pack(len(item.properties)))
         append(item.properties)
         append(_U32.pack(len(item.body)))
@@ -210,9 +220,9 @@ def _decode_items(body: bytes, count: int) -> list[Item]:
             raise MalformedEnvelope(f"{count} messages announced, {len(items)} found")
         flags = body[at]
         at += 1
-        ttl_ms = scheduled_ms = key = digest = None
+        ttl_ms = scheduled_ms = key = digest = source = None
         if flags:
-            if flags & ~(_HAS_TTL | _HAS_SCHEDULED | _HAS_KEY | _HAS_DIGEST):
+            if flags & ~_KNOWN_FLAGS:
                 raise MalformedEnvelope(f"unknown flags {flags:#x}")
             if flags & _HAS_TTL:
                 (ttl_ms,) = _I64.unpack_from(body, at)
@@ -227,6 +237,9 @@ def _decode_items(body: bytes, count: int) -> list[Item]:
             if flags & _HAS_DIGEST:
                 digest = body[at : at + DIGEST_BYTES]
                 at += DIGEST_BYTES
+            if flags & _HAS_SOURCE:
+                source = body[at : at + SOURCE_BYTES]
+                at += SOURCE_BYTES
         (size,) = u32(body, at)
         at += 4
         properties = body[at : at + size]
@@ -234,7 +247,7 @@ def _decode_items(body: bytes, count: int) -> list[Item]:
         (size,) = u32(body, at)
         at += 4
         stored = body[at : at + size]
-        items.append(Item(properties, stored, ttl_ms, scheduled_ms, key, None, digest))
+        items.append(Item(properties, stored, ttl_ms, scheduled_ms, key, None, digest, source))
         at += size
     if at != end:
         raise MalformedEnvelope(f"{end} bytes, {at} expected")

@@ -8,7 +8,8 @@ SEQUENCE_NUMBER = "x-opt-sequence-number"
 """Signed 64-bit ('l'): the entity's sequence number."""
 
 ENQUEUED_SEQUENCE_NUMBER = "x-opt-enqueue-sequence-number"
-"""Signed 64-bit ('l'), on a subscription's message: the number in its topic."""
+"""Signed 64-bit ('l'): the number that a subscription's message has in its topic; of a message that
+was forwarded the number that it got first."""
 
 ENQUEUED_TIME = "x-opt-enqueued-time"
 """Signed 64-bit ('l'): UTC milliseconds."""
@@ -31,6 +32,10 @@ PRIORITY = "x-opt-priority"
 """AMQP 1.0 header.priority: never a RabbitMQ priority, which would break arrival order."""
 
 DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
+"""Text, on a dead letter that was forwarded: the entity in which it was dead-lettered."""
+
+FORWARDED = "x-busbridge-forwarded"
+"""Bytes ('x'), on a message that was forwarded: from where, and how often (`wire.forwarded`)."""
 
 IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""

@@ -17,7 +17,8 @@ A body is a list of sections (`wire.sections`), version 2:
     snapshot   PART; the parts of one, put together, are sections again, without a version:
                WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED;
                of a topic also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT;
-               of what is temporary also USES; where duplicates are detected also ACCEPTED
+               of what is temporary also USES; where duplicates are detected also ACCEPTED;
+               of what is forwarded to also FORWARDED
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
     NUMBERS    sequence number i64, repeated
@@ -37,6 +38,7 @@ A body is a list of sections (`wire.sections`), version 2:
     USES       when temporary entities were used last (`machine.idleness`); optional
     ACCEPTED   digests of what was accepted and may be in no segment yet (`machine.history`);
                optional
+    FORWARDED  what was forwarded to the entity last (`machine.forwarded`); optional
 
 A bridge that meets an entry, a version or a section that it does not know refuses the journal
 (`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
@@ -98,6 +100,7 @@ class Kind(IntEnum):
     LEFT_OUT = 15
     USES = sections.OPTIONAL | 32
     ACCEPTED = sections.OPTIONAL | 33
+    FORWARDED = sections.OPTIONAL | 34
 
 
 _OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES, Kind.LEFT_OUT)
@@ -274,6 +277,7 @@ class Snapshot:
         uses: encoded, when temporary entities were used last (`machine.idleness`).
         accepted: encoded, what was accepted and may be in no segment (`machine.history`).
         left_out: encoded, the subscriptions that are left out (`machine.left_out`).
+        forwarded: encoded, what was forwarded to the entity last (`machine.forwarded`).
     """
 
     term: bytes
@@ -293,6 +297,7 @@ class Snapshot:
     uses: bytes = b""
     accepted: bytes = b""
     left_out: bytes = b""
+    forwarded: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
@@ -334,7 +339,11 @@ class Snapshot:
         return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
 
     def _optional(self) -> list[tuple[int, bytes]]:
-        found = (Kind.USES, self.uses), (Kind.ACCEPTED, self.accepted)
+        found = (
+            (Kind.USES, self.uses),
+            (Kind.ACCEPTED, self.accepted),
+            (Kind.FORWARDED, self.forwarded),
+        )
         return [(kind, raw) for kind, raw in found if raw]
 
     @classmethod
@@ -370,6 +379,7 @@ class Snapshot:
             uses=found.get(Kind.USES, b""),
             accepted=found.get(Kind.ACCEPTED, b""),
             left_out=found.get(Kind.LEFT_OUT, b""),
+            forwarded=found.get(Kind.FORWARDED, b""),
         )
 
     @classmethod

@@ -220,7 +220,9 @@ def _needs_decoding(raw: bytes, start: int, end: int) -> bool:
 def _unwait_decoded(properties: Properties) -> Waiting:
     number, due_ms, ttl_ms, identity = read_waiting(properties)
     table = properties.headers or {}
-    properties.headers = {key: value for key, value in table.items() if not is_reserved(key)}
+    properties.headers = {
+        key: value for key, value in table.items() if key in _FORWARDED or not is_reserved(key)
+    }
     return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
 
 
@@ -246,6 +248,8 @@ _STAMPED = frozenset(
     }
 )
 _OWN_CONTENT = frozenset({headers.SECTIONS, headers.BODY})
+_FORWARDED = frozenset({headers.FORWARDED, headers.ENQUEUED_SEQUENCE_NUMBER})
+"""What a message that was forwarded has in its own properties: its forwarder wrote them."""
 
 
 def is_reserved(key: str) -> bool:

@@ -67,7 +67,7 @@ def test_a_queue_is_made_with_every_property_and_read_back(
         "max_delivery_count": 14,
         "max_size_in_megabytes": 3072,
         "requires_duplicate_detection": True,
-        "requires_session": True,
+        "requires_session": False,
         "user_metadata": "<who & why>",
     }
     target = f"{name}-target"

@@ -101,7 +101,7 @@ def test_a_subscription_is_made_with_every_property_and_read_back(
         "enable_batched_operations": False,
         "lock_duration": timedelta(seconds=13),
         "max_delivery_count": 14,
-        "requires_session": True,
+        "requires_session": False,
         "user_metadata": "<who & why>",
     }
     target = f"{topic}-target"

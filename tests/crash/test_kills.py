@@ -18,6 +18,7 @@ ELSEWHERE = {
     "bench.hop": "not a part of the bridge",
     "engine.defer": "nobody of the load defers: test_deferral.py",
     "test.hop": "not a part of the bridge",
+    "engine.forward": "nothing here forwards: test_forwarding.py",
     "scheduler.move": "needs a schedule of minutes: the sidecar's own tests",
     "sequencer.again": "needs a failure of RabbitMQ: test_broker_kills.py",
 }

@@ -14,6 +14,7 @@ from bridge.engine.namespace import RabbitNamespace
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
+from bridge.sidecar.leader_state import Companion
 from bridge.sidecar.sidecar import Sidecar
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
@@ -111,7 +112,11 @@ async def open_door(
     """Start a bridge with these queues."""
     async with Management(endpoint, management_url) as management:
         namespace = RabbitNamespace(endpoint, management, name="test")
-        sidecar = Sidecar(endpoint, on_full=namespace.note_full)
+        sidecar = Sidecar(
+            endpoint,
+            on_full=namespace.note_full,
+            companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
+        )
 
         namespace.follow(sidecar.follow)
         await namespace.start()

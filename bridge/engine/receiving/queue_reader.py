@@ -30,6 +30,7 @@ from bridge.machine.settled import SettledMemory
 from bridge.message.fate import Fate, fate_of, is_stray
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
@@ -224,8 +225,9 @@ class QueueReader:
         return self._consumers.close()
 
     def _limit(self) -> None:
-        limit = UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
-        self._credit.limit(limit)
+        # Being forwarded is no delivery.
+        is_unlimited = self.is_dead_letter or target_of(self.queue)
+        self._credit.limit(UNLIMITED if is_unlimited else self.queue.max_delivery_count)
 
     def _act(self) -> None:
         """Bring what is fetched in line with what is asked for."""

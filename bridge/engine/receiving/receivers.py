@@ -29,6 +29,7 @@ from bridge.machine.deduplicator import Left
 from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
 from bridge.model.errors import NotAllowed
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 
@@ -37,6 +38,9 @@ CLOSE_S = 1.0
 
 Way = tuple[Callable[[], Strategy[Holding]], ChannelLimits]
 """How messages are received: what makes a queue's strategy, and how many channels it has."""
+
+Take = Callable[[QueueReader, Holding], None]
+"""Takes a message that is to be forwarded; it is held, unacked."""
 
 
 class Receiving:
@@ -72,6 +76,7 @@ class Receiving:
         self._settled = SettledMemory()
         self._readers: dict[tuple[str, SubQueue], QueueReader] = {}
         self._receivers: dict[int, QueueReceiver] = {}
+        self._forwarders: dict[int, Take] = {}
         self._last_receiver = 0
 
     def __repr__(self) -> str:
@@ -106,6 +111,8 @@ class Receiving:
         """Return a receiver without credit."""
         if queue.requires_session and path.sub_queue is SubQueue.NONE:
             raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
+        if target_of(queue, path.sub_queue):
+            raise NotAllowed(texts.RECEIVER_OF_FORWARDED)
         self._last_receiver += 1
         receiver = QueueReceiver(
             self._last_receiver, self._reader(path, queue), mode, deliver, self._forget
@@ -113,6 +120,22 @@ class Receiving:
         self._receivers[receiver.number] = receiver
         self._on_used(path)
         return receiver
+
+    def open_forwarder(
+        self, path: EntityPath, queue: model.ReceiveEntity, take: Take
+    ) -> QueueReceiver:
+        """Return a receiver without credit, whose messages are not locked and not shown."""
+        self._last_receiver += 1
+        number = self._last_receiver
+        forwarder = QueueReceiver(
+            number,
+            self._reader(path, queue),
+            ReceiveMode.PEEK_LOCK,
+            _shows_nothing,
+            self._end_forwarder,
+        )
+        self._forwarders[number] = take
+        return forwarder
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
@@ -161,6 +184,9 @@ class Receiving:
 
     def _deliver(self, reader: QueueReader, number: int, holding: Holding) -> None:
         receiver = self._receivers.get(number)
+        if receiver is None and (take := self._forwarders.get(number)) is not None:
+            take(reader, holding)
+            return
         if receiver is None:
             reader.release(holding)
             return
@@ -183,10 +209,17 @@ class Receiving:
             self._locks.release(token)
             reader.refuse(holding, error)
 
+    def _end_forwarder(self, number: int) -> None:
+        self._forwarders.pop(number, None)
+
     def _forget(self, number: int) -> None:
         receiver = self._receivers.pop(number, None)
         if receiver is not None:
             self._on_used(receiver.path)
+
+
+def _shows_nothing(received: Received) -> None:
+    raise AssertionError("what is forwarded is shown to nobody")
 
 
 def way_of(capabilities: Capabilities, *, is_clustered: bool) -> Way:

@@ -102,16 +102,24 @@ class Sending:
             raise error_of(reply)
         return reply.numbers
 
-    def _checked(
-        self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
-    ) -> bytes:
-        """Return the envelope of a batch that may be sent."""
+    def check_open(self, entity: model.SendEntity) -> None:
+        """Refuse what is sent to an entity that takes nothing now.
+
+        Raises:
+            EntityDisabled, QuotaExceeded: it is disabled, or full.
+        """
         _check_status(entity)
         full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
         if full_until_s and asyncio.get_running_loop().time() < full_until_s:
             raise QuotaExceeded(
                 texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
             )
+
+    def _checked(
+        self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
+    ) -> bytes:
+        """Return the envelope of a batch that may be sent."""
+        self.check_open(entity)
         requires_session = isinstance(entity, model.Queue) and entity.requires_session
         limit_bytes = message_size_max_bytes(entity, self.tier)
         for outgoing in batch:

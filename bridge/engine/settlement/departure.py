@@ -2,9 +2,9 @@
 
 What is published is `bridge.message.moves`'s; here it is handed over, once or until it is done:
 
-send_back, expire, exhaust, refuse, lapse, end    what the bridge does: until it is done
-dead_letter, again, defer                         what a client asks for: once
-drop                                              a second copy: nowhere
+send_back, expire, exhaust, refuse, strand, lapse, end    what the bridge does: until it is done
+dead_letter, again, defer                                 what a client asks for: once
+drop                                                      a second copy: nowhere
 """
 
 from __future__ import annotations
@@ -100,6 +100,11 @@ class Departure:
         """End a message that has failed too often."""
         dead = _dead(origin, holding, *EXHAUSTED)
         self._surely(origin, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
+
+    def strand(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
+        """Dead-letter a message that cannot be forwarded."""
+        dead = _dead(origin, holding, reason, description, {})
+        self._surely(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
     def end(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
         """End a message that its entity does not allow."""

@@ -87,6 +87,14 @@ class Facts:
     accessed_at: str = ""
 
 
+_SCHEME = "sb"
+_SCHEMES = {
+    "ForwardTo": "forward_to_scheme",
+    "ForwardDeadLetteredMessagesTo": "forward_dead_letters_scheme",
+}
+"""Property -> field with the scheme of its URL."""
+
+
 def kind_of(entity: model.Entity) -> Kind:
     """Return what an entity is."""
     return next(kind for kind, made in _MAKERS.items() if isinstance(entity, made))
@@ -130,6 +138,8 @@ def _fields(description: Element, kind: Kind) -> dict[str, Any]:
     for child in description.children:
         if child.name in known and not child.is_nil and child.text.strip():
             fields[PROPERTIES[child.name].field] = _value(child)
+            if child.name in _SCHEMES:
+                fields[_SCHEMES[child.name]] = _scheme(child.text.strip())
         elif child.name == "IsAnonymousAccessible" and child.text.strip().lower() == "true":
             raise ArgumentError("IsAnonymousAccessible cannot be true: every client needs a key.")
         elif child.name == "AuthorizationRules" and kind is not Kind.SUBSCRIPTION:
@@ -137,6 +147,18 @@ def _fields(description: Element, kind: Kind) -> dict[str, Any]:
         elif child.name == "DefaultRuleDescription" and not child.is_nil:
             fields["rules"] = (read_rule(child),)
     return fields
+
+
+def _scheme(target: str) -> str:
+    """Return the scheme of a URL; "" when it is a name, or `sb`."""
+    scheme, mark, _ = target.partition("://")
+    return scheme.lower() if mark and scheme.lower() != _SCHEME else ""
+
+
+def _with_scheme(entity: model.Entity, name: str, text: str) -> str:
+    """Return what is forwarded to under the scheme that the client gave."""
+    scheme = getattr(entity, _SCHEMES[name]) if name in _SCHEMES else ""
+    return scheme + text.removeprefix(_SCHEME) if scheme else text
 
 
 def _value(child: Element) -> object:
@@ -223,7 +245,7 @@ def entity_node(entity: model.Entity, facts: Facts) -> Node:
         if name in told:
             nodes.append(told[name])
         elif (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None:
-            nodes.append(Node(name, text))
+            nodes.append(Node(name, _with_scheme(entity, name, text)))
     return Node(root, children=tuple(nodes), attributes=_NAMESPACES)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from bridge.model import entity as model
 from bridge.model.duration import MAX_MS
 from bridge.model.errors import EntityConflict
+from bridge.model.forwarding import target_of
 from bridge.topology import bridged, compiler, definitions, names
 from bridge.topology.capabilities import (
     DELIVERY_LIMIT_MAX,
@@ -66,7 +67,8 @@ def test_the_rules_that_every_topology_keeps(namespace: model.Namespace) -> None
         if isinstance(entity, model.Topic):
             continue
         settings = effective(topology, names.active_queue(definitions.path_of(entity)))
-        counts_itself = entity.requires_session  # and RabbitMQ counts every holder's end
+        # RabbitMQ counts every holder's end, and every forwarder's.
+        counts_itself = entity.requires_session or target_of(entity)
         limit = DELIVERY_LIMIT_MAX if counts_itself else entity.max_delivery_count - 1
         assert settings["delivery-limit"] == limit
     assert compiler.compile(namespace, RABBITMQ) == topology

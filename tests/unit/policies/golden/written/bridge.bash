@@ -3,8 +3,9 @@ set -euo pipefail
 
 rabbitmqctl add_vhost shop || true
 rabbitmqctl eval 'lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<"shop">>,queue,Name)) of {ok,Queue}->case {amqqueue:get_type(Queue),rabbit_misc:table_lookup(amqqueue:get_arguments(Queue),<<"busbridge-schema">>)} of {Type,undefined}->exit({queue_without_our_arguments_is_there,Name});{Type,_}->ok;{Other,_}->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<"orders">>,rabbit_quorum_queue},{<<"orders.eu">>,rabbit_quorum_queue},{<<"late">>,rabbit_quorum_queue},{<<"events/subscriptions/audit">>,rabbit_quorum_queue}]).'
+rabbitmqctl --vhost shop set_policy busbridge.limit-2147483647.size-1073741824 '^late$' '{"delivery-limit":2147483647,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9 '^events/subscriptions/audit$' '{"delivery-limit":9}' --priority 50 --apply-to queues
-rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^(?:late|orders\.eu)$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^orders\.eu$' '{"delivery-limit":9,"max-length-bytes":1073741824}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.bridges '^\$sb/bridge/' '{"overflow":"drop-head"}' --priority 1000 --apply-to queues

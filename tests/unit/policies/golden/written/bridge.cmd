@@ -3,9 +3,11 @@ setlocal DisableDelayedExpansion
 
 call rabbitmqctl add_vhost shop
 call rabbitmqctl eval "lists:foreach(fun({Name,Type})->case rabbit_amqqueue:lookup(rabbit_misc:r(<<""shop"">>,queue,Name)) of {ok,Queue}->case {amqqueue:get_type(Queue),rabbit_misc:table_lookup(amqqueue:get_arguments(Queue),<<""busbridge-schema"">>)} of {Type,undefined}->exit({queue_without_our_arguments_is_there,Name});{Type,_}->ok;{Other,_}->exit({queue_of_another_type_is_there,Name,Other}) end;_->ok end end,[{<<""orders"">>,rabbit_quorum_queue},{<<""orders.eu"">>,rabbit_quorum_queue},{<<""late"">>,rabbit_quorum_queue},{<<""events/subscriptions/audit"">>,rabbit_quorum_queue}])." || exit /b 1
+set "WORD5=^late$"
+call rabbitmqctl --vhost shop set_policy busbridge.limit-2147483647.size-1073741824 "%%WORD5%%" "{""delivery-limit"":2147483647,""max-length-bytes"":1073741824}" --priority 50 --apply-to queues || exit /b 1
 set "WORD5=^events/subscriptions/audit$"
 call rabbitmqctl --vhost shop set_policy busbridge.limit-9 "%%WORD5%%" "{""delivery-limit"":9}" --priority 50 --apply-to queues || exit /b 1
-set "WORD5=^(?:late|orders\.eu)$"
+set "WORD5=^orders\.eu$"
 call rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 "%%WORD5%%" "{""delivery-limit"":9,""max-length-bytes"":1073741824}" --priority 50 --apply-to queues || exit /b 1
 set "WORD5=^orders$"
 call rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 "%%WORD5%%" "{""delivery-limit"":9,""max-length-bytes"":1073741824,""message-ttl"":3600000}" --priority 50 --apply-to queues || exit /b 1

@@ -1,0 +1,95 @@
+"""What was forwarded to an entity last, so that a copy that comes again gets no second number.
+
+A forwarder that is killed between confirm and ack forwards the message again, and so does one whose
+source was given second copies by its own sequencer. Of each source as many identities are kept as
+may come again. For a successor they stand in the snapshots, and in the entries behind the last one.
+
+    row    source 7 bytes | count u16 | identities, 16 bytes each, the oldest first
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+
+from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
+from bridge.wire.sections import MalformedEntry
+
+KEPT_MIN = 256
+"""Twice what a forwarder may have unacked."""
+
+KEPT_MAX = 2_048
+TOTAL = 65_536
+"""1 MB in a snapshot; of more than 256 sources the minimum is kept of each."""
+
+SOURCES_MAX = 2_048
+"""What has forwarded longest ago is forgotten beyond it."""
+
+_HEAD = struct.Struct(f">{SOURCE_BYTES}sH")
+
+
+class Forwarded:
+    """The identities of the messages that each source has forwarded last."""
+
+    def __init__(self) -> None:
+        self._sources: OrderedDict[bytes, OrderedDict[bytes, None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum([len(each) for each in self._sources.values()])
+
+    def has(self, source: bytes, identity: bytes) -> bool:
+        """Whether a source has forwarded this message before."""
+        seen = self._sources.get(source)
+        return seen is not None and identity in seen
+
+    def note(self, source: bytes, identity: bytes) -> None:
+        """Remember a message that is forwarded now."""
+        seen = self._sources.get(source)
+        if seen is None:
+            seen = self._sources[source] = OrderedDict()
+            if len(self._sources) > SOURCES_MAX:
+                self._sources.popitem(last=False)
+        self._sources.move_to_end(source)
+        seen[identity] = None
+        seen.move_to_end(identity)
+        kept = min(max(TOTAL // len(self._sources), KEPT_MIN), KEPT_MAX)
+        while len(seen) > kept:
+            seen.popitem(last=False)
+
+    def take_back(self, source: bytes, identity: bytes) -> None:
+        """Forget a message: nothing has come of it."""
+        seen = self._sources.get(source)
+        if seen is not None:
+            seen.pop(identity, None)
+
+    def encode(self) -> bytes:
+        """Return all of it as bytes."""
+        return b"".join(
+            [
+                _HEAD.pack(source, len(seen)) + b"".join(seen)
+                for source, seen in self._sources.items()
+                if seen
+            ]
+        )
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Forwarded:
+        """Read what `encode` wrote.
+
+        Raises:
+            MalformedEntry: these bytes are none of it.
+        """
+        found = cls()
+        at = 0
+        while at < len(raw):
+            if at + _HEAD.size > len(raw):
+                raise MalformedEntry("forwarded identities that end too early")
+            source, count = _HEAD.unpack_from(raw, at)
+            at += _HEAD.size
+            end = at + count * IDENTITY_BYTES
+            if end > len(raw):
+                raise MalformedEntry(f"{count} forwarded identities in {len(raw) - at} bytes")
+            ids = [raw[each : each + IDENTITY_BYTES] for each in range(at, end, IDENTITY_BYTES)]
+            found._sources[source] = OrderedDict.fromkeys(ids)
+            at = end
+        return found

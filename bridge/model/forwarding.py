@@ -1,0 +1,25 @@
+"""Auto-forwarding: which entities forward their messages, or their dead letters, and where to."""
+
+from __future__ import annotations
+
+from bridge.model.entity import Queue, Subscription, Topic
+from bridge.model.name import SubQueue
+
+
+def target_of(entity: Queue | Subscription, sub_queue: SubQueue = SubQueue.NONE) -> str:
+    """Return the name of the queue or topic that messages go on to; "": they stay.
+
+    "A source must not be session-enabled" (Azure), but its dead letters may go on.
+    """
+    if sub_queue is SubQueue.DEAD_LETTER:
+        return entity.forward_dead_lettered_messages_to
+    if sub_queue is SubQueue.NONE and not entity.requires_session:
+        return entity.forward_to
+    return ""
+
+
+def forwards(entity: Queue | Topic | Subscription) -> bool:
+    """Whether an entity forwards anything, so that it is never idle."""
+    return not isinstance(entity, Topic) and bool(
+        entity.forward_to or entity.forward_dead_lettered_messages_to
+    )
