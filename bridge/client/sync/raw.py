@@ -42,10 +42,17 @@ class RawChannel(Channel):  # type: ignore[misc]
 
 
 class RawConnection(SelectConnection):  # type: ignore[misc]
-    """A connection whose messages have `RawProperties`."""
+    """A connection whose messages have `RawProperties`, and are written in one piece."""
 
     def _create_channel(self, channel_number: int, on_open_callback: Any) -> RawChannel:
         return RawChannel(self, channel_number, on_open_callback)
+
+    def _output_marshaled_frames(self, marshaled_frames: Any) -> None:
+        """Write a message's frames at once: each would be a packet of its own."""
+        data = b"".join(marshaled_frames)
+        self.bytes_sent += len(data)
+        self.frames_sent += len(marshaled_frames)
+        self._adapter_emit_data(data)
 
     def _read_frame(self) -> tuple[int, Any]:
         buffer = self._frame_buffer
