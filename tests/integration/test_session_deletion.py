@@ -56,7 +56,7 @@ async def test_everybody_is_told_nothing_is_left_and_a_new_one_works(
         for name in (names.active_queue("orders"), names.sessions_queue("orders")):
             with pytest.raises(NotFound):
                 await (await connection.channel()).declarations.declare_queue(name, passive=True)
-        assert first.namespace._sessions._holders.room.used_bytes == 0
+        assert first.namespace._sessions._holders.budget.used_bytes == 0
         await first.namespace.administration.create(QUEUE)
         await _knows(second, is_there=True)
         await send(first, "a", "new")

@@ -309,7 +309,7 @@ async def test_a_native_consumer_is_named(door: Door, confirming: Channel) -> No
 
 async def test_bodies_that_are_not_in_memory_come_again(door: Door) -> None:
     """In order; RabbitMQ has them."""
-    door.namespace._sessions._holders.room.limit_bytes = 4_000
+    door.namespace._sessions._holders.budget.limit_bytes = 4_000
     await send(door, "a", *map(str, range(50)))
     client = await accept(door, "a")
     for start in range(0, 50, 10):
