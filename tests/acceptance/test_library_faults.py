@@ -128,6 +128,7 @@ def test_a_client_that_dies(bridge: Any, lane_name: str) -> None:
             assert {(str(each), each.delivery_count) for each in again} == {("a", 1), ("b", 1)}
 
 
+@pytest.mark.kills
 def test_bridges_that_are_restarted(bridge: Any) -> None:
     """What a client is doing goes on: it needs no bridge to settle and to receive."""
     with ExitStack() as ends:
