@@ -28,7 +28,7 @@ _STATUSES: tuple[tuple[type[ServiceBusError], int, int, str], ...] = (
     (errors.NotAllowed, 400, 40000, "Bad Request"),
 )
 
-_TOKEN_CODES = {
+_TOKEN_CODES: dict[str, int] = {
     "InvalidSignature": 40103,
     "InvalidAudience": 40104,
     "MalformedToken": 40105,
@@ -39,17 +39,13 @@ _TOKEN_CODES = {
 def refusal(error: ServiceBusError, host: str, path: str) -> tuple[int, str]:
     """Return the status and the document of an error."""
     if isinstance(error, errors.Unauthorized):
-        return 401, _document(401, f"{_token_code(error)}: {error}", host, path)
+        code = _TOKEN_CODES.get(str(error).partition(":")[0])
+        return 401, _document(401, f"{code}: {error}" if code else str(error), host, path)
     for kind, status, code, words in _STATUSES:
         if isinstance(error, kind):
             detail = f"SubCode={code}. {words}. {error}"
             return status, _document(status, detail, host, path)
     return 500, _document(500, f"SubCode=50000. {error}", host, path)
-
-
-def _token_code(error: errors.Unauthorized) -> int:
-    """Return the sub-code of what is wrong with a token, or with the rights that it gives."""
-    return _TOKEN_CODES.get(str(error).partition(":")[0], 40100)
 
 
 def _document(status: int, detail: str, host: str, path: str) -> str:

@@ -169,7 +169,7 @@ class Service:
             raise NotAllowed(f"{request.method} is nothing that can be done with this resource.")
         is_rule_read = request.method == "GET" and target.what in (What.RULE, What.RULES)
         rights = (Right.MANAGE, Right.LISTEN) if is_rule_read else (Right.MANAGE,)
-        access.check(target.path, *rights)
+        access.check(request.method, target.path, *rights)
         asked = Asked(
             target=target,
             access=access,

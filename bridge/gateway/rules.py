@@ -116,6 +116,8 @@ def _time(text: str) -> Timestamp | None:
 
 
 def _timestamp(moment: datetime) -> Timestamp:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
     return Timestamp((moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from bridge.model import entity as model
 from bridge.model import values
@@ -45,6 +45,8 @@ def correlation(
 def typed_value(kind: str, text: str) -> object:
     """Return the value of a text of one of the schema types that Service Bus writes.
 
+    A time without a zone has none: it is read back so, and compared as UTC.
+
     Raises:
         ValueError: it is none of that type; says what the type takes.
     """
@@ -58,8 +60,7 @@ def typed_value(kind: str, text: str) -> object:
         case "double" | "float" | "decimal":
             return float(text)
         case "dateTime":
-            moment = datetime.fromisoformat(text.strip())
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return datetime.fromisoformat(text.strip())
         case "duration":
             return timedelta(milliseconds=values.duration_ms(text))
     raise ValueError("known types are string, int, long, boolean, double, dateTime and duration")

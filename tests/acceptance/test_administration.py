@@ -328,6 +328,35 @@ def test_rules_of_a_queue_are_kept_and_heeded(
         for path, status in ((name, allowed), ("orders", 401), ("$Resources/Queues", 401)):
             path = f"{path}?api-version=2021-05"
             assert status_of(bridge, path, Authorization=given)[0] == status, (key, path)
+    assert put_queue(bridge, name, Authorization=given, If_Match="*") == 200
+
+
+def test_a_missing_right_is_told_in_azures_words_and_nothing_else_is(
+    admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
+) -> None:
+    """Whether there is such an entity is only for who may read it."""
+    reader = AuthorizationRule(
+        type="SharedAccessAuthorizationRule", claim_type="SharedAccessKey", claim_value="None",
+        rights=["Listen"], key_name="reader", primary_key="first",
+    )  # fmt: skip
+    admin.create_queue(name, authorization_rules=[reader])
+    port = bridge.port
+    given = token(port, "first", time.time() + 60, resource=name, rule="reader")
+    for path in (name, f"{name}/Subscriptions/nothing", f"{name}/nothing", "$Resources/Queues"):
+        status, text = status_of(bridge, f"{path}?api-version=2021-05", Authorization=given)
+        assert status == 401, path
+        assert ">Manage,EntityRead claims required for this operation." in text
+    for method, action in (("PUT", "EntityWrite"), ("DELETE", "EntityDelete")):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/{name}?api-version=2021-05",
+            headers={"Authorization": given},
+            method=method,
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=10)
+        with caught.value as error:
+            said = error.read().decode()
+        assert f"Authorization failed for specified action: Manage,{action}." in said
 
 
 def token(port: int, key: str, expires_s: float, *, resource: str = "", rule: str = KEY[0]) -> str:

@@ -65,6 +65,7 @@ class Client:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._transfer_id = 0
+        self._cbs_pairs: set[int] = set()
 
     @classmethod
     async def connect(cls, port: int, *, tls: ssl.SSLContext | None = None) -> Client:
@@ -236,9 +237,13 @@ class Client:
         await self.next(Attach, handle=handle_out)
         await self.next(Attach, handle=handle_in)
 
-    async def request(self, handle_out: int, handle_in: int, message: Message) -> Message:
-        """Send a request and wait for its reply."""
-        message.properties = MessageProperties(message_id=uuid4())
+    async def request(
+        self, handle_out: int, handle_in: int, message: Message, *, is_named: bool = False
+    ) -> Message:
+        """Send a request; return the reply, on the link that it names or that of its session."""
+        message.properties = MessageProperties(
+            message_id=uuid4(), reply_to=f"client-{handle_in}" if is_named else None
+        )
         self.deliver(handle_out, encode_message(message))
         _, payload = await self.next(Transfer, handle=handle_in)
         reply = decode_message(payload)
@@ -250,14 +255,16 @@ class Client:
         token: str,
         audience: str = "sb://localhost/",
         kind: str = "servicebus.windows.net:sastoken",
+        *,
+        pair: int = 0,
     ) -> int:
-        """Put a token; returns the status."""
-        if not getattr(self, "_has_cbs", False):
-            await self._attach_node("$cbs", CBS_OUT, CBS_IN)
-            self._has_cbs = True
+        """Put a token, by the first pair of links to `$cbs` or another; returns the status."""
+        handles = CBS_OUT + 40 * pair, CBS_IN + 40 * pair
+        if pair not in self._cbs_pairs:
+            await self._attach_node("$cbs", *handles)
+            self._cbs_pairs.add(pair)
         reply = await self.request(
-            CBS_OUT,
-            CBS_IN,
+            *handles,
             Message(
                 application_properties={
                     "operation": "put-token",
@@ -266,6 +273,7 @@ class Client:
                 },
                 value=token,
             ),
+            is_named=pair > 0 or len(self._cbs_pairs) > 1,
         )
         return int(reply.application_properties["status-code"])
 

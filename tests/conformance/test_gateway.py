@@ -56,6 +56,17 @@ async def test_nobody_without_a_token() -> None:
         await peer.closed()
 
 
+async def test_a_second_pair_of_links_to_cbs() -> None:
+    """Each pair is answered on its own links, before and after the other; tokens of both count."""
+    async with gateway() as (_, port), client(port, authorised=False) as peer:
+        assert await peer.put_token(sas()) == 202
+        assert await peer.put_token(sas(), f"sb://localhost/{QUEUE.name}", pair=1) == 202
+        assert await peer.put_token(sas(key="wrong")) == 401
+        assert await peer.put_token(sas(), pair=1) == 202
+        peer.attach(7, QUEUE.name, role=False)
+        assert (await peer.next(Attach, handle=7)).target is not None
+
+
 async def test_no_right() -> None:
     """A rule that listens may not send, by link or by request; the connection goes on."""
     rule = AuthorizationRule(name="reader", primary_key="k", rights=frozenset({Right.LISTEN}))

@@ -10,7 +10,7 @@ from bridge.model.filters.compiled import CompiledFilter, Term
 from bridge.model.filters.errors import InvalidRule
 from bridge.model.filters.message import Message, Property
 from bridge.model.filters.operators import equal
-from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.filters.values import Kind, Value, kind_of, with_zone
 
 _FIELDS = (
     "content_type",
@@ -27,7 +27,9 @@ _FIELDS = (
 def compile_correlation(source: CorrelationFilter) -> CompiledFilter:
     """Return the filter; InvalidRule when it compares nothing, or with what has no operators."""
     given = [(Property(True, name.replace("_", "")), getattr(source, name)) for name in _FIELDS]
-    given += [(Property(False, name.lower()), value) for name, value in source.properties]
+    given += [
+        (Property(False, name.lower()), with_zone(value)) for name, value in source.properties
+    ]
     pairs = [(of, value) for of, value in given if value is not None]
     if not pairs:
         raise InvalidRule("A correlation filter names at least one field or property.")

@@ -15,7 +15,6 @@ either. What Azure's pages leave open is in docs/filters.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import get_args
 
 from bridge.model.filters.errors import InvalidRule
@@ -42,7 +41,7 @@ from bridge.model.filters.expression import (
 )
 from bridge.model.filters.lexer import INT64_MAX, Lexeme, Token, lex
 from bridge.model.filters.message import ALIASES, Property
-from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.filters.values import Kind, Value, kind_of, with_zone
 
 DEPTH_MAX = 64
 """How deep an expression may nest, parentheses and operators counted."""
@@ -350,9 +349,7 @@ def _integer(lexeme: Lexeme, sign: int) -> Constant:
 def _checked(name: str, value: Value) -> Value:
     if value is not None and kind_of(value) is Kind.OTHER:
         raise InvalidRule(f"The parameter {name} is a {type(value).__name__}.")
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
+    return with_zone(value)
 
 
 def _unexpected(lexeme: Lexeme, wanted: str) -> InvalidRule:

@@ -8,7 +8,7 @@ with nothing.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from uuid import UUID
 
@@ -44,6 +44,13 @@ Value = object
 def kind_of(value: Value) -> Kind:
     """Return the kind of a value that is not `None`."""
     return _KINDS.get(type(value), Kind.OTHER)
+
+
+def with_zone(value: Value) -> Value:
+    """Return a value; of a time that was given without a zone, that time in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
 
 
 def index_key(value: Value) -> object:

@@ -128,11 +128,18 @@ def _typed_text(value: object) -> tuple[str, str]:
         case float():
             return "double", repr(value) if math.isfinite(value) else _special(value)
         case datetime():
-            return "dateTime", value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            return "dateTime", _time_text(value)
         case timedelta():
             return "duration", format_duration(value // timedelta(milliseconds=1))
         case _:
             return "string", str(value)
+
+
+def _time_text(value: datetime) -> str:
+    """Return a time in UTC, or without a zone when it was given so."""
+    if value.tzinfo is None:
+        return value.isoformat()
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _special(value: float) -> str:

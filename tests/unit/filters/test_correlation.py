@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 
-from bridge.model.entity import CorrelationFilter, FalseFilter, Rule, TrueFilter
+from bridge.model.entity import CorrelationFilter, FalseFilter, Rule, SqlFilter, TrueFilter
 from bridge.model.filters.rules import Match, RuleSet
 from bridge.wire.basic import Properties, long, text
 from tests.unit.filters.subjects import message, rules, takers
@@ -26,6 +27,17 @@ def test_every_field_of_a_correlation_filter_must_match() -> None:
     )
     view = message(Properties(type="Important"), color=text("Red"))
     assert takers(found, view) == ["both", "label"]
+
+
+def test_a_time_without_a_zone_is_compared_as_utc() -> None:
+    """A rule keeps it as it was given; a message's times are UTC."""
+    given = datetime(2026, 7, 5, 11, 12, 13)  # noqa: DTZ001 (without a zone)
+    found = rules(
+        correlation=CorrelationFilter(properties=(("at", given),)),
+        sql=SqlFilter(expression="at = @given", parameters=(("@given", given),)),
+    )
+    view = message(Properties(), at=("T", int(given.replace(tzinfo=UTC).timestamp())))
+    assert takers(found, view) == ["correlation", "sql"]
 
 
 @pytest.mark.parametrize(
