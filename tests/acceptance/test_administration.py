@@ -148,6 +148,25 @@ def test_what_is_not_there_is_not_found(admin: ServiceBusAdministrationClient) -
         admin.update_queue(QueueProperties(**changed))
 
 
+def access_rules(count: int) -> list[AuthorizationRule]:
+    """So many shared access rules."""
+    return [
+        AuthorizationRule(
+            type="SharedAccessAuthorizationRule", claim_type="SharedAccessKey", claim_value="None",
+            rights=["Listen"], key_name=f"reader{number}", primary_key="key",
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def test_an_entity_may_have_twelve_access_rules(
+    admin: ServiceBusAdministrationClient, name: str
+) -> None:
+    """All are kept."""
+    admin.create_queue(name, authorization_rules=access_rules(12))
+    assert len(admin.get_queue(name).authorization_rules) == 12
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -157,6 +176,7 @@ def test_what_is_not_there_is_not_found(admin: ServiceBusAdministrationClient) -
         ({"user_metadata": "x" * 1025}, "UserMetadata"),
         ({"max_message_size_in_kilobytes": 2048}, "Premium namespace only"),
         ({"forward_to": "nothing-here"}, "there is no such queue or topic"),
+        ({"authorization_rules": access_rules(13)}, "authorization rules is 13; .* 0 to 12"),
     ],
 )
 def test_bad_values_are_refused_by_name(

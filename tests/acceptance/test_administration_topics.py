@@ -267,6 +267,21 @@ def test_what_is_not_there_is_not_found(admin: ServiceBusAdministrationClient, t
             call()
 
 
+@pytest.mark.parametrize("bad", ["x" * 51, "a b", "a*"])
+def test_bad_names_of_subscriptions_and_rules_are_refused(
+    admin: ServiceBusAdministrationClient, topic: str, bad: str
+) -> None:
+    """50 characters at most, of the same kinds as an entity's; 400, and nothing is made."""
+    with pytest.raises(HttpResponseError, match="is not valid: 1 to 50") as caught:
+        admin.create_subscription(topic, bad)
+    assert caught.value.status_code == 400
+    admin.create_subscription(topic, "x" * 50)
+    with pytest.raises(HttpResponseError, match="is not valid: 1 to 50") as caught:
+        admin.create_rule(topic, "x" * 50, bad)
+    assert caught.value.status_code == 400
+    assert [rule.name for rule in admin.list_rules(topic, "x" * 50)] == ["$Default"]
+
+
 def test_names_are_taken_once(admin: ServiceBusAdministrationClient, topic: str) -> None:
     """A topic's by a queue, too; of eight subscriptions at once one is made."""
     for create in (admin.create_topic, admin.create_queue):
