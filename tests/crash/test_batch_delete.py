@@ -160,6 +160,7 @@ def test_deletes_count_what_is_gone_over_kills_of_the_bridge(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_deletes_count_what_is_gone_over_twenty_kills(
     start_broker: Callable[[], Broker], start_bridge: StartBridge, pytestconfig: pytest.Config
 ) -> None:

@@ -171,6 +171,7 @@ def test_updates_lose_nothing_over_kills_of_the_bridge(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_updates_lose_nothing_over_twenty_kills(
     start_broker: Callable[[], Broker], start_bridge: StartBridge, administer: Administer
 ) -> None:
