@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import UUID
 
 from bridge.broker.errors import BrokerError
@@ -132,11 +133,16 @@ class Deletion:
         settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._settling.append(settled)
         try:
-            self._complete(received.lock_token, lambda error: settled.set_result(error is None))
-        except ServiceBusError:
-            settled.set_result(False)
+            self._complete(received.lock_token, partial(_settled, settled))
+        except ServiceBusError as error:
+            _settled(settled, error)
 
     async def _release_young(self) -> None:
         for token in self._young:
             with contextlib.suppress(ServiceBusError):
                 await self._release(token)
+
+
+def _settled(settled: asyncio.Future[bool], error: ServiceBusError | None) -> None:
+    if not settled.done():  # whoever asked may be gone
+        settled.set_result(error is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import BrokerError
 from bridge.engine.sessions.messages import SessionMessages
 from bridge.machine.deduplicator import Left
 
@@ -51,5 +52,13 @@ async def delete(messages: SessionMessages, session_id: str, count: int, before_
 async def _is_written(channel: Channel) -> bool:
     """Wait until all acks of a channel are with RabbitMQ; whether they are."""
     written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    channel.when_written(lambda error: written.set_result(error is None))
+
+    def on_written(error: BrokerError | None) -> None:
+        if not written.done():  # whoever asked may be gone
+            written.set_result(error is None)
+
+    try:
+        channel.when_written(on_written)
+    except BrokerError:
+        return False
     return await written
