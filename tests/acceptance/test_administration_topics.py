@@ -170,7 +170,7 @@ def test_rules_are_made_changed_and_deleted(
         "yes": True,
         "real": 1.5,
         "at": datetime(2026, 7, 5, 11, 12, 13, tzinfo=UTC),
-        "local": datetime(2026, 7, 5, 11, 12, 13, 250_000),  # noqa: DTZ001 (without a zone)
+        "local": datetime(2026, 7, 5, 11, 12, 13),  # noqa: DTZ001 (without a zone)
         "long": timedelta(hours=3, seconds=1),
     }
     filters = {
