@@ -369,3 +369,20 @@ async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
     assert [each.delivery_count for each in received] == [0, 0]
     for each in received:
         await client.settle(each, Complete())
+
+
+async def test_as_much_as_can_be_held_stops_nothing(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies come again, and what waits in RabbitMQ comes when something has left."""
+    monkeypatch.setattr(windows, "WINDOW", 10)
+    monkeypatch.setattr(windows, "WINDOWS_MAX", 2)
+    door.namespace._sessions._holders.budget.limit_bytes = 4_000
+    client = await accept(door, "a")
+    await send(door, "a", *map(str, range(25)))
+    await until(lambda: "20 messages" in repr(door.namespace._sessions))
+    for start in range(0, 25, 5):
+        received = await client.receive(5)
+        assert bodies(received) == [str(start + number) for number in range(5)]
+        for each in received:
+            await client.settle(each, Complete())

@@ -23,6 +23,9 @@ WINDOW = 2_000
 WINDOWS_MAX = 500
 """So many channels of the 2,047 of a connection; what is beyond waits in RabbitMQ."""
 
+ROOM_S = 0.1
+"""So often it is looked for a channel that has room, when none had."""
+
 
 class Windows:
     """A consumer of one queue that may hold more than one channel's window.
@@ -57,7 +60,9 @@ class Windows:
     @property
     def is_full(self) -> bool:
         """Whether no more messages can be held."""
-        return len(self._channels) >= WINDOWS_MAX and self._is_current_full
+        return len(self._channels) >= WINDOWS_MAX and all(
+            each.consumers.outstanding >= WINDOW for each in self._channels
+        )
 
     @property
     def consumers(self) -> int:
@@ -81,8 +86,8 @@ class Windows:
         Raises:
             BrokerError: a channel has ended.
         """
-        while self._moving is not None:
-            await asyncio.wait((self._moving,))
+        while self._moving is not None and not self.is_full:
+            await asyncio.wait((self._moving,), timeout=ROOM_S)
         if self._current is not None:
             await self._current.consumers.qos(WINDOW)
 
@@ -121,7 +126,10 @@ class Windows:
     async def _move(self) -> None:
         """Have another channel consume, as long as the one that does is full."""
         try:
-            while self._is_current_full and not self.is_full:
+            while self._is_current_full:
+                if self.is_full:
+                    await asyncio.sleep(ROOM_S)
+                    continue
                 assert self._current is not None
                 await self._current.consumers.cancel(self._tag)
                 await self._consume()
