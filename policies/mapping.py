@@ -9,14 +9,5 @@ from policies.row import Row
 from policies.rows_entities import ENTITIES
 from policies.rows_messages import MESSAGES
 
-ABSENT: frozenset[str] = frozenset(
-    {
-        "Rules",
-    }
-)
-"""Properties whose work this release of the bridge does not do: 'by the bridge' is 'lost' there."""
-
-ABSENT_NOTE = "Not part of this release of the bridge."
-
 ROWS: tuple[Row, ...] = (*MESSAGES, *ENTITIES)
 """Every property, in the order of docs and reports."""

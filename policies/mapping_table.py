@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bridge.model.properties import Kind
 from policies import mapping, versions
-from policies.grade import Case, Flavour, Grade
+from policies.grade import Case, Flavour
 from policies.report import TARGETS
 from policies.row import Row
 
@@ -55,14 +55,11 @@ def _line(row: Row) -> str:
 
 
 def _cases(row: Row, flavour: Flavour) -> str:
-    return "<br>".join(_case(row, each) for each in row.cases(flavour))
+    return "<br>".join(_case(each) for each in row.cases(flavour))
 
 
-def _case(row: Row, case: Case) -> str:
-    grade, note = case.grade, case.note
-    if grade is Grade.BRIDGE and row.property in mapping.ABSENT:
-        grade, note = Grade.LOST, mapping.ABSENT_NOTE
-    text = f"**{grade.value}**" + (f": {note}" if note else "")
+def _case(case: Case) -> str:
+    text = f"**{case.grade.value}**" + (f": {case.note}" if case.note else "")
     return f"{case.when}: {text}" if case.when else text
 
 

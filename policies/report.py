@@ -23,7 +23,6 @@ from bridge.topology.resources import Finding
 from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade, Subject, decided
 from policies.readers.reading import Reading
-from policies.row import Row
 
 SCHEMA = 1
 """Version of the JSON form."""
@@ -214,20 +213,13 @@ def _entries(
                 name=label,
                 value=value,
                 grades={
-                    (flavour, version): _graded(
-                        row,
-                        flavour,
+                    (flavour, version): decided(
+                        row.cases(flavour),
                         Subject(entity=entity, capabilities=known[version], names=names, rule=rule),
                     )
                     for flavour, version in targets
                 },
             )
-
-
-def _graded(row: Row, flavour: Flavour, subject: Subject) -> Case:
-    case = decided(row.cases(flavour), subject)
-    is_absent = row.property in mapping.ABSENT and case.grade is Grade.BRIDGE
-    return Case(grade=Grade.LOST, note=mapping.ABSENT_NOTE) if is_absent else case
 
 
 def _values(

@@ -101,14 +101,6 @@ def test_a_property_is_graded_by_value_flavour_and_version(
     assert note in found_note
 
 
-def test_what_this_release_of_the_bridge_lacks_is_lost_and_says_so() -> None:
-    """'By the bridge' is promised for nothing that is not there."""
-    for name in mapping.ABSENT:
-        rows = [row for row in mapping.ROWS if row.property == name]
-        assert rows, name
-        assert any(case.grade is Grade.BRIDGE for row in rows for case in row.with_bridge), name
-
-
 def test_every_property_of_the_model_has_a_row_for_every_kind_that_has_it() -> None:
     """Nothing that can be read is left out of the report."""
     for name, known in PROPERTIES.items():
