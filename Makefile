@@ -33,11 +33,11 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
 
-# All tests of the compiled bridge, and those that need no RabbitMQ of the same code as plain Python (policies always are).
+# All tests of the compiled bridge, and those of what is compiled (wire, machine) as plain Python.
 check-tests: compiled
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
-	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit tests/conformance \
-	  --ignore tests/unit/policies --ignore tests/unit/topology
+	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit/machine tests/unit/wire \
+	  $(wildcard tests/unit/test_*.py)
 
 lint: ## Format check, lint, types, imports by floors
 	@docker/setup/python dev
@@ -66,7 +66,7 @@ parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in
 test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
 
-test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer)
+test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer), and an older and a newer Python client
 	@docker/setup/sdks
 	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks $(ARGS)
 

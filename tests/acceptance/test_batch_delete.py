@@ -31,6 +31,9 @@ PYTHON = Path(".venv-preview/bin/python")
 """Made by `make setup` (see Makefile): azure-servicebus 7.13.0b1 and websocket-client."""
 
 
+pytestmark = pytest.mark.sdks
+
+
 @pytest.fixture(scope="module")
 def outcomes(bridge: Any, pytestconfig: pytest.Config) -> Mapping[str, Outcome]:
     """What each scenario of the program did."""

@@ -35,6 +35,9 @@ SCENARIOS = (
 )
 
 
+pytestmark = pytest.mark.sdks
+
+
 @pytest.fixture(scope="module")
 def outcomes(bridge: Any, pytestconfig: pytest.Config) -> Mapping[str, Outcome]:
     """What each scenario of the program did."""

@@ -711,6 +711,8 @@ def test_metrics_are_prometheus_text(start_bridge: StartBridge) -> None:
     assert all(each.documentation for each in families.values())
     silent = families.pop("busbridge_queue_silent_since_seconds")
     assert not silent.samples, "every queue answers"
+    hidden = families.pop("busbridge_peek_hidden_messages")
+    assert not hidden.samples, "nobody has peeked"
     assert all(each.samples for each in families.values())
     lateness = families["busbridge_activation_lateness_seconds"]
     assert lateness.type == "histogram"

@@ -38,6 +38,7 @@ from bridge.wire import headers
 from bridge.wire.basic import Properties, long, text
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door, outgoing, until
+from tests.integration.inbox import eventually
 
 QUEUE = model.Queue(name="orders", lock_duration_ms=5_000, max_delivery_count=3)
 PEEK_LOCK = ReceiveMode.PEEK_LOCK
@@ -96,8 +97,13 @@ async def test_the_first_defers_make_the_queue_on_two_bridges_at_once(
 ) -> None:
     """A new entity has none, and is counted all the same; no defer is lost by who makes it."""
     assert not await is_there(connection)
-    (counts,) = await door.namespace.counting.counts([QUEUE])
-    assert counts.total == 0
+
+    async def is_empty() -> bool:
+        (counts,) = await door.namespace.counting.counts([QUEUE])
+        return counts.total == 0
+
+    # Until the leader has taken it, its ownership token is one of the inbox.
+    await eventually(is_empty)
     async with open_door(endpoint, broker.management_url) as second:
         numbers = await asyncio.gather(deferred(door, "a", "b"), deferred(second, "c", "d"))
         assert await is_there(connection)
