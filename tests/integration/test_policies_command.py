@@ -28,9 +28,6 @@ EVENTS = model.Topic(
 )
 
 
-"""What this release of the bridge does not do with topics."""
-
-
 class Command:
     """The command line, on one virtual host."""
 
