@@ -3,7 +3,7 @@
 BIN := .venv/bin
 # Most of the time the tests wait for an SDK or a clock: more workers than cores, each with a RabbitMQ
 # of its own, a file at a time. WORKERS=0 runs them one by one in one process.
-WORKERS ?= 4
+WORKERS ?= 6
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
