@@ -12,7 +12,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compiled run test lint format check-tests bench soak test-kills parity test-matrix test-sdks clean
+.PHONY: help setup compiled run test lint format check-tests bench soak explore test-kills parity test-matrix test-sdks clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -57,19 +57,23 @@ bench: setup compiled ## Every figure beside its peer; fails below a floor (abou
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kills and not soak' --durations 10 $(ARGS)
 
-soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure
+soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure; new examples
 	@$(PYTEST) -m soak $(ARGS)
+	@$(if $(ARGS),,$(MAKE) --no-print-directory explore)
+
+explore: setup compiled ## The property tests with examples that nobody has tried (`make test` tries the same ones each time)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'hypothesis and not (bench or kills or soak or sdks or windows)' --hypothesis-profile explore $(ARGS)
 
 parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in docs/parity.md (needs Go 1.23 or newer, PyPI and a Go proxy)
 	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(COMPILED) $(BIN)/python -m tests.parity --workers $(WORKERS) $(ARGS)
 
-test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3 (no root, no Docker)
+test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3; the library on Python 3.13 and 3.14 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
 
-test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer), and an older and a newer Python client
+test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer), an older Python client, previews of Python and JavaScript
 	@docker/setup/sdks
 	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
-	rm -rf .venv .venv-* node_modules tests/acceptance/node/node_modules tests/acceptance/*/target
+	rm -rf .venv .venv-* node_modules tests/acceptance/*/node_modules tests/acceptance/*/target
 	rm -rf .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -114,7 +114,8 @@ MESSAGES: tuple[Row, ...] = (
     Row(
         property="RequiresSession",
         kinds=PROPERTIES["RequiresSession"].kinds,
-        rabbitmq="with the bridge: a queue for the states, one consumer that has all messages",
+        rabbitmq="with the bridge: per shard (sessionShards of the definition; 1 where it says "
+        "nothing) a queue of messages and one of states, and one consumer that has both",
         with_bridge=(off("requires_session"), bridge()),
         plain=(
             off("requires_session"),

@@ -1,1 +1,1 @@
-"""The HTTP door for operators: health and metrics."""
+"""HTTP for operators: health, metrics and the administration API."""

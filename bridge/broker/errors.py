@@ -4,8 +4,10 @@
       ConnectionLost            the connection is gone, or could not be made
         LoginRefused            user, password, certificate or virtual host is wrong
         TlsRefused              one side does not take the other's certificate
+        ManagementSilent        no management API answers
       BrokerSilent              no answer, or no confirm, within the deadline
       WriteBufferFull           RabbitMQ has not read what was written so far
+      HeaderTooLarge            properties that no frame holds; nothing was published
       PublishRefused            basic.nack: a queue is full, or a leader is missing
       Unroutable                basic.return: no queue took the message
       AckLost                   published and confirmed, but not acked: it is in both places now
@@ -73,12 +75,22 @@ class TlsRefused(ConnectionLost):
         return cls(text=f"TLS: {words.replace('_', ' ').lower()}")
 
 
+class ManagementSilent(ConnectionLost):
+    """No host has a management API that answers."""
+
+
 class BrokerSilent(BrokerError):
     """RabbitMQ did not answer or confirm within the deadline; what became of it is unknown."""
 
 
 class WriteBufferFull(BrokerError):
     """Too much that was written still waits to be read by RabbitMQ; nothing was published."""
+
+
+class HeaderTooLarge(BrokerError):
+    """No frame holds these properties: RabbitMQ would end the connection (501 FRAME_ERROR)."""
+
+    is_retryable = False
 
 
 class PublishRefused(BrokerError):

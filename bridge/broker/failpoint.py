@@ -25,7 +25,7 @@ HAND_OVERS: dict[str, str] = {
     "engine.exhaust": "a message that has failed too often goes to the dead-letter queue",
     "engine.expire": "a message that expired here goes to the dead-letter queue",
     "engine.forward": "a message is forwarded to another entity",
-    "engine.send_back": "a message published past the front door goes back through it",
+    "engine.send_back": "a message published past the front exchange goes back through it",
     "expired_unnumbered.return": "an arrival that expired in an inbox goes back to it",
     "scheduler.activate": "a scheduled message that is due becomes active",
     "scheduler.move": "a scheduled message goes to a finer bucket",

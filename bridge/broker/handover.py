@@ -1,6 +1,7 @@
 """Publish, then confirm, then ack: the one place where messages move from queue to queue.
 
-Nothing is acked before every publish of its hand-over is confirmed. When one is refused (nack),
+Nothing is acked before every publish of its hand-over is confirmed, and its targets are still
+there. When one is refused (nack),
 returned (no queue took it) or lost with its channel, nothing is acked: the message stays where it
 was, and what was published of the same hand-over may exist twice.
 """
@@ -9,19 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from bridge.broker import failpoint as failpoints
 from bridge.broker.connection.channel import Channel
-from bridge.broker.errors import AckLost, BrokerError
+from bridge.broker.errors import AckLost, BrokerError, BrokerSilent
+from bridge.broker.outcome import Done, resolve
 from bridge.machine.publication import Publication
 
-Done = Callable[[BrokerError | None], None]
 Acks = Sequence[tuple[Channel, int]]
 
 
 AT_ONCE = 1_000
 """Publishes of one hand-over that are written in one turn of the event loop."""
+
+LOOK_EVERY_S = 0.005
+"""So often it is looked for targets at most: a look costs what handling a message does."""
 
 Publish = Publication
 """One message to be published."""
@@ -30,13 +35,21 @@ Publish = Publication
 class _Move:
     """One hand-over on its way."""
 
-    __slots__ = ("acks", "done", "error", "owner", "site", "unconfirmed")
+    __slots__ = ("acks", "done", "error", "is_unseen", "owner", "site", "targets", "unconfirmed")
 
     def __init__(
-        self, owner: HandOver, unconfirmed: int, acks: Acks, done: Done | None, site: str
+        self,
+        owner: HandOver,
+        unconfirmed: int,
+        targets: Collection[str],
+        acks: Acks,
+        done: Done | None,
+        site: str,
     ) -> None:
         self.owner = owner
         self.unconfirmed = unconfirmed
+        self.targets = targets
+        self.is_unseen = bool(targets)
         self.acks = acks
         self.done = done
         self.site = site
@@ -48,11 +61,19 @@ class _Move:
             self.error = error
         self.unconfirmed -= 1
         self.owner.in_flight -= 1
-        if self.unconfirmed == 0:
+        if not self.unconfirmed and not self.is_unseen:
+            self.finish()
+
+    def seen(self, error: BrokerError | None) -> None:
+        """Take note that its targets are there, or not."""
+        if error is not None and self.error is None:
+            self.error = error
+        self.is_unseen = False
+        if not self.unconfirmed:
             self.finish()
 
     def finish(self) -> None:
-        """Ack, when all is confirmed, and tell."""
+        """Ack, when all is where it belongs, and tell."""
         error = self.error
         if error is None and failpoints.IS_ARMED:
             failpoints.reach(f"{self.site}.confirmed")
@@ -84,10 +105,13 @@ class HandOver:
         in_flight: publishes that are not confirmed yet.
     """
 
-    __slots__ = ("_waiting", "channel", "in_flight")
+    __slots__ = ("_is_look_due", "_looked_s", "_unseen", "_waiting", "channel", "in_flight")
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self._is_look_due = False
+        self._looked_s = 0.0
+        self._unseen: list[_Move] = []
         self.in_flight = 0
         self._waiting: deque[tuple[_Move, Sequence[Publish]]] = deque()
 
@@ -98,6 +122,7 @@ class HandOver:
         self,
         publishes: Sequence[Publish],
         *,
+        targets: Collection[str] = (),
         acks: Acks = (),
         done: Done | None = None,
         failpoint: str,
@@ -112,12 +137,15 @@ class HandOver:
 
         Args:
             publishes: what to publish, mandatory; may be empty, then it acks at once.
+            targets: queues that must still be there when all is published: what several queues
+                take is confirmed though one of them was deleted (docs/rabbitmq-faults.md:
+                deleted-target).
             acks: what to ack afterwards, also of other channels and connections.
             done: called exactly once, perhaps before this returns.
             failpoint: the site, from `failpoint.HAND_OVERS`.
         """
         assert failpoint in failpoints.HAND_OVERS, f"{failpoint} is not in failpoint.HAND_OVERS"
-        move = _Move(self, len(publishes), acks, done, failpoint)
+        move = _Move(self, len(publishes), targets, acks, done, failpoint)
         if not publishes:
             move.finish()
             return
@@ -161,23 +189,48 @@ class HandOver:
                 refusal = error if isinstance(error, BrokerError) else BrokerError(text=str(error))
                 for _ in publishes[index:]:
                     settled(refusal)
+                if move.targets:
+                    move.seen(refusal)
                 return refusal
+        if is_all and move.targets:
+            self._unseen.append(move)
+            if not self._is_look_due:
+                self._look_soon()
         if is_all and failpoints.IS_ARMED:
             self.channel.flush()
             failpoints.reach(f"{move.site}.published")
         return None
 
+    def _look_soon(self) -> None:
+        """Have RabbitMQ look for targets, at the end of this turn or when others may join."""
+        self._is_look_due = True
+        loop = asyncio.get_running_loop()
+        loop.call_at(self._looked_s + LOOK_EVERY_S, self._look)
+
+    def _look(self) -> None:
+        self._is_look_due = False
+        self._looked_s = asyncio.get_running_loop().time()
+        moves, self._unseen = self._unseen, []
+        targets = {target for move in moves for target in move.targets}
+        try:
+            barrier = self.channel.barrier(targets)
+        except BrokerError as error:
+            self._on_seen(moves, error)
+        else:
+            barrier.add_done_callback(lambda seen: self._on_seen(moves, seen.exception()))
+
+    def _on_seen(self, moves: Sequence[_Move], error: BaseException | None) -> None:
+        assert error is None or isinstance(error, BrokerError)
+        if isinstance(error, BrokerSilent) and self.channel.is_blocked:
+            self._unseen += moves  # no deadline holds while RabbitMQ has an alarm
+            if not self._is_look_due:
+                self._look_soon()
+            return
+        for move in moves:
+            self.channel.notify(move.seen, error)
+
     async def move(self, publishes: Sequence[Publish], *, acks: Acks = (), failpoint: str) -> None:
         """Hand over and wait until it is done; raises what went wrong."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: BrokerError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.submit(publishes, acks=acks, done=done, failpoint=failpoint)
+        self.submit(publishes, acks=acks, done=partial(resolve, future), failpoint=failpoint)
         await future

@@ -47,7 +47,7 @@ async def retry(
     work: Callable[[], Awaitable[Result]],
     *,
     wait_s: float | tenacity.wait.wait_base,
-    retryable: Callable[[BaseException], bool],
+    retryable: type[BaseException] | Callable[[BaseException], bool],
     total_s: float | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     on_failed: OnFailed | None = None,
@@ -57,7 +57,7 @@ async def retry(
     Args:
         work: begun anew each time.
         wait_s: between a failure and the next begin.
-        retryable: whether to go on after an error.
+        retryable: which errors to go on after, or whether to after one.
         total_s: after so long no further attempt is made; None goes on for ever.
         sleep: how to wait.
         on_failed: called after each failure that is retried.
@@ -73,7 +73,11 @@ async def retry(
 
     retrying = tenacity.AsyncRetrying(
         wait=tenacity.wait_fixed(wait_s) if isinstance(wait_s, int | float) else wait_s,
-        retry=tenacity.retry_if_exception(retryable),
+        retry=(
+            tenacity.retry_if_exception_type(retryable)
+            if isinstance(retryable, type)
+            else tenacity.retry_if_exception(retryable)
+        ),
         stop=tenacity.stop_never if total_s is None else tenacity.stop_after_delay(total_s),
         sleep=sleep,
         before_sleep=before_sleep,

@@ -10,8 +10,8 @@ from bridge.cli.settings import Port, SettingsError
 _NEXT_FREE_TRIES = 100
 
 
-def listen(host: str, port: Port, option: str) -> tuple[socket.socket, str | None]:
-    """Return a listening socket, and a sentence when a default port had to give way.
+def listen(host: str, port: Port, option: str) -> socket.socket:
+    """Return a listening socket; where a default port had to give way, that is printed.
 
     Raises:
         SettingsError: the address cannot be used, or a port that was asked for is taken.
@@ -27,9 +27,9 @@ def listen(host: str, port: Port, option: str) -> tuple[socket.socket, str | Non
                     f"Give another --host or --{option}."
                 ) from error
             continue
-        if number == port.number:
-            return listener, None
-        return listener, f"Port {port.number} is taken; --{option} is {number} instead."
+        if number != port.number:
+            print(f"Port {port.number} is taken; --{option} is {number} instead.", flush=True)
+        return listener
     raise SettingsError(
         f"Port {port.number} on {host} is taken. "
         f"Stop what listens there, or give another --{option}."

@@ -10,7 +10,7 @@ import argparse
 import sys
 from importlib.metadata import version
 
-from bridge.cli import policies, serve, trust
+from bridge.cli import policies, serve, sidecar, trust
 from bridge.cli.build import BUILD
 from bridge.cli.settings import SettingsError, add_options
 
@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     serving = commands.add_parser("serve", help="run the bridge until it is told to stop")
     add_options(serving)
     serving.set_defaults(run=serve.run)
+    sidecar.add_command(commands)
     trust.add_command(commands)
     policies.add_arguments(commands)
     parsed = parser.parse_args(arguments)

@@ -63,12 +63,13 @@ _ENTITY_TOTALS = {
 
 
 async def families(
-    namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway, stalls: Stalls
+    namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway | None, stalls: Stalls
 ) -> tuple[Metric, ...]:
-    """Return the metrics of now."""
+    """Return the metrics of now; without a gateway those of clients that are connected are not."""
     await sidecar.count_ready()
     return (
-        *_of_clients(namespace, gateway),
+        *(_of_gateway(gateway) if gateway is not None else ()),
+        *_of_engine(namespace),
         *_of_entities(sidecar.meters),
         *of_leaderless(sidecar.leaderless),
         of_hidden(namespace.browsing.hidden),
@@ -78,7 +79,7 @@ async def families(
     )
 
 
-def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric]:
+def _of_gateway(gateway: Gateway) -> Iterator[Metric]:
     yield _gauge("connections", "Clients that are connected.", len(gateway.connections))
     admission, backlog = gateway.admission, gateway.backlog
     yield _gauge(
@@ -98,11 +99,14 @@ def _of_clients(namespace: RabbitNamespace, gateway: Gateway) -> Iterator[Metric
         "Frames and messages that have not come whole.",
         backlog.unfinished_bytes,
     )
+
+
+def _of_engine(namespace: RabbitNamespace) -> Iterator[Metric]:
     counters = namespace.counters
     for field in fields(counters):
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
-    yield _gauge("locks", "Messages that are locked.", namespace.locks)
-    yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.buffered)
+    yield _gauge("locks", "Messages that are locked.", namespace.state.locks)
+    yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.state.buffered)
 
 
 def _of_poison(poison: Poison) -> Iterator[Metric]:

@@ -23,6 +23,7 @@ from bridge.cli.policies_input import (
     show_all,
     write_output,
 )
+from bridge.cli.process import advice
 from bridge.cli.terminal import is_coloured
 from bridge.model.errors import ServiceBusError
 from bridge.topology.capabilities import Capabilities
@@ -155,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
     except losses.Lost as error:
         return _said(str(error), LOST)
     except BrokerError as error:
-        return _said(f"busbridge: {error}", FAILED)
+        return _said(f"busbridge: {error}{advice(error, tag='administrator')}", FAILED)
     except OSError as error:
         return _said(f"busbridge: {error.filename or 'the output'}: {error.strerror}", INVALID)
     except (ReadError, ServiceBusError, ValueError) as error:

@@ -10,17 +10,23 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import CommandFailed, ConsoleBroker, HttpBroker, LiveBroker
+from bridge.cli.policies_comparison import (
+    Comparison,
+    OtherFlavour,
+    check_vhost,
+    compared,
+    save,
+    saved_comparison,
+)
 from bridge.cli.policies_input import (
     accepted,
     add_output,
-    compiled,
-    has_lower_names,
     lost,
     read_input,
     show,
@@ -30,17 +36,11 @@ from bridge.cli.policies_input import (
 )
 from bridge.cli.policies_steps import carry_out
 from bridge.cli.terminal import can_ask, confirmed, is_coloured
-from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError
 from bridge.topology import definitions
-from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import is_owned, removal
-from bridge.topology.mixed import refusal
 from bridge.topology.names import EVENTS
-from bridge.topology.policy import PRIORITY, free_priority
 from bridge.topology.resources import Finding, Topology
 from policies import live, losses, plan, planjson
-from policies.grade import Flavour
 from policies.plan import Plan
 from policies.plan_text import counted, text, winner_line
 from policies.readers import Reading, read
@@ -158,32 +158,10 @@ async def _run(arguments: argparse.Namespace) -> int:
                 return await _remove(broker, endpoint.vhost, arguments)
             case action:
                 return await _compare(broker, endpoint.vhost, arguments, action)
-    except _OtherFlavour as other:
+    except OtherFlavour as other:
         return _refused(str(other))
     finally:
         await broker.close()
-
-
-class _OtherFlavour(Exception):
-    """The virtual host holds what another flavour made; `str()` has the steps to take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparison:
-    """What an input wants of a broker, and how the broker is.
-
-    Attributes:
-        findings: of the definitions that are there, and of the compiler.
-        keep: see `plan.make`.
-        prune: see `plan.make`.
-    """
-
-    made: Plan
-    wanted: Topology
-    there: Topology
-    findings: tuple[Finding, ...]
-    keep: bool
-    prune: bool
 
 
 async def _compare(
@@ -201,8 +179,8 @@ async def _compare(
     missing = lost(arguments, reading, version)
     _check_whole(arguments, reading)
 
-    async def compare() -> _Comparison:
-        return await _compared(broker, vhost, arguments, reading, version)
+    async def compare() -> Comparison:
+        return await compared(broker, vhost, arguments, reading, version)
 
     found = await compare()
     show_all(reading, missing, found.findings, found.made.names)
@@ -213,7 +191,8 @@ async def _compare(
     if action == "check":
         return 0 if made.is_empty else DRIFTED
     if action == "plan":
-        _save(arguments, found, vhost, missing)
+        if arguments.out is not None:
+            save(Path(arguments.out), found, vhost, missing)
         return 0
     if code := _objection(arguments, made, missing):
         return code
@@ -234,47 +213,6 @@ def _check_whole(arguments: argparse.Namespace, reading: Reading) -> None:
         )
 
 
-async def _compared(
-    broker: LiveBroker,
-    vhost: str,
-    arguments: argparse.Namespace,
-    reading: Reading,
-    version: str,
-) -> _Comparison:
-    export = await broker.definitions()
-    _check_vhost(export, vhost)
-    there = live.topology_of(export, vhost)
-    namespace, is_plain = reading.namespace, Flavour(arguments.flavour) is Flavour.PLAIN
-    findings: list[Finding] = []
-    if not is_plain:
-        known, unknown = _known(there, vhost, may_be_malformed=arguments.prune)
-        if not arguments.prune:
-            namespace = live.merged(known, namespace)
-            findings += unknown
-        namespace = definitions.with_incarnations(namespace, known or model.Namespace())
-    if said := refusal(there, vhost, wants_plain=is_plain):
-        raise _OtherFlavour(said)
-    target = Capabilities.of(version)
-    wanted = compiled(namespace, arguments, target, vhost, there=there)
-    priority = arguments.priority
-    if priority is None:
-        names = [queue.name for queue in wanted.queues]
-        priority = free_priority(names, [p for p in there.policies if not is_owned(p)])
-    if priority != PRIORITY:
-        wanted = compiled(namespace, arguments, target, vhost, priority=priority, there=there)
-    keep = is_plain and not arguments.prune
-    made = plan.make(wanted, export, vhost, keep=keep, prune=arguments.prune)
-    names_ = plan.display_names(namespace) if has_lower_names(arguments) else {}
-    return _Comparison(
-        made=replace(made, names=names_),
-        wanted=wanted,
-        there=there,
-        findings=(*findings, *wanted.findings),
-        keep=keep,
-        prune=arguments.prune,
-    )
-
-
 def _print(made: Plan, missing: Sequence[Finding], arguments: argparse.Namespace) -> None:
     if getattr(arguments, "json", False):
         write_output(arguments, planjson.to_json(made, missing))
@@ -292,27 +230,6 @@ def _print(made: Plan, missing: Sequence[Finding], arguments: argparse.Namespace
         sys.stdout.flush()
 
 
-def _save(
-    arguments: argparse.Namespace, found: _Comparison, vhost: str, missing: Sequence[Finding]
-) -> None:
-    """Keep a plan for later; nobody else may read the access keys in it."""
-    if arguments.out is None:
-        return
-    kept = planjson.SavedPlan(
-        vhost=vhost,
-        before=planjson.fingerprint(found.there),
-        wanted=found.wanted,
-        keep=found.keep,
-        prune=found.prune,
-        names=found.made.names,
-        losses=tuple(missing),
-    )
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(arguments.out, flags, 0o600), "w", encoding="utf-8") as file:
-        Path(arguments.out).chmod(0o600)
-        file.write(planjson.saved(kept))
-
-
 async def _apply_saved(
     broker: LiveBroker, vhost: str, arguments: argparse.Namespace, kept: planjson.SavedPlan
 ) -> int:
@@ -321,18 +238,8 @@ async def _apply_saved(
             f"The plan is for the virtual host {kept.vhost!r}, not {vhost!r}: say --vhost."
         )
 
-    async def compare() -> _Comparison:
-        export = await broker.definitions()
-        _check_vhost(export, vhost)
-        made = plan.make(kept.wanted, export, vhost, keep=kept.keep, prune=kept.prune)
-        return _Comparison(
-            made=replace(made, names=kept.names, losses=len(kept.losses)),
-            wanted=kept.wanted,
-            there=live.topology_of(export, vhost),
-            findings=(),
-            keep=kept.keep,
-            prune=kept.prune,
-        )
+    async def compare() -> Comparison:
+        return await saved_comparison(broker, vhost, kept)
 
     found = await compare()
     if planjson.fingerprint(found.there) != kept.before:
@@ -393,22 +300,11 @@ def _overridden(made: Plan) -> str:
     return "\n".join(lines)
 
 
-def _known(
-    there: Topology, vhost: str, *, may_be_malformed: bool
-) -> tuple[model.Namespace | None, tuple[Finding, ...]]:
-    try:
-        return live.namespace_of(there, vhost)
-    except ServiceBusError:
-        if may_be_malformed:  # it is replaced
-            return None, ()
-        raise
-
-
 async def _apply(
     broker: LiveBroker,
-    found: _Comparison,
+    found: Comparison,
     vhost: str,
-    compare: Callable[[], Awaitable[_Comparison]],
+    compare: Callable[[], Awaitable[Comparison]],
 ) -> int:
     """Make the changes, and again what somebody else has undone meanwhile, but nothing worse."""
     changes = found.made.changes
@@ -436,7 +332,7 @@ async def _apply(
 
 async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
     export = await broker.definitions()
-    _check_vhost(export, vhost)
+    check_vhost(export, vhost)
     there = live.topology_of(export, vhost)
     namespace, _ = live.namespace_of(there, vhost)
     made = Plan(changes=removal(there), names=plan.display_names(namespace) if namespace else {})
@@ -457,7 +353,7 @@ async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace)
 async def _adopt(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
     """Print nothing but the namespace, as a file that every other action takes."""
     version, export = await broker.version(), await broker.definitions()
-    _check_vhost(export, vhost)
+    check_vhost(export, vhost)
     reading = read(json.dumps(export), "the broker", form="definitions", vhost=vhost)
     show(reading.findings)
     if arguments.form == "config":
@@ -468,15 +364,6 @@ async def _adopt(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) 
     found = document(Topology(parameters=definitions.parameters(reading.namespace, vhost)), vhost)
     write_output(arguments, json.dumps({"rabbitmq_version": version, **found}, indent=2) + "\n")
     return 0
-
-
-def _check_vhost(export: live.Export, vhost: str) -> None:
-    """Whose it is and who may do what there is not for us to say, so it is never made here."""
-    if not any(row["name"] == vhost for row in export["vhosts"]):
-        raise CommandFailed(
-            text=f"This RabbitMQ has no virtual host {vhost!r}. Make it with 'rabbitmqctl "
-            "add_vhost', and give its users their rights with 'rabbitmqctl set_permissions'."
-        )
 
 
 def _refused(reason: str) -> int:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from bridge.broker import seal
+from bridge.broker import declaration_fence
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import CommandFailed, LiveBroker
 from bridge.cli.terminal import progress
@@ -55,8 +55,8 @@ async def carry_out(
             await _take(broker, next(shown), vhost)
         made = [change.resource for change in part]
         if any(isinstance(each, Exchange | Queue | Binding) for each in made):
-            await _seal(broker, vhost)
-            await asyncio.sleep(seal.wait_s(made, there))
+            await _fence(broker, vhost)
+            await asyncio.sleep(declaration_fence.wait_s(made, there))
     next(shown, None)
 
 
@@ -139,10 +139,10 @@ async def _make(broker: LiveBroker, change: Change, vhost: str) -> None:
             await broker.delete_queue(queue.name)
 
 
-async def _seal(broker: LiveBroker, vhost: str) -> None:
+async def _fence(broker: LiveBroker, vhost: str) -> None:
     """Make the changes that have those before them last."""
-    queue = seal.queue(os.urandom(8))
-    both = Topology(queues=(queue,), exchanges=(seal.EXCHANGE,))
+    queue = declaration_fence.queue(os.urandom(8))
+    both = Topology(queues=(queue,), exchanges=(declaration_fence.EXCHANGE,))
     await _import(broker, both, vhost)
     await broker.delete_queue(queue.name)
-    await broker.delete_exchange(seal.EXCHANGE.name)
+    await broker.delete_exchange(declaration_fence.EXCHANGE.name)

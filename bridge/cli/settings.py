@@ -1,4 +1,4 @@
-"""What `busbridge serve` can be told, by option or by environment variable.
+"""What `busbridge serve` and `sidecar` can be told, by option or by environment variable.
 
 One table says it all: `--rabbitmq-url` is also `BUSBRIDGE_RABBITMQ_URL`, and so on. An option wins
 over the environment.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.http import default_urls
-from bridge.model.entity import Tier
+from bridge.model.entity import SESSION_SHARDS_DEFAULT, SESSION_SHARDS_MAX, Tier
 
 PORT_DEFAULT = 5672
 """Azure's emulator listens there."""
@@ -112,6 +112,13 @@ OPTIONS = (
         default="100",
         help="connections of one address that have shown no token yet; those above are refused",
     ),
+    Option(
+        name="session-shards",
+        metavar="COUNT",
+        default=str(SESSION_SHARDS_DEFAULT),
+        help=f"1 to {SESSION_SHARDS_MAX}: queues that share the sessions of an entity which is "
+        "created from now on, each owned by one bridge",
+    ),
     Option(name="config", metavar="FILE", help="entities, in the schema of Azure's emulator"),
     Option(name="auth", metavar="FILE", help="shared access rules (JSON); see docs/operations.md"),
     Option(
@@ -161,6 +168,7 @@ class Settings:
     tls_ports: tuple[Port, ...]
     connections_max: int
     unauthenticated_max: int
+    session_shards: int
     config: Path | None
     auth: Path | None
     tier: Tier | None
@@ -208,9 +216,14 @@ def add_options(parser: argparse.ArgumentParser, only: Collection[str] = ()) -> 
 
 
 def read_settings(
-    arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str] = os.environ,
+    only: Collection[str] = (),
 ) -> Settings:
     """Return the settings that options and environment say.
+
+    Args:
+        only: the options that count; the others have their defaults.
 
     Raises:
         SettingsError: one of them makes no sense.
@@ -218,7 +231,8 @@ def read_settings(
     values: dict[str, str | None] = {}
     for option in OPTIONS:
         given = getattr(arguments, option.name.replace("-", "_"), None)
-        values[option.name] = given or environment.get(option.variable) or option.default
+        said = environment.get(option.variable) if not only or option.name in only else None
+        values[option.name] = given or said or option.default
     endpoint = _endpoint(values)
     settings = Settings(
         endpoint=endpoint,
@@ -232,6 +246,7 @@ def read_settings(
         tls_ports=_tls_ports(values),
         connections_max=_count(values, "connections-max"),
         unauthenticated_max=_count(values, "unauthenticated-max"),
+        session_shards=_count(values, "session-shards", SESSION_SHARDS_MAX),
         config=_file(values, "config"),
         auth=_file(values, "auth"),
         tier=_tier(values["tier"]),
@@ -305,10 +320,10 @@ def _asked_for(name: str, text: str) -> Port:
     return Port(number=int(text), was_asked_for=True)
 
 
-def _count(values: Mapping[str, str | None], name: str) -> int:
+def _count(values: Mapping[str, str | None], name: str, most: int = 1_000_000) -> int:
     text = values[name] or ""
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1_000_000:
-        raise SettingsError(f"--{name} takes a number from 1 to 1000000, not {text!r}.")
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= most:
+        raise SettingsError(f"--{name} takes a number from 1 to {most}, not {text!r}.")
     return int(text)
 
 

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 from bridge.cli.certified import own
-from bridge.cli.settings import Settings, add_options, read_settings
+from bridge.cli.settings import Settings, SettingsError, add_options, read_settings
 
 STORE_PASSWORD = "changeit"
 """Java's own default; the store holds no secret."""
@@ -65,6 +65,11 @@ def advice(settings: Settings) -> str:
             Path("ca.pem"),
             "The bridge's certificate was given with --tls-cert. Below, ca.pem stands for the "
             "certificate of its issuer; of a public issuer every SDK trusts it as it is.",
+        )
+    if not settings.has_own_certificate:
+        raise SettingsError(
+            f"On {settings.host}, which others can reach, the bridge has no certificate unless it "
+            "is told its name: give --tls-name, or --tls-cert, here as to `busbridge serve`."
         )
     made = own(settings)
     return _advice(

@@ -9,11 +9,10 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+
+from bridge.model.rabbitmq_url import read_url
 
 URL_VARIABLE = "BUSBRIDGE_RABBITMQ_URL"
-
-_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,19 @@ class Address:
     password: str = field(repr=False)
     tls: ssl.SSLContext | None
 
+    @property
+    def authority(self) -> str:
+        """The first node, as a URL names it."""
+        host, port = self.hosts[0]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def __str__(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self.hosts) + f" vhost {self.vhost}"
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is meant as a URL of RabbitMQ."""
+    return text.lower().startswith(("amqp://", "amqps://"))
 
 
 def rabbitmq_url(given: str | None, explicit: str | None, environment: Mapping[str, str]) -> str:
@@ -49,7 +59,7 @@ def rabbitmq_url(given: str | None, explicit: str | None, environment: Mapping[s
         return explicit.strip()
     for candidate in (given, environment.get(URL_VARIABLE)):
         text = (candidate or "").strip()
-        if text.lower().startswith(("amqp://", "amqps://")):
+        if is_url(text):
             return text
     raise ValueError(
         "There is no URL of RabbitMQ: give amqp[s]://user:password@host/vhost as the connection "
@@ -69,31 +79,7 @@ def parse(
     Raises:
         ValueError: with a sentence that says what is wrong. It never quotes the password.
     """
-    scheme, separator, rest = url.partition("://")
-    scheme = scheme.lower()
-    if not separator or scheme not in _PORTS:
-        raise ValueError("a RabbitMQ URL begins with amqp:// or amqps://")
-    if "?" in rest or "#" in rest:
-        raise ValueError("a RabbitMQ URL here takes no query")
-    place, _, path = rest.partition("/")
-    if "/" in path:
-        raise ValueError("a virtual host in a URL is percent-encoded: / is written %2F")
-    login, _, nodes = place.rpartition("@")
-    name, _, password = (login or "guest:guest").partition(":")
-    tls = None
-    if scheme == "amqps":
-        tls = context or ssl.create_default_context(cafile=ca_file)
-    hosts = tuple(_host(node, _PORTS[scheme]) for node in nodes.split(","))
-    return Address(hosts, unquote(path) or "/", unquote(name), unquote(password), tls)
-
-
-def _host(node: str, port: int) -> tuple[str, int]:
-    host, number = node, ""
-    if node.startswith("["):
-        host, _, number = node[1:].partition("]")
-        number = number.removeprefix(":")
-    elif ":" in node:
-        host, _, number = node.rpartition(":")
-    if not host or (number and not number.isdigit()):
-        raise ValueError("a RabbitMQ URL names a host, or several with commas between them")
-    return host, int(number) if number else port
+    found = read_url(url)
+    tls = (context or ssl.create_default_context(cafile=ca_file)) if found.is_tls else None
+    user, password = found.login
+    return Address(found.hosts, found.vhost, user, password, tls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 
 
 class _Lenient(StrEnum):
@@ -42,3 +42,20 @@ class AmqpMessageBodyType(StrEnum):
     DATA = "data"
     SEQUENCE = "sequence"
     VALUE = "value"
+
+
+class TransportType(Enum):
+    """How an SDK reaches Service Bus; accepted, and without a meaning on RabbitMQ."""
+
+    Amqp = 1
+    AmqpOverWebsocket = 2
+
+
+class ServiceBusSessionFilter(Enum):
+    """Which session a receiver wants that names none."""
+
+    NEXT_AVAILABLE = 0
+
+
+NEXT_AVAILABLE_SESSION = ServiceBusSessionFilter.NEXT_AVAILABLE
+"""The next session that has messages and no receiver."""

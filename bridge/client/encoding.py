@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import writing
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
 from bridge.wire.amqp10.types import Int, Symbol, Timestamp, Uint, read_value
 from bridge.wire.mapping import sections as part
@@ -63,7 +63,7 @@ def encode(parts: Parts) -> bytes:
                 _annotations(parts),
                 _properties(parts),
                 _application_properties(parts.application_properties),
-                part.descriptor(part.DATA) + types.encode(parts.body),
+                part.descriptor(part.DATA) + writing.encode(parts.body),
             )
         )
     except EncodeError as error:
@@ -88,7 +88,7 @@ def _header(parts: Parts) -> bytes:
     if parts.time_to_live_ms is None:
         return b""
     ttl = Uint(min(parts.time_to_live_ms, UINT_MAX))
-    return part.descriptor(part.HEADER) + types.encode([None, None, ttl])
+    return part.descriptor(part.HEADER) + writing.encode([None, None, ttl])
 
 
 def _annotations(parts: Parts) -> bytes:
@@ -97,7 +97,7 @@ def _annotations(parts: Parts) -> bytes:
         found[Symbol(PARTITION_KEY)] = parts.partition_key
     if parts.scheduled_ms is not None:
         found[Symbol(SCHEDULED_TIME)] = Timestamp(parts.scheduled_ms)
-    return part.descriptor(part.MESSAGE_ANNOTATIONS) + types.encode(found) if found else b""
+    return part.descriptor(part.MESSAGE_ANNOTATIONS) + writing.encode(found) if found else b""
 
 
 def _properties(parts: Parts) -> bytes:
@@ -122,14 +122,14 @@ def _properties(parts: Parts) -> bytes:
     ]
     while items and items[-1] is None:
         items.pop()
-    return part.descriptor(part.PROPERTIES) + types.encode(items) if items else b""
+    return part.descriptor(part.PROPERTIES) + writing.encode(items) if items else b""
 
 
 def _application_properties(values: Mapping[str | bytes, Any] | None) -> bytes:
     if not values:
         return b""
     found = {_text(name): typed(value) for name, value in values.items()}
-    return part.descriptor(part.APPLICATION_PROPERTIES) + types.encode(found)
+    return part.descriptor(part.APPLICATION_PROPERTIES) + writing.encode(found)
 
 
 def _text(name: str | bytes) -> str:

@@ -1,4 +1,4 @@
-"""What a door sees of the engine: the verbs of Service Bus, as protocols and values."""
+"""What a gateway sees of the engine: the verbs of Service Bus, as protocols and values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 from uuid import UUID
 
 from bridge.message.envelopes import Outgoing
+from bridge.message.received import Received as Received
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table
-from bridge.wire.record import Record
 
 
 class ReceiveMode(Enum):
@@ -24,34 +24,7 @@ class ReceiveMode(Enum):
 
 
 class Undeliverable(Exception):
-    """A door cannot show a message to any client."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """A message on its way out.
-
-    Attributes:
-        delivery_count: failed deliveries before this one (0 at first), as on the wire.
-        lock_token: what settles it; `None` in receive-and-delete.
-        locked_until_ms: the lock's end (UTC ms).
-        time_to_live_ms: effective TTL, counted from `enqueued_ms`; `None` means for ever.
-        dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
-            itself moved it there (otherwise they are among the record's headers).
-        is_deferred: whether it was set aside, and received by its number.
-        is_scheduled: whether it waits for its time; then that is its `enqueued_ms`. Peeks only.
-    """
-
-    record: Record
-    sequence_number: int
-    enqueued_ms: int
-    delivery_count: int
-    lock_token: UUID | None = None
-    locked_until_ms: int | None = None
-    time_to_live_ms: int | None = None
-    dead_letter: tuple[str, str] | None = None
-    is_deferred: bool = False
-    is_scheduled: bool = False
+    """A gateway cannot show a message to any client."""
 
 
 @dataclass(frozen=True, slots=True)

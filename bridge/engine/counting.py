@@ -1,7 +1,8 @@
 """How many messages entities have, by state, counted when somebody asks.
 
     ready       what RabbitMQ says when a queue is declared passively
-    delivered   what the bridges hold: this one knows, the others are asked
+    delivered   what the bridges hold, and clients on RabbitMQ say that they hold: this one
+                knows, the others are asked
     scheduled   the index of the entity's sequencer, or, where that is in another process, the
                 buckets that it has filled
     sizes       RabbitMQ's figures, seconds old
@@ -14,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from bridge.broker.connection.channel import Channel
-from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.errors import BrokerError, BrokerSilent
 from bridge.broker.management.api import Management
+from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine.deferral.entities import Deferral
-from bridge.engine.peers import Peers
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.peers import Peers, bridges
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
@@ -30,6 +32,7 @@ from bridge.model.errors import ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+from bridge.topology.shards import active_queues
 
 COUNT_S = 5.0
 """So long RabbitMQ and the other bridges may take; then an entity has the counts of the last time,
@@ -45,7 +48,8 @@ class Counting:
     """Counts.
 
     Args:
-        own_queue: returns the queue in which this bridge is asked.
+        of_clients: returns what clients on RabbitMQ hold of an entity, active and dead.
+        own: returns this bridge's name.
         scheduled: returns how many messages of an entity wait for their time, or `None` when this
             process does not look after it.
         waiting_here: names them, likewise.
@@ -54,23 +58,25 @@ class Counting:
     def __init__(
         self,
         *,
-        intake: Intake,
+        connections: ConsumerConnections,
         management: Management,
         receiving: Receiving,
         deferral: Deferral,
         sessions: Accepting,
         peers: Peers,
-        own_queue: Callable[[], str],
+        of_clients: Callable[[str], list[int]],
+        own: Callable[[], bytes],
         scheduled: Callable[[str], int | None],
         waiting_here: WaitingHere,
     ) -> None:
-        self._intake = intake
+        self._connections = connections
         self._management = management
         self._receiving = receiving
         self._deferral = deferral
         self._sessions = sessions
         self._peers = peers
-        self._own_queue = own_queue
+        self._of_clients = of_clients
+        self._own = own
         self._scheduled = scheduled
         self._waiting_here = waiting_here
         self._last: dict[str, Counts] = {}
@@ -92,23 +98,28 @@ class Counting:
         """Return three numbers an entity: what this process holds of its active messages, of its
         dead letters, and of what is deferred.
         """
-        return [
-            count
-            for path in paths
-            for count in (
-                self._receiving.held(EntityPath(path)) + self._sessions.held(path),
-                self._receiving.held(EntityPath(path, SubQueue.DEAD_LETTER)),
-                self._deferral.held(path),
-            )
-        ]
+        return [count for path in paths for count in self._held(path)]
+
+    def _held(self, path: str) -> tuple[int, int, int]:
+        active, dead = self._of_clients(path)
+        return (
+            active + self._receiving.held(EntityPath(path)) + self._sessions.held(path),
+            dead + self._receiving.held(EntityPath(path, SubQueue.DEAD_LETTER)),
+            self._deferral.held(path),
+        )
 
     async def _count_all(self, entities: Sequence[model.Entity]) -> None:
         held = await self.held_anywhere([each.path for each in entities])
         sizes = await self._management.queue_bytes([name for e in entities for name in _queues(e)])
-        with contextlib.closing(_Ready(self._intake, sizes)) as ready:
+        with contextlib.closing(ReadyCounts(self._connections, sizes)) as ready:
             for at, entity in enumerate(entities):
-                of_it = held[3 * at : 3 * at + 3]
-                self._last[_key(entity)] = await self._count(ready, entity, *of_it)
+                size_bytes = sum(sizes.get(name, 0) for name in _queues(entity))
+                try:
+                    counts = await self._count(ready, entity, *held[3 * at : 3 * at + 3])
+                except BrokerSilent as error:
+                    log.warning("counts.unknown entity=%s error=%s", entity.path, error)
+                else:
+                    self._last[_key(entity)] = replace(counts, size_bytes=size_bytes)
 
     async def held_anywhere(self, paths: Sequence[str]) -> list[int]:
         """Return what all bridges hold, as `held` does."""
@@ -126,36 +137,40 @@ class Counting:
         answers = await asyncio.gather(*asks)
         return sorted({number for answer in answers for number in answer})[:count]
 
-    async def _others(self) -> list[str]:
-        """Return the queues of the other bridges."""
-        bridges = await self._management.queues_below(names.BRIDGE_QUEUES)
-        return [each for each in bridges if each != self._own_queue()]
+    async def _others(self) -> list[bytes]:
+        """Return the names of the other bridges."""
+        return [each for each in await bridges(self._management) if each != self._own()]
 
-    async def _ask(self, bridge: str, paths: Sequence[str]) -> list[int]:
+    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
         try:
             return await self._peers.held(bridge, paths)
         except (ServiceBusError, BrokerError) as error:
-            log.warning("counts.unanswered queue=%s error=%s", bridge, error)
+            log.warning("counts.unanswered bridge=%s error=%s", bridge.hex(), error)
             return []
 
     async def _count(
-        self, ready: _Ready, entity: model.Entity, held: int, held_dead: int, held_deferred: int
+        self,
+        ready: ReadyCounts,
+        entity: model.Entity,
+        held: int,
+        held_dead: int,
+        held_deferred: int,
     ) -> Counts:
         path = entity.path
-        size_bytes = sum(ready.sizes.get(name, 0) for name in _queues(entity))
         if isinstance(entity, model.Topic):
-            return Counts(scheduled=await self._waiting(path), size_bytes=size_bytes)
+            return Counts(scheduled=await self._waiting(path))
         is_queue = isinstance(entity, model.Queue)
-        arrived = await ready.count(names.inbox(path)) if is_queue else 0
-        there = await ready.count(names.active_queue(path)) + held + arrived
+        # While nobody numbers, one of them is the ownership token (`sidecar.ownership_token`).
+        arrived = max(await ready.of(names.inbox(path)) - 1, 0) if is_queue else 0
+        active = [await ready.of(queue) for queue in active_queues(entity)]
+        there = sum(active) + held + arrived
         is_source = bool(target_of(entity))
         return Counts(
             active=0 if is_source else there,
             transfer=there if is_source else 0,
-            dead_letter=await ready.count(names.dead_letter_queue(path)) + held_dead,
+            dead_letter=await ready.of(names.dead_letter_queue(path)) + held_dead,
             scheduled=await self._waiting(path) if is_queue else 0,
-            deferred=await ready.count(names.deferred_queue(path)) + held_deferred,
-            size_bytes=size_bytes,
+            deferred=await ready.of(names.deferred_queue(path)) + held_deferred,
         )
 
     async def _waiting(self, path: str) -> int:
@@ -163,39 +178,8 @@ class Counting:
         if known is not None:
             return known
         buckets = await self._management.queues_below(names.bucket_prefix(path))
-        with contextlib.closing(_Ready(self._intake, dict.fromkeys(buckets, 0))) as ready:
-            return sum([await ready.count(bucket) for bucket in buckets])
-
-
-class _Ready:
-    """Asks RabbitMQ how many messages its queues could deliver now.
-
-    Attributes:
-        sizes: of the queues that are there, in bytes.
-    """
-
-    def __init__(self, intake: Intake, sizes: Mapping[str, int]) -> None:
-        self.sizes = sizes
-        self._intake = intake
-        self._channel: Channel | None = None
-
-    async def count(self, queue: str) -> int:
-        """Return the count of one queue; 0 when it is not there."""
-        if queue not in self.sizes:
-            return 0
-        if self._channel is None:
-            self._channel = await self._intake.channel()
-        try:
-            return (await self._channel.declarations.declare_queue(queue, passive=True)).messages
-        except NotFound:
-            self._channel = None  # RabbitMQ has closed it
-            return 0
-
-    def close(self) -> None:
-        """Close the channel."""
-        if self._channel is not None:
-            with contextlib.suppress(BrokerError):
-                self._channel.abandon()
+        with contextlib.closing(ReadyCounts(self._connections)) as ready:
+            return sum([await ready.of(bucket) for bucket in buckets])
 
 
 def _key(entity: model.Entity) -> str:
@@ -207,5 +191,5 @@ def _queues(entity: model.Entity) -> list[str]:
     if isinstance(entity, model.Topic):
         return [name for each in entity.subscriptions for name in _queues(each)]
     path = entity.path
-    own = [names.active_queue(path), names.dead_letter_queue(path), names.deferred_queue(path)]
+    own = [*active_queues(entity), names.dead_letter_queue(path), names.deferred_queue(path)]
     return [*own, names.inbox(path)] if isinstance(entity, model.Queue) else own

@@ -1,4 +1,4 @@
-"""The engine's namespace on RabbitMQ: composes the parts, and is what doors are given."""
+"""The engine's namespace on RabbitMQ: composes the parts, and is what gateways are given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.administration.changes import Administration
-from bridge.engine.administration.directory import Directory, OnChange
+from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.administration.notifications import (
     CHANGED,
@@ -46,10 +46,11 @@ from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
-from bridge.engine.peers import Peers
+from bridge.engine.ownership.services import Services
+from bridge.engine.peers import Peers, bridges
 from bridge.engine.poison import Poison
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.deletion import PORTION, Deletion
-from bridge.engine.receiving.intake import Intake
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.receiving.turn import Turn
@@ -67,6 +68,7 @@ from bridge.model import entity as model
 from bridge.model.errors import (
     EntityDisabled,
     NotAllowed,
+    NotImplementedHere,
     ServerBusy,
     ServiceBusError,
 )
@@ -74,6 +76,7 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import description, names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
+from bridge.wire.administration import Administer, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +89,8 @@ class RabbitNamespace:
         scheduled: returns how many messages of an entity wait for their time, where that is known.
         clock: by which temporary entities are idle (UTC ms).
         waiting: names them, from a number on, so many at most; likewise.
+        administer: answers requests to the administration API that come through RabbitMQ.
+        session_shards: those of session entities that are made.
 
     Attributes:
         browsing: answers peeks.
@@ -95,6 +100,7 @@ class RabbitNamespace:
         disposal: deletes what is idle.
         forwarding: forwards what this process leads.
         poison: what could not be handled.
+        reconciler: keeps RabbitMQ in line with the definitions.
         state: whether it can serve, and why not.
         findings: what this RabbitMQ cannot do as Service Bus does it.
     """
@@ -108,7 +114,10 @@ class RabbitNamespace:
         scheduled: Callable[[str], int | None] = lambda entity: None,
         clock: Callable[[], int] = now_ms,
         waiting: WaitingHere = lambda entity, number, count: None,
+        administer: Administer | None = None,
+        session_shards: int = model.SESSION_SHARDS_DEFAULT,
     ):
+        self._session_shards = session_shards
         self._endpoint = endpoint
         self._management = management
         self._name = name
@@ -118,20 +127,28 @@ class RabbitNamespace:
         self.directory = Directory(management, self.poison)
         self.findings: tuple[Finding, ...] = ()
         self._sender = Sender(endpoint, name=f"{name} publishing")
-        self._sending = Sending(self._sender, self.counters)
+
+        def on_missing(path: str) -> None:
+            self.reconciler.complete(path)
+
+        self._sending = Sending(self._sender, self.counters, on_missing)
         self._turn = Turn()
-        self._intake = Intake(endpoint, name=f"{name} consuming", on_up=self._on_up)
-        self._locks = LockTable(lambda owner, holding: self._settling.expire(owner, holding))
-        self._settlements = Settlements(self._intake, self._sender)
-        self._departure = Departure(self._sender, self.counters, self.poison)
-        self._deferral = Deferral(
-            intake=self._intake,
-            sender=self._sender,
-            departure=self._departure,
-            locks=self._locks,
-            on_lost=self._locks.lose_channel,
-            settlements=self._settlements,
+        self._connections = ConsumerConnections(
+            endpoint, name=f"{name} consuming", on_up=self._on_up
         )
+        self._locks = LockTable(lambda owner, holding: self._settling.expire(owner, holding))
+        self._settlements = Settlements(self._connections, self._sender)
+        self._departure = Departure(self._sender, self.counters, self.poison, on_missing)
+        services = Services(
+            self._connections,
+            self._sender,
+            self._departure,
+            self._locks,
+            self.counters,
+            self._settlements,
+            on_missing,
+        )
+        self._deferral = Deferral(services, self._locks.lose_channel)
         self._settling = Settling(
             self._departure,
             self.counters,
@@ -139,17 +156,15 @@ class RabbitNamespace:
             self._deferral.defer,
         )
         self._sessions = Accepting(
-            intake=self._intake,
-            sender=self._sender,
-            departure=self._departure,
-            locks=self._locks,
-            counters=self.counters,
+            services,
             on_undeliverable=self._on_undeliverable,
-            settlements=self._settlements,
             definition=self._sessional,
             deferred=DeferredLocks(self.settle, self.renew_locks),
             capabilities=lambda: self.capabilities,
+            consumes_once=lambda: self._is_clustered and not self.capabilities.nack_counts,
+            bridges=partial(bridges, management),
         )
+        self._clients = Clients(self, self._sender.answer, self._connections)
         self._peers = Peers(
             self._sender,
             self._settling.settle,
@@ -159,19 +174,20 @@ class RabbitNamespace:
             lambda paths: self._usage.answer(paths, self.directory.find),
             self._sessions.carry_out,
             waiting,
-            Clients(self).carry_out,
+            self._clients.carry_out,
+            administer or _not_administered,
         )
         self._sessions.introduce(self._peers)
         self._notifications = Notifications(
             self._locks.instance,
             self._sender,
-            lambda: self._reconciler.wake(),
+            lambda: self.reconciler.wake(),
             self._on_told,
             self.poison,
             own_queue=lambda: names.bridge_queue(self._locks.instance),
         )
         self._receiving = Receiving(
-            intake=self._intake,
+            connections=self._connections,
             turn=self._turn,
             departure=self._departure,
             locks=self._locks,
@@ -190,36 +206,50 @@ class RabbitNamespace:
             clock,
         )
         self.disposal = Disposal(
-            lambda: self.administration, management, self._intake, self._sender, self._peers
+            lambda: self.administration, management, self._connections, self._sending, self._peers
         )
         self.counting = Counting(
-            intake=self._intake,
+            connections=self._connections,
             management=management,
             receiving=self._receiving,
             deferral=self._deferral,
             sessions=self._sessions,
             peers=self._peers,
-            own_queue=lambda: names.bridge_queue(self._locks.instance),
+            of_clients=self._clients.holds.of,
+            own=lambda: self._locks.instance,
             scheduled=scheduled,
             waiting_here=waiting,
         )
         self.browsing = Browsing(
-            intake=self._intake,
+            connections=self._connections,
             sender=self._sender,
             settlements=self._settlements,
             waiting=self.counting.waiting,
             held=lambda path: self.counting.held_anywhere([path]),
             on_first=lambda path: self._notifications.tell(PEEKED, EntityPath(path)),
         )
-        self.forwarding = Forwarding(self._forwarder)
-        self.state = State(self._sender, self._intake)
-        self._reconciler = Reconciler(
+        self.forwarding = Forwarding(
+            partial(
+                Forwarder,
+                receiving=self._receiving,
+                sending=self._sending,
+                sender=self._sender,
+                departure=self._departure,
+                counters=self.counters,
+                find=partial(_find, self),
+            )
+        )
+        self.state = State(
+            self._sender, self._connections, self._receiving, self._locks, self._sessions
+        )
+        self.reconciler = Reconciler(
             self.directory,
             management,
-            self._intake,
+            self._connections,
             self.state,
             lambda: self.capabilities,
             self._sending,
+            session_shards,
         )
         self._capabilities: Capabilities | None = None
         self._is_clustered = False
@@ -243,21 +273,6 @@ class RabbitNamespace:
         assert self._administration is not None, "not started"
         return self._administration
 
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong with single entities, a sentence each."""
-        return [each.sentence for each in self.state.silent] + self._sessions.natives
-
-    @property
-    def locks(self) -> int:
-        """How many messages are locked."""
-        return len(self._locks)
-
-    @property
-    def buffered(self) -> int:
-        """How many messages wait here for the next receiver."""
-        return self._receiving.buffered
-
     async def start(self) -> None:
         """Connect, and read the definitions.
 
@@ -275,24 +290,21 @@ class RabbitNamespace:
         self._administration = Administration(
             self.directory,
             self._management,
-            self._intake,
+            self._connections,
             self._capabilities,
             self._on_administered,
+            self._session_shards,
         )
         await self.directory.read()
         for run in (
             self._sender.run,
-            self._intake.run,
-            self._reconciler.follow,
-            self._reconciler.follow_bridges,
+            self._connections.run,
+            self.reconciler.follow,
+            self.reconciler.follow_bridges,
             self._usage.run,
         ):
             self._tasks.append(asyncio.create_task(run()))
-        await _ready((self._sender.ready, self._intake.ready), self._tasks)
-
-    def follow(self, on_change: OnChange) -> None:
-        """Have `on_change` called with all entities whenever the definitions have changed."""
-        self.directory.follow(on_change)
+        await _ready((self._sender.ready, self._connections.ready), self._tasks)
 
     async def apply(self, namespace: model.Namespace) -> None:
         """Create and update entities; whatever else there is stays as it is.
@@ -302,16 +314,12 @@ class RabbitNamespace:
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
-        self.findings = await self._reconciler.apply(namespace)
+        self.findings = await self.reconciler.apply(namespace)
         self._notifications.tell(CHANGED, EntityPath(""))
-
-    async def check(self) -> None:
-        """Read the definitions now; see `Reconciler.check`."""
-        await self._reconciler.check()
 
     def _on_administered(self, path: str) -> None:
         """This bridge has changed an entity: others are to know."""
-        self._reconciler.note(path)
+        self.reconciler.note(path)
         self._notifications.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
@@ -322,6 +330,7 @@ class RabbitNamespace:
         self._locks.close()
         await self._receiving.close()
         await self._deferral.close()
+        self._clients.close()
         await self._sessions.close()
         await self._settlements.close()
         for task in self._tasks:
@@ -401,7 +410,9 @@ class RabbitNamespace:
         self, path: EntityPath, *, updated_after_ms: int | None, skip: int, top: int
     ) -> list[str]:
         """Return the ids of sessions."""
-        found = await self._sessions.sessions(self._sessional(path), updated_after_ms)
+        entity = self._sessional(path)
+        await self._sending.catch_up(entity.front)
+        found = await self._sessions.sessions(entity, updated_after_ms)
         return found[skip : skip + top]
 
     def describe(self, path: EntityPath) -> bytes:
@@ -413,6 +424,8 @@ class RabbitNamespace:
             rabbitmq_version=".".join(map(str, self.capabilities.version)),
             is_clustered=self._is_clustered,
             tier=self.directory.namespace.tier,
+            is_peeked=not isinstance(entity, model.Topic)
+            and self._settlements.is_told(names.active_queue(entity.path)),
         )
 
     async def prepare_deferral(self, path: EntityPath) -> None:
@@ -444,6 +457,8 @@ class RabbitNamespace:
         self, path: EntityPath, count: int, before_ms: int, session_id: str | None = None
     ) -> int:
         """Delete messages that wait, the oldest first; return how many are gone."""
+        if path.sub_queue is SubQueue.NONE:
+            await self._sending.catch_up(self.directory.receivable(path).front)
         if session_id is not None:
             return await self._sessions.delete(self._sessional(path), session_id, count, before_ms)
         entity = self.directory.receivable(path)
@@ -453,7 +468,7 @@ class RabbitNamespace:
             path,
             before_ms,
             portion=portion,
-            intake=self._intake,
+            connections=self._connections,
             complete=partial(self._settling.complete, path),
             release=lambda token: self.settle(path, token, Release()),
         )
@@ -492,7 +507,7 @@ class RabbitNamespace:
     def flush(self) -> None:
         """Do at once what would be done at the end of this turn of the event loop."""
         self._turn.run()
-        self._intake.pool.flush()
+        self._connections.pool.flush()
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now."""
@@ -505,22 +520,6 @@ class RabbitNamespace:
             else await self._peers.renew(path, token)
             for token in lock_tokens
         ]
-
-    def _forwarder(self, path: EntityPath, entity: model.ReceiveEntity) -> Forwarder:
-        return Forwarder(
-            path,
-            entity,
-            receiving=self._receiving,
-            sending=self._sending,
-            sender=self._sender,
-            departure=self._departure,
-            counters=self.counters,
-            find=self._find,
-        )
-
-    async def _find(self, name: str, is_doubtful: bool) -> model.Entity | None:
-        """Return an entity; if that is doubtful, as RabbitMQ has it now."""
-        return await self.administration.read(name) if is_doubtful else self.directory.find(name)
 
     def _sessional(self, path: EntityPath) -> model.ReceiveEntity:
         """Return the definition of an entity whose sessions can be received."""
@@ -558,9 +557,20 @@ class RabbitNamespace:
             self._settlements.hear(path.entity)
             return
         if kind == ENTITY_CHANGED:
-            self._reconciler.wake_for(path.entity)
+            self.reconciler.wake_for(path.entity)
         else:
             self._sending.note_full(path.entity)
+
+
+async def _find(namespace: RabbitNamespace, name: str, is_doubtful: bool) -> model.Entity | None:
+    """Return an entity; if that is doubtful, as RabbitMQ has it now."""
+    if is_doubtful:
+        return await namespace.administration.read(name)
+    return namespace.directory.find(name)
+
+
+async def _not_administered(request: Request) -> Response:
+    raise NotImplementedHere("This process administers no entities.")
 
 
 async def _ready(parts: Iterable[asyncio.Event], tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Locks of other bridges: a settlement or renewal that arrives at the wrong door is passed on.
+"""Locks of other bridges: a settlement or renewal that arrives at the wrong bridge is passed on.
 
 Every bridge has a queue of its own, exclusive to its connection; a token names its bridge. A bridge
 that is gone has no queue, and its locks ended with it: the question comes back unroutable. Who
@@ -16,15 +16,23 @@ from uuid import UUID
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
+from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
 from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
 from bridge.model import errors
-from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError
+from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
+from bridge.topology.parts import SCHEMA
+from bridge.wire.administration import (
+    ADMINISTER,
+    Administer,
+    decode_request,
+    encode_response,
+)
 from bridge.wire.basic import Properties, Table, decode_table, encode_table, long, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
 from bridge.wire.reply import Done, Refused, decode_reply, encode_done, encode_found, encode_refused
@@ -44,6 +52,7 @@ Renew = Callable[[EntityPath, Sequence[UUID]], list[int]]
 Show = Callable[[EntityPath, UUID], bytes]
 Held = Callable[[Sequence[str]], list[int]]
 OfSessions = Callable[[str, Table], Awaitable[bytes]]
+OfClients = Callable[[str, Table, str], Awaitable[bytes]]
 
 SESSIONS = "session-"
 """What `do` begins with in what bridges say to each other about sessions."""
@@ -61,7 +70,8 @@ class Peers:
         used: says when this process used entities, and whether it refuses them (`Usage.answer`).
         of_sessions: carries out what is said about sessions; returns the reply.
         waiting_here: names the scheduled messages of an entity that this process numbers.
-        of_clients: carries out what a client asks; returns the reply.
+        of_clients: carries out what a client asks from its address; returns the reply.
+        administer: answers requests to the administration API.
     """
 
     def __init__(
@@ -74,7 +84,8 @@ class Peers:
         used: Held,
         of_sessions: OfSessions,
         waiting_here: WaitingHere,
-        of_clients: OfSessions,
+        of_clients: OfClients,
+        administer: Administer,
     ) -> None:
         self._sender = sender
         self._settle = settle
@@ -85,6 +96,7 @@ class Peers:
         self._used = used
         self._waiting_here = waiting_here
         self._of_clients = of_clients
+        self._administer = administer
         self._answers: set[asyncio.Task[None]] = set()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -101,6 +113,10 @@ class Peers:
         await channel.declarations.declare_queue(
             queue, durable=False, exclusive=True, auto_delete=True
         )
+        await channel.declarations.declare_exchange(
+            names.ADMINISTRATION, "direct", arguments=SCHEMA
+        )
+        await channel.declarations.bind_queue(queue, names.ADMINISTRATION, queue)
         await channel.consumers.consume(queue, self._on_question, no_ack=True)
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
@@ -129,56 +145,28 @@ class Peers:
         """Have the owner of a lock show what it locks (`wire.deferred`)."""
         return (await self._ask(token, _question("show", path, token))).content
 
-    async def held(self, bridge: str, paths: Sequence[str]) -> list[int]:
-        """Have a bridge count what it holds of entities; one that is gone holds nothing.
-
-        Args:
-            bridge: its queue.
-        """
+    async def held(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
+        """Have a bridge count what it holds of entities; one that is gone holds nothing."""
         return await self._numbers(bridge, {"do": text("count"), "path": text("\n".join(paths))})
 
-    async def waiting(self, bridge: str, path: str, start: int, count: int) -> list[int]:
-        """Have a bridge name the scheduled messages of an entity that it numbers, or none.
-
-        Args:
-            bridge: its queue.
-        """
+    async def waiting(self, bridge: bytes, path: str, start: int, count: int) -> list[int]:
+        """Have a bridge name the scheduled messages of an entity that it numbers, or none."""
         asked = {"path": text(path), "start": long(start), "count": long(count)}
         return await self._numbers(bridge, {"do": text("waiting"), **asked})
 
-    async def _numbers(self, bridge: str, question: Table) -> list[int]:
-        try:
-            answer = await self._sender.ask(
-                "", bridge, {}, encode_table(question), persistent=False
-            )
-        except Unroutable:
-            return []
-        reply = decode_reply(answer)
-        if isinstance(reply, Refused):
-            log.warning("peer.uncounted queue=%s description=%r", bridge, reply.description)
-            return []
-        return list(reply.numbers)
-
-    async def used(self, bridge: str, paths: Sequence[str]) -> list[int] | None:
-        """Ask a bridge when it used entities last; `None` when it is gone.
-
-        Args:
-            bridge: its queue.
+    async def used(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
+        """Ask a bridge when it used entities last; one that is gone says nothing.
 
         Returns:
             Two numbers an entity: how long ago (ms; -1: never), and 1 if the bridge refuses it.
         """
-        question = {"do": text("used"), "path": text("\n".join(paths))}
+        return await self._numbers(bridge, {"do": text("used"), "path": text("\n".join(paths))})
+
+    async def _numbers(self, bridge: bytes, question: Table) -> list[int]:
         try:
-            answer = await self._sender.ask(
-                "", bridge, {}, encode_table(question), persistent=False
-            )
+            return list((await self.ask(bridge, question)).numbers)
         except Unroutable:
-            return None
-        reply = decode_reply(answer)
-        if isinstance(reply, Refused):
-            raise error_of(reply)
-        return list(reply.numbers)
+            return []
 
     def post(
         self, bridge: bytes, question: Table, done: Callable[[BrokerError | None], None]
@@ -224,7 +212,8 @@ class Peers:
             log.error("peer.malformed error=%r", error)
             return
         try:
-            reply = await self._carry_out(decode_table(delivery.body)[0])
+            question, address = decode_table(delivery.body)[0], properties.reply_to or ""
+            reply = await self._carry_out(question, delivery.exchange, address)
         except ServiceBusError as error:
             reply = encode_refused(error.condition, str(error))
         except (LookupError, ValueError, TypeError, AttributeError) as error:
@@ -237,15 +226,22 @@ class Peers:
         except BrokerError as error:
             log.warning("peer.unanswered error=%s", error)
 
-    async def _carry_out(self, question: Table) -> bytes:
+    async def _carry_out(self, question: Table, exchange: str, address: str) -> bytes:
         what = _string(question, "do")
+        if what == ADMINISTER:
+            if exchange != names.ADMINISTRATION:
+                raise Unauthorized(
+                    f"Who administers entities needs RabbitMQ's permission to write to the "
+                    f"exchange {names.ADMINISTRATION}, and asks there."
+                )
+            return encode_found(encode_response(await self._administer(decode_request(question))))
         if what in ("count", "used"):
             counted = self._held if what == "count" else self._used
             return encode_done(counted(_string(question, "path").split("\n")))
         if what.startswith(SESSIONS):
             return await self._of_sessions(what, question)
         if what.startswith(CLIENT):
-            return await self._of_clients(what, question)
+            return await self._of_clients(what, question, address)
         if what == "waiting":
             start, count = (cast(int, question[name][1]) for name in ("start", "count"))
             found = self._waiting_here(_string(question, "path"), start, min(count, 5_000))
@@ -258,6 +254,11 @@ class Peers:
             return encode_found(self._show(path, token))
         await self._settle(path, token, _disposition(what, question))
         return encode_done(())
+
+
+async def bridges(management: Management) -> list[bytes]:
+    """Return the names of all bridges that are there."""
+    return [names.instance_of(each) for each in await management.queues_below(names.BRIDGE_QUEUES)]
 
 
 def error_of(reply: Refused) -> ServiceBusError:

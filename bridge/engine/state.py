@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.broker.management.api import Management
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sending.sender import Sender
+from bridge.engine.sessions.accepting import Accepting
+from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.suspects import Suspect
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities
@@ -24,9 +27,19 @@ class State:
         alarms: RabbitMQ's alarms as its management API told them last, such as `disk on rabbit@a`.
     """
 
-    def __init__(self, sender: Sender, intake: Intake) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        connections: ConsumerConnections,
+        receiving: Receiving,
+        locks: LockTable,
+        sessions: Accepting,
+    ) -> None:
         self._sender = sender
-        self._intake = intake
+        self._connections = connections
+        self._receiving = receiving
+        self._locks = locks
+        self._sessions = sessions
         self.management: str | None = None
         self.findings: Sequence[str] = ()
         self.alarms: Sequence[str] = ()
@@ -40,12 +53,27 @@ class State:
         return not self.reasons
 
     @property
+    def locks(self) -> int:
+        """How many messages are locked."""
+        return len(self._locks)
+
+    @property
+    def buffered(self) -> int:
+        """How many messages wait here for the next receiver."""
+        return self._receiving.buffered
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with single entities, a sentence each."""
+        return [each.sentence for each in self.silent] + self._sessions.natives
+
+    @property
     def silent(self) -> list[Suspect]:
         """Queues and exchanges that RabbitMQ gives no answer for; all others work."""
         text = "it confirms nothing that is published there"
         unconfirmed = self._sender.silent.items()
         return [
-            *self._intake.pool.suspects.silent,
+            *self._connections.pool.suspects.silent,
             *(Suspect(target, since_ms, text) for target, since_ms in unconfirmed),
         ]
 
@@ -55,8 +83,10 @@ class State:
         found = []
         if self._sender.lost is not None:
             found.append(f"There is no connection for publishing to RabbitMQ: {self._sender.lost}.")
-        if self._intake.lost is not None:
-            found.append(f"There is no connection for consuming to RabbitMQ: {self._intake.lost}.")
+        if self._connections.lost is not None:
+            found.append(
+                f"There is no connection for consuming to RabbitMQ: {self._connections.lost}."
+            )
         # RabbitMQ tells a connection of an alarm only when that publishes.
         alarm = self._sender.blocked or ", ".join(self.alarms)
         if alarm:

@@ -111,6 +111,11 @@ def asked_too_large(count: int, size_bytes: int, limit_bytes: int) -> str:
     )
 
 
+def busy(reason: object) -> str:
+    """Say that RabbitMQ takes or tells nothing now, and why."""
+    return f"{SERVER_BUSY} ({reason})"
+
+
 def session_cannot_be_locked(session_id: str) -> str:
     """Say that a session is another receiver's."""
     return (

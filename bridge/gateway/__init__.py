@@ -1,1 +1,1 @@
-"""The AMQP 1.0 door: unmodified Azure SDKs on one side, the engine's verbs on the other."""
+"""AMQP 1.0: unmodified Azure SDKs on one side, the engine's verbs on the other."""

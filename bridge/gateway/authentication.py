@@ -100,6 +100,6 @@ class Authentication:
 
     def _on_expiry(self) -> None:
         self.grants.drop_expired()
-        self._connection.drop_unauthorized()
+        self._connection.links.drop_unauthorized()
         self._watch_expiry()
         self._connection.flush()

@@ -11,6 +11,7 @@ from bridge.machine.amqp10.faults import RESOURCE_LIMIT_EXCEEDED
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
+    from bridge.gateway.unconfirmed import Unconfirmed
 
 
 class Backlog:
@@ -29,7 +30,7 @@ class Backlog:
         self._settings = settings
         self.waiting_bytes = 0
         self.unfinished_bytes = 0
-        self._held: dict[Connection, None] = {}
+        self._held: dict[Unconfirmed, None] = {}
         self._unfinished: dict[Connection, int] = {}
         self._unread: dict[Connection, None] = {}
 
@@ -44,19 +45,19 @@ class Backlog:
         """Whether more waits for RabbitMQ than may."""
         return self.waiting_bytes > self._settings.waiting_bytes_max
 
-    def hold(self, connection: Connection) -> None:
-        """A connection is not read from, for what waits for RabbitMQ."""
-        self._held[connection] = None
+    def hold(self, unconfirmed: Unconfirmed) -> None:
+        """A client is not read from, for what waits for RabbitMQ."""
+        self._held[unconfirmed] = None
 
-    def let_go(self, connection: Connection) -> None:
+    def let_go(self, unconfirmed: Unconfirmed) -> None:
         """It is read again."""
-        self._held.pop(connection, None)
+        self._held.pop(unconfirmed, None)
 
     def release(self) -> None:
         """Read again from those that wait for others, if there is room."""
         if self._held and self.waiting_bytes < self._settings.waiting_bytes_max // 2:
-            for connection in [each for each in self._held if each.waits_for_others]:
-                connection.release()
+            for unconfirmed in [each for each in self._held if each.waits_for_others]:
+                unconfirmed.release()
 
     def note_unfinished(self, connection: Connection, size: int) -> None:
         """Note how much of frames and messages a connection has sent in part."""
@@ -92,5 +93,4 @@ class Backlog:
     def forget(self, connection: Connection) -> None:
         """A connection is gone; what waits for RabbitMQ of it still counts."""
         self.note_unfinished(connection, 0)
-        self.let_go(connection)
         self.note_read(connection)

@@ -5,35 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from bridge.broker.connection.outlet import Outlet
-from bridge.gateway import attaching, texts
+from bridge.broker.connection.socket_writer import SocketWriter
+from bridge.gateway import texts
 from bridge.gateway.admission import Ended, Visit
 from bridge.gateway.authentication import Authentication
 from bridge.gateway.client_log import ClientLog
-from bridge.gateway.nodes import ReplyLink, ReplyLinks, RequestLink
+from bridge.gateway.links import Links
+from bridge.gateway.nodes import ReplyLinks
 from bridge.gateway.receiving import ReceivingLink
-from bridge.gateway.sending import SendingLink
 from bridge.gateway.sessions import SessionLink
 from bridge.gateway.settings import MECHANISMS
 from bridge.gateway.timers import Timers
+from bridge.gateway.unconfirmed import Unconfirmed
 from bridge.gateway.work import Work
 from bridge.machine.amqp10.endpoint import Endpoint, State
-from bridge.machine.amqp10.events import (
-    Closed,
-    CreditChanged,
-    Event,
-    LinkAttached,
-    LinkDetached,
-    MessageArrived,
-    MessageRefused,
-    Opened,
-    OutcomeArrived,
-    SaslChosen,
-)
+from bridge.machine.amqp10.events import Closed, Event, Opened, SaslChosen
 from bridge.machine.amqp10.faults import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED
-from bridge.model.errors import ServiceBusError, Unauthorized
+from bridge.model.errors import ServiceBusError
 
 if TYPE_CHECKING:
     from bridge.gateway.server import Gateway
@@ -64,9 +55,11 @@ class Connection(asyncio.Protocol):
         grants: what they let it do.
         log: what is logged of it.
         work: what is under way for it.
+        links: its links.
         turns: among whom it has its turn: strangers, or those who have proved who they are.
         reply_links: the links on which it takes replies of `$cbs` and `$management`.
         sessions: the sessions that it holds, by their entities' keys and their ids.
+        unconfirmed: what it has sent that RabbitMQ has not confirmed.
         starved: receiving links that wait for the client to read.
     """
 
@@ -94,10 +87,13 @@ class Connection(asyncio.Protocol):
         self.authentication = Authentication(self, self._endpoint, self._timers, visit)
         self.grants = self.authentication.grants
         self._transport: asyncio.Transport | None = None
-        self._outlet: Outlet | None = None
-        self._links: dict[SendingLink | ReceivingLink | SessionLink, None] = {}
-        self._waiting_bytes = 0
-        self._is_waiting = False
+        self._writer: SocketWriter | None = None
+        self.links = Links(self)
+        self.unconfirmed = Unconfirmed(
+            gateway.backlog,
+            gateway.settings.input_bytes_high,
+            partial(self._loop.call_soon, self._go_on),
+        )
         self._is_over = False
         self._is_reading_paused = False
         self._is_stopping = False
@@ -113,7 +109,7 @@ class Connection(asyncio.Protocol):
         return value if isinstance(value, str) else ""
 
     def __repr__(self) -> str:
-        return f"<Connection {self.log.peer} {self._endpoint!r} links={len(self._links)}>"
+        return f"<Connection {self.log.peer} {self._endpoint!r} links={len(self.links)}>"
 
     # -- what links need
 
@@ -132,32 +128,12 @@ class Connection(asyncio.Protocol):
         """Return condition and description of an error as the client gets them."""
         return texts.describe(error, self.gateway.settings.namespace_name, entity)
 
-    def drop_unauthorized(self) -> None:
-        """A token has ended: so do the links that no other one allows."""
-        for link in list(self._links):
-            if link.link.is_alive and not self.grants.allows(link.right, link.path):
-                text = texts.TOKEN_EXPIRED.format(resource=self.resource_of(str(link.path)))
-                name = self.gateway.settings.namespace_name
-                link.link.detach(Unauthorized.condition, texts.tracked(text, name, str(link.path)))
-                self.log.info("link.expired", entity=str(link.path))
-                self.forget(link)
-
-    def recheck(self) -> None:
-        """The entities have changed: end the links that they do not allow any more."""
-        for link in list(self._links):
-            error = link.refusal() if link.link.is_alive else None
-            if error is not None:
-                link.link.detach(*self.describe(error, str(link.path)))
-                self.log.info("link.ended", entity=str(link.path), reason=str(error))
-                self.forget(link)
-        self.flush()
-
     def _on_tick(self) -> None:
         now_ms = _ms(self._loop)
         if self._is_reading_paused:
             self._endpoint.heard(now_ms)
         for event in self._endpoint.tick(now_ms):
-            self._on_event(event)
+            self.links.on_event(event)
         since_ms = self._endpoint.unfinished_since_ms
         if since_ms is not None and not self._is_reading_paused:
             seconds = self.gateway.settings.unfinished_s
@@ -180,7 +156,7 @@ class Connection(asyncio.Protocol):
         if self.gateway.is_stopping:
             self._transport.abort()
             return
-        self._outlet = Outlet(self._transport)
+        self._writer = SocketWriter(self._transport)
         host = self._transport.get_extra_info("peername")
         self.log.peer = f"{host[0]}:{host[1]}" if host else "?"
         self._transport.set_write_buffer_limits(high=self.gateway.settings.output_bytes_high)
@@ -191,11 +167,12 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         for event in self._endpoint.lost():
-            self._on_event(event)
+            self.links.on_event(event)
         self.log.end_minute()
         self._timers.cancel_all()
-        self._transport = self._outlet = None
+        self._transport = self._writer = None
         self._input, self._input_at = b"", 0
+        self.unconfirmed.end()
         self.gateway.backlog.forget(self)
         if self._visit is not None:
             self._visit.leave()
@@ -212,10 +189,8 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Act on what came, as soon as others leave time for it."""
-        if self._is_queued or self._input_at >= len(self._input) or self._is_held:
-            self._pace()
-            return
-        self._is_queued = not self.turns.take(self)
+        if not self._is_queued and self._input_at < len(self._input):
+            self._is_queued = not self.turns.take(self)
         self._pace()
 
     def advance(self, now_s: float, until_s: float) -> bool:
@@ -225,13 +200,15 @@ class Connection(asyncio.Protocol):
         """
         endpoint = self._endpoint
         now_ms = int(now_s * 1000)
+        self._is_flush_due = True  # at the end of this
         try:
             while self._input_at < len(self._input) and not self._is_held:
-                at = self._input_at
-                end = at + max(SLICE_BYTES, endpoint.missing_bytes)
+                at, end = self._input_at, len(self._input)
+                if end - at > SLICE_BYTES:
+                    end = at + max(SLICE_BYTES, endpoint.missing_bytes)
                 self._input_at = end
                 for event in endpoint.receive(self._input[at:end], now_ms):
-                    self._on_event(event)
+                    self.links.on_event(event)
                 if end >= len(self._input) or self._loop.time() >= until_s:
                     break
         except Exception:
@@ -261,7 +238,7 @@ class Connection(asyncio.Protocol):
         """Whether nothing more is taken from the client for now."""
         if self._is_over:
             return False  # it is read to its end, and what it says passed over
-        return self._is_stopping or self._is_waiting or self._is_writing_paused
+        return self._is_stopping or self.unconfirmed.is_held or self._is_writing_paused
 
     def _pace(self) -> None:
         """Read from the client, or do not: while something is left, or it is held."""
@@ -307,33 +284,6 @@ class Connection(asyncio.Protocol):
         for link in starved:
             link.pull()
 
-    def input_bytes(self, change: int) -> None:
-        """Count the bytes that wait for RabbitMQ; too many, and the client is not read from."""
-        self._waiting_bytes += change
-        backlog = self.gateway.backlog
-        backlog.waiting_bytes += change
-        high = self.gateway.settings.input_bytes_high
-        if change > 0:
-            is_much = self._waiting_bytes > high or backlog.is_full
-            if is_much and not self._is_waiting and self._transport is not None:
-                self._is_waiting = True
-                backlog.hold(self)
-        elif self._waiting_bytes < high // 2 and not (backlog.is_full and self._waiting_bytes):
-            self.release()
-        backlog.release()
-
-    def release(self) -> None:
-        """RabbitMQ has taken enough: the client is read again."""
-        if self._is_waiting:
-            self._is_waiting = False
-            self.gateway.backlog.let_go(self)
-            self._loop.call_soon(self._go_on)
-
-    @property
-    def waits_for_others(self) -> bool:
-        """Whether it is held for what others have sent."""
-        return self._waiting_bytes < self.gateway.settings.input_bytes_high // 2
-
     @property
     def unfinished_since_ms(self) -> int | None:
         """Since when it has owed the rest of a frame or a message; `None` if it does not."""
@@ -358,10 +308,10 @@ class Connection(asyncio.Protocol):
         self._is_flush_due = False
         transport = self._transport
         output = self._endpoint.take_output()
-        if transport is None or self._outlet is None:
+        if transport is None or self._writer is None:
             return
         if output:
-            self._outlet.write(output)
+            self._writer.write(output)
             if self.starved and not self._is_writing_paused:
                 self._loop.call_soon(self._feed_starved)
         if self._endpoint.state is State.FINISHED and not transport.is_closing():
@@ -391,8 +341,7 @@ class Connection(asyncio.Protocol):
 
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Close the connection with an error, or as a matter of course."""
-        for link in list(self._links):
-            self.forget(link)
+        self.links.forget_all()
         self._is_over = True
         self._endpoint.close(condition, description)
         self.flush()
@@ -415,9 +364,7 @@ class Connection(asyncio.Protocol):
         """Take nothing more of the client and for it; what is under way goes on."""
         self._is_stopping = True
         self._pace()
-        for link in list(self._links):
-            if isinstance(link, ReceivingLink | SessionLink):
-                self.forget(link)
+        self.links.stop()
         self.work.stop()
 
     def say_goodbye(self) -> None:
@@ -430,28 +377,9 @@ class Connection(asyncio.Protocol):
 
     # -- events
 
-    def _on_event(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
+        """Take what is no link's own."""
         match event:
-            case MessageArrived():
-                owner = event.link.owner
-                if isinstance(owner, SendingLink | RequestLink):
-                    owner.on_message(event)
-            case MessageRefused():
-                if isinstance(event.link.owner, SendingLink | RequestLink):
-                    event.link.owner.top_up()
-            case OutcomeArrived():
-                if isinstance(event.link.owner, ReceivingLink | SessionLink):
-                    event.link.owner.on_outcome(event)
-            case CreditChanged():
-                if isinstance(event.link.owner, ReceivingLink | SessionLink | ReplyLink):
-                    event.link.owner.on_credit(event)
-            case LinkAttached():
-                attaching.attach(self, event.link)
-                if isinstance(event.link.owner, SendingLink | ReceivingLink | SessionLink):
-                    self._links[event.link.owner] = None
-            case LinkDetached():
-                if event.link.owner is not None:
-                    self.forget(event.link.owner)
             case SaslChosen():
                 self.authentication.on_sasl(event)
             case Opened():
@@ -461,16 +389,6 @@ class Connection(asyncio.Protocol):
                 if event.is_fault and not self._is_over:
                     self.authentication.note_fault()
                 self.log.info("connection.closed", error=event.error)
-
-    def forget(
-        self, owner: SendingLink | ReceivingLink | SessionLink | ReplyLink | RequestLink
-    ) -> None:
-        """A link is gone: what it holds is let go, once."""
-        if isinstance(owner, SendingLink | ReceivingLink | SessionLink):
-            if owner not in self._links:
-                return
-            del self._links[owner]
-        owner.on_detached()
 
 
 def _ms(loop: asyncio.AbstractEventLoop) -> int:

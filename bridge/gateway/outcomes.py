@@ -6,7 +6,6 @@ from typing import Any
 
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
 from bridge.model.errors import ArgumentError, NotImplementedHere
-from bridge.wire.amqp10 import types
 from bridge.wire.amqp10.errors import EncodeError
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -17,6 +16,7 @@ from bridge.wire.amqp10.performatives import (
     Released,
     TransactionalState,
 )
+from bridge.wire.amqp10.writing import encode
 from bridge.wire.basic import Table
 from bridge.wire.headers import DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON
 from bridge.wire.mapping.fields import MappingError
@@ -75,6 +75,6 @@ def changes(properties: Any) -> Table:
     if not properties:
         return {}
     try:
-        return properties_from_map(types.encode(properties))
+        return properties_from_map(encode(properties))
     except (MappingError, EncodeError) as error:
         raise ArgumentError(f"The properties to modify cannot be read: {error}.") from error

@@ -21,12 +21,7 @@ from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Rejected
-from bridge.wire.mapping.outward import (
-    MESSAGE_STATE_ACTIVE,
-    MESSAGE_STATE_DEFERRED,
-    MESSAGE_STATE_SCHEDULED,
-    message_from_record,
-)
+from bridge.wire.mapping.outward import message_from_record
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
@@ -47,7 +42,7 @@ def message_of(received: Received) -> bytes:
         locked_until_ms=received.locked_until_ms,
         time_to_live_ms=received.time_to_live_ms,
         dead_letter=received.dead_letter,
-        state=_state(received),
+        state=received.state,
         lock_token=received.lock_token,
     )
 
@@ -65,12 +60,6 @@ def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | No
     if entity.status.allows_receives:
         return NotAllowed(RECEIVER_OF_FORWARDED) if target_of(entity, path.sub_queue) else None
     return EntityDisabled(disabled(entity.path, for_sends=False))
-
-
-def _state(received: Received) -> int:
-    if received.is_scheduled:
-        return MESSAGE_STATE_SCHEDULED
-    return MESSAGE_STATE_DEFERRED if received.is_deferred else MESSAGE_STATE_ACTIVE
 
 
 async def _done(closing: Awaitable[None]) -> None:

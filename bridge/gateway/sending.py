@@ -117,7 +117,7 @@ class SendingLink:
             self._take(event)
             return
         self._unread.append(event)
-        self.connection.input_bytes(len(event.payload))
+        self.connection.unconfirmed.count(len(event.payload))
         if len(self._unread) == 1:
             self.connection.work.spawn(self._read_in_order())
 
@@ -136,7 +136,7 @@ class SendingLink:
                 self._forget_unread()
 
     def _forget_unread(self) -> None:
-        self.connection.input_bytes(-len(self._unread.popleft().payload))
+        self.connection.unconfirmed.count(-len(self._unread.popleft().payload))
 
     async def _take_in_slices(self, event: MessageArrived) -> None:
         try:
@@ -161,7 +161,7 @@ class SendingLink:
         if isinstance(event.state, TransactionalState):
             self._refuse(event, NotImplementedHere(_NO_TRANSACTIONS))
             return
-        self.connection.input_bytes(len(event.payload))
+        self.connection.unconfirmed.count(len(event.payload))
         self.connection.work.spawn(self._send(event, batch))
 
     async def _send(self, event: MessageArrived, batch: Sequence[Outgoing]) -> None:
@@ -172,7 +172,7 @@ class SendingLink:
         else:
             self._done(event, Accepted())
         finally:
-            self.connection.input_bytes(-len(event.payload))
+            self.connection.unconfirmed.count(-len(event.payload))
 
     def _refuse(self, event: MessageArrived, error: Exception) -> None:
         if isinstance(error, ServiceBusError):

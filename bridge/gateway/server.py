@@ -32,7 +32,7 @@ GOODBYE_S = 0.5
 
 
 class Gateway:
-    """The door of a namespace: AMQP 1.0, plain, in TLS and in WebSockets, and HTTP, on one port.
+    """The gateway of a namespace: AMQP 1.0, plain, in TLS and in WebSockets, and HTTP, on one port.
 
     Args:
         namespace: the engine's verbs.
@@ -95,7 +95,7 @@ class Gateway:
     def recheck(self) -> None:
         """The entities have changed: end the links that they do not allow any more."""
         for connection in list(self.connections):
-            connection.recheck()
+            connection.links.recheck()
 
     async def listen(
         self,

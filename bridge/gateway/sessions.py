@@ -128,7 +128,7 @@ class SessionLink:
             )
         except ServiceBusError as error:
             refuse(self.connection, self.link, str(self.path), error)
-            self.connection.forget(self)
+            self.connection.links.forget(self)
         else:
             await self._hold(receiver)
         self.connection.flush_soon()
@@ -157,7 +157,7 @@ class SessionLink:
         """The session's lock has ended: so does the link."""
         self.link.detach(*self.connection.describe(error, str(self.path)))
         self.connection.log.info("session.lost", entity=str(self.path), reason=str(error))
-        self.connection.forget(self)
+        self.connection.links.forget(self)
         self.connection.flush_soon()
 
     def on_credit(self, event: CreditChanged) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bridge.broker.connection.outlet import Outlet
+from bridge.broker.connection.socket_writer import SocketWriter
 from bridge.wire.websocket import (
     BINARY,
     CLOSE,
@@ -53,7 +53,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         self._below = below
         self._above = above
         self._on_fault = on_fault
-        self._outlet = Outlet(below)
+        self._writer = SocketWriter(below)
         self._reader = FrameReader()
         self._is_write_over = False
         self._is_read_over = False
@@ -110,7 +110,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
 
     def _say(self, opcode: int, payload: bytes) -> None:
         if not self._is_write_over and not self._below.is_closing():
-            self._outlet.write(frame_head(opcode, len(payload)) + payload)
+            self._writer.write(frame_head(opcode, len(payload)) + payload)
 
     def _say_close(self, code: int) -> None:
         self._say(CLOSE, code.to_bytes(2, "big"))

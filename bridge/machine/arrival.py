@@ -1,7 +1,8 @@
 """What comes out of an inbox, read: one command an arrival.
 
-An inbox holds envelopes of doors, messages of native publishers, messages that expired in the inbox
-and came back, and the sequencers' ownership tokens. Reading needs no state and no time.
+An inbox holds envelopes of bridges and clients, messages of native publishers, messages that
+expired in the inbox and came back, and the sequencers' ownership tokens. Reading needs no state and
+no time.
 """
 
 from __future__ import annotations
@@ -166,14 +167,14 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again:
         description = f"The properties have {len(properties)} bytes."
         return Refused(Item(BARE, body), MALFORMED_MESSAGE, description)
     kind = (basic.headers or {}).get(headers.KIND, ("V", None))[1]
-    if kind == b"envelope":
+    if kind == envelope.KIND.encode():
         return _read_envelope(body, _reply_to(basic)) or _malformed(basic, body)
     if kind == OWNERSHIP_TOKEN_KIND.encode():
         return OwnershipToken(body)
-    if kind == b"refused":
+    if kind == envelope.REFUSED_KIND.encode():
         return _refused(basic, body)
     item = _native(basic, body, detects_duplicates)
-    if kind == b"lapsed":
+    if kind == envelope.EXPIRED_UNNUMBERED_KIND.encode():
         return ExpiredUnnumbered(item)
     return Send(None, (item,), comes_again=comes_again)
 

@@ -76,10 +76,11 @@ class Places:
     Args:
         path: the entity's.
         reader: of a subscription; `None` for a queue.
+        shard_count: how many queues its active messages are in.
     """
 
-    def __init__(self, path: str, reader: Reader | None) -> None:
-        self._active = names.active_queue(path)
+    def __init__(self, path: str, reader: Reader | None, shard_count: int = 1) -> None:
+        self._active = {names.active_queue(path, shard) for shard in range(shard_count)}
         self._dead = names.dead_letter_queue(path)
         self._deferred = names.deferred_queue(path)
         self._reader = reader
@@ -125,11 +126,11 @@ class Places:
     def _place(self, table: Table) -> Place | None:
         died_in = _text(table, _DEATH_QUEUE)
         if died_in:
-            return Place.DEAD if died_in == self._active else None
+            return Place.DEAD if died_in in self._active else None
         moved_to = _text(table, headers.MOVED)
         if moved_to == names.DEAD_LETTER_SUFFIX or moved_to == self._dead:
             return Place.DEAD
-        if moved_to == self._active:
+        if moved_to in self._active:
             return Place.ACTIVE
         if moved_to != self._deferred:
             return None

@@ -67,7 +67,7 @@ class Message(Protocol):
         """See above."""
 
 
-class Standing(Enum):
+class CopyStatus(Enum):
     """What is known of a message that has come."""
 
     NEW = "new"
@@ -107,18 +107,18 @@ class Deduplicator(Generic[Copy]):
         waiting = sum(len(copies) for copies in self._waiting.values())
         return f"Deduplicator(held={len(self._held)}, waiting={waiting})"
 
-    def standing(self, message: Message) -> Standing:
+    def status_of(self, message: Message) -> CopyStatus:
         """Return what is known of a message that has come.
 
         A new one is to be held, unless it is somebody else's; a copy of a held one is to `wait`;
         one of a settled one is to be dropped.
         """
         if message.number < 0:
-            return Standing.NEW
+            return CopyStatus.NEW
         key = message.number, message.identity
         if self._is_gone(key, message):
-            return Standing.SETTLED
-        return Standing.HELD if self._is_held(key, message.generation) else Standing.NEW
+            return CopyStatus.SETTLED
+        return CopyStatus.HELD if self._is_held(key, message.generation) else CopyStatus.NEW
 
     def hold(self, message: Message) -> None:
         """A message has come and is held from now on."""

@@ -28,18 +28,21 @@ from bridge.machine.left_out import Missed
 from bridge.machine.publication import Publication
 from bridge.model import number as numbering
 from bridge.model.duration import MAX_MS
-from bridge.model.entity import Subscription, Topic, effective_time_to_live_ms
+from bridge.model.entity import Subscription, Topic
 from bridge.model.filters.errors import REASON, FilterException
 from bridge.model.filters.rules import Failure, Match, RuleSet, Selection
 from bridge.model.name import short_id
+from bridge.model.tiers import effective_time_to_live_ms
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.shards import count_of, shard_of
 from bridge.wire import copies, headers, stamp
 from bridge.wire.basic import encode_fields, text
 from bridge.wire.copies import Copies
 from bridge.wire.envelope import Item
 from bridge.wire.message_view import MessageView
 from bridge.wire.rule_copy import changed_copy
+from bridge.wire.sessions import session_id_of
 
 FORGOTTEN_KEPT = 4_096
 """So many counters of subscriptions that are not there are kept."""
@@ -76,6 +79,7 @@ class Fanout:
         self._journal = names.journal(topic.path)
         self._moved = names.moved(topic.path)
         self._subscriptions: dict[bytes, Subscription] = {}
+        self._shards: dict[bytes, int] = {}
         self._rules: RuleSet[bytes] = RuleSet.of({}, new_id=new_id)
         self.numbers = numbers
         self._left_out = left_out
@@ -88,6 +92,8 @@ class Fanout:
         if rules != {short: each.rules for short, each in self._subscriptions.items()}:
             self._rules = RuleSet.of(rules, new_id=self._new_id)
         self._subscriptions = there
+        counts = {short: count_of(each) for short, each in there.items()}
+        self._shards = {short: count for short, count in counts.items() if count > 1}
         self._ttl_cap_ms = topic.default_message_time_to_live_ms
         absent = [short for short in self.numbers if short not in there]
         for short in absent[:-FORGOTTEN_KEPT]:
@@ -174,9 +180,19 @@ class Fanout:
         fields += stamp.copies(copies.encode(part, total))
         reached = [short for short, _ in part if short not in self._left_out]
         if reached:
-            fields += stamp.copy_to(*map(names.copy_key, reached))
+            fields += stamp.copy_to(*self._keys(reached, item.properties))
         properties = stamp.put(item.properties, fields, ttl_ms)
         return Publication(self._active, names.JOURNAL_KEY, properties, item.body)
+
+    def _keys(self, reached: Sequence[bytes], properties: bytes) -> list[str]:
+        """Return the keys of subscriptions' queues, of each the one that the session is in."""
+        if not self._shards:
+            return [names.copy_key(short) for short in reached]
+        session_id = session_id_of(properties)
+        return [
+            names.copy_key(short, shard_of(session_id, self._shards.get(short, 1)))
+            for short in reached
+        ]
 
     def _changed(
         self,

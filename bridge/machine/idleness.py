@@ -130,10 +130,6 @@ class Uses:
         self._used: dict[bytes, int] = {}
         self._told: dict[tuple[bytes, bytes], int] = {}
 
-    def last_ms(self, key: bytes) -> int | None:
-        """Return the last use of an entity that is certain."""
-        return self._used.get(key)
-
     def note(self, front: SendEntity, entity: Entity, use: Use, at_ms: int) -> None:
         """Take note of a use."""
         if counts(entity, use):

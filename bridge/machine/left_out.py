@@ -73,7 +73,7 @@ def first_copies(
             continue
         table = Properties.decode(each.properties).headers or {}
         raw = table.get(headers.COPIES, _ABSENT)[1]
-        keys = _keys(table)
+        keys = {_subscription(key) for key in _keys(table)}
         if not isinstance(raw, bytes):
             continue
         for short, number in copies.decode(raw)[0]:
@@ -84,8 +84,10 @@ def first_copies(
 
 def for_one(publication: Publication, short: bytes) -> Publication:
     """Return what is published for one subscription alone; the journal has it already."""
-    properties = _without(publication.properties, _keys_in(publication.properties))
-    return publication._replace(routing_key=names.copy_key(short), properties=properties)
+    keys, own = _keys_in(publication.properties), names.copy_key(short)
+    routing_key = next((key for key in keys if _subscription(key) == own), own)
+    properties = _without(publication.properties, {_subscription(key) for key in keys})
+    return publication._replace(routing_key=routing_key, properties=properties)
 
 
 def without(publication: Publication, left_out: Collection[bytes], exchange: str) -> Publication:
@@ -121,15 +123,20 @@ def _keys(table: Table) -> list[str]:
     return [key.decode() for _, key in value if isinstance(key, bytes)]
 
 
+def _subscription(key: str) -> str:
+    """Return the key of a subscription, whichever of its shards a key is for."""
+    return key[: names.COPY_KEY_LENGTH]
+
+
 def _keys_in(raw: bytes) -> list[str]:
     return _keys(Properties.decode(raw).headers or {})
 
 
 def _without(raw: bytes, keys: Collection[str]) -> bytes:
-    """Return properties by which a message does not reach these keys."""
+    """Return properties by which a message does not reach these subscriptions' keys."""
     properties = Properties.decode(raw)
     table = dict(properties.headers or {})
-    kept = [key for key in _keys(table) if key not in keys]
+    kept = [key for key in _keys(table) if _subscription(key) not in keys]
     if len(kept) == len(_keys(table)):
         return raw
     table.pop(_BCC)

@@ -41,7 +41,8 @@ from bridge.machine.known import (
 )
 from bridge.machine.left_out import decode as decode_left_out
 from bridge.machine.pending import Pending, identity_hash
-from bridge.machine.sequencer import Memory, Publication, blank
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer_memory import Memory, blank
 from bridge.machine.wheel import Place, Wheel
 from bridge.model import number as numbering
 from bridge.wire import copies, forwarded, headers, journal
@@ -49,6 +50,7 @@ from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import DIGEST_BYTES, IDENTITY_BYTES
 from bridge.wire.journal import BucketState
 from bridge.wire.sections import NewerJournal
+from bridge.wire.snapshot import Snapshot, SnapshotParts
 from bridge.wire.stamp import ACCEPTED_BYTES, NO_IDENTITY, read_waiting
 
 
@@ -60,7 +62,7 @@ def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
     Raises:
         MalformedEntry: a snapshot cannot be read; `NewerJournal` when a newer bridge wrote it.
     """
-    parts = journal.SnapshotParts()
+    parts = SnapshotParts()
     missing = None
     first = 0
     for index, (basic, body) in enumerate(entries):
@@ -131,7 +133,7 @@ class Replay:
         self._writer: bytes | None = None
         self._writers_boot = ""
         self._unproven: list[tuple[bytes | int, Known]] = []
-        self._parts = journal.SnapshotParts()
+        self._parts = SnapshotParts()
         self._gone: set[int] = set()
         # What the writer of the newest snapshot inherited.
         self._known: dict[bytes, Known] = {}
@@ -236,7 +238,7 @@ class Replay:
             )
         self._unproven.clear()
 
-    def _restore(self, snapshot: journal.Snapshot) -> None:
+    def _restore(self, snapshot: Snapshot) -> None:
         self.terms.append(snapshot.term)
         self._boot = snapshot.fingerprint
         if self._writer is None:
@@ -253,8 +255,8 @@ class Replay:
         memory.forwarded = Forwarded.decode(snapshot.forwarded)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
-            young_in = None if is_safe else snapshot.fingerprint
-            memory.wheel.add(Place(level, slot), young_in=young_in)
+            provisional_in = None if is_safe else snapshot.fingerprint
+            memory.wheel.add(Place(level, slot), provisional_in=provisional_in)
         is_believed = snapshot.fingerprint == self._fingerprint
         self._known = decode_known(snapshot.known, is_believed=is_believed)
         self._activated = decode_activated(snapshot.activated, is_believed=is_believed)
@@ -329,8 +331,8 @@ class Replay:
         if state is BucketState.GONE:
             self._memory.wheel.remove(Place(level, slot))
         else:
-            young_in = (self._boot or "") if state is BucketState.YOUNG else None
-            self._memory.wheel.add(Place(level, slot), young_in=young_in)
+            provisional_in = (self._boot or "") if state is BucketState.PROVISIONAL else None
+            self._memory.wheel.add(Place(level, slot), provisional_in=provisional_in)
 
     def _count(self, number: int) -> None:
         partition = numbering.partition_of(number) if self._is_partitioned else 0

@@ -73,14 +73,14 @@ class Bucket:
         place: which one.
         count: messages in it, about.
         is_open: it is being consumed.
-        young_in: the boot of the broker in which it is being made, as long as a kill of that broker
-            may make it forget the queue; `None` when it is safe.
+        provisional_in: the boot of the broker in which it is being made, as long as a kill of that
+            broker may make it forget the queue; `None` when it is safe.
     """
 
     place: Place
     count: int = 0
     is_open: bool = False
-    young_in: str | None = None
+    provisional_in: str | None = None
 
     @property
     def opens_ms(self) -> int:
@@ -104,12 +104,12 @@ class Wheel:
     def is_usable(self, where: Place) -> bool:
         """Whether messages can be stored in a bucket: it is there, and outlasts a kill."""
         bucket = self.buckets.get(where)
-        return bucket is not None and bucket.young_in is None
+        return bucket is not None and bucket.provisional_in is None
 
-    def add(self, made: Place, *, young_in: str | None = None) -> Bucket:
+    def add(self, made: Place, *, provisional_in: str | None = None) -> Bucket:
         """Take in a bucket that is being made, or has become safe."""
         bucket = self.buckets.setdefault(made, Bucket(made))
-        bucket.young_in = young_in
+        bucket.provisional_in = provisional_in
         return bucket
 
     def remove(self, gone: Place) -> None:

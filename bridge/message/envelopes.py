@@ -12,7 +12,6 @@ from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.digest import of_message
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.record import Record
-from bridge.wire.stamp import is_reserved
 
 _ABSENT: FieldValue = ("V", None)
 _NONE: Table = {}
@@ -20,7 +19,7 @@ _NONE: Table = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A message on its way in, as a door made it.
+    """A message on its way in, as a bridge or a client made it.
 
     Attributes:
         record: properties and body as they will stand in RabbitMQ, without number and times.
@@ -72,7 +71,7 @@ def _item(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> I
     given = outgoing.record.properties
     table = given.headers or {}
     ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
-    kept = {name: field for name, field in table.items() if not is_reserved(name)}
+    kept = {name: field for name, field in table.items() if not headers.is_reserved(name)}
     canonical = Properties(
         content_type=given.content_type,
         content_encoding=given.content_encoding,

@@ -31,8 +31,6 @@ class Fate(Enum):
 
     AVAILABLE = auto()
     """A receiver may have it."""
-    STRAY = auto()
-    """It came past the front door: it goes back through it, to be numbered."""
     EXPIRED = auto()
     """Its time is over."""
     EXHAUSTED = auto()
@@ -64,7 +62,7 @@ def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
 
 
 def is_stray(message: Message, place: Place, active_exchange: str) -> bool:
-    """Whether a message is to be sent back through the front door and numbered."""
+    """Whether a message is to be sent back through the front exchange and numbered."""
     if place.is_dead_letter:
         return message.has_died_unnumbered
     return not message.has_come_through(active_exchange)

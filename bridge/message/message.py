@@ -157,13 +157,6 @@ def facts(
     )
 
 
-def read(
-    raw: bytes, body: bytes, exchange: str, *, can_expire: bool, reader: Reader | None = None
-) -> Message:
-    """Return the message that was delivered; see `facts`."""
-    return Message(*facts(raw, body, exchange, can_expire=can_expire, reader=reader))
-
-
 def unreadable(body: bytes, exchange: str) -> Facts:
     """Return the attributes of a message of which nothing but the body can be read."""
     record = Record(Properties(delivery_mode=2), body)

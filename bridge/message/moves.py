@@ -1,6 +1,10 @@
 """What is published when a message leaves its queue otherwise than by being completed.
 
-send_back     past the front door: goes back through it, to be numbered
+What is moved alive is published twice: to its queue and to the stream of what was moved, for peeks.
+By one publish to both RabbitMQ would confirm a message that only the stream has, when somebody has
+deleted the queue.
+
+send_back     past the front exchange: goes back through it, to be numbered
 refuse        cannot be handled, or came where nothing should: back too, to be made a dead letter
 dead_letter   to the dead-letter queue, because a client says so, or as `fate` says
 again         back into its own queue, at the end, with changed properties
@@ -30,6 +34,9 @@ PROPERTIES_BYTES_MAX = 130_000
 """RabbitMQ closes the whole connection over a header frame above 131,064 bytes; some are left for
 what it adds itself when it delivers a message."""
 
+Move = tuple[Publication, ...]
+"""What is published, the target's first; the message is acked when all of it is confirmed."""
+
 _ESSENTIAL = (
     headers.SEQUENCE_NUMBER,
     headers.ENQUEUED_TIME,
@@ -40,7 +47,6 @@ _ESSENTIAL = (
     headers.DEAD_LETTERED,
     headers.DEFERRED,
     headers.MOVED,
-    "BCC",
     headers.KIND,
     headers.DEAD_LETTER_REASON,
     headers.DEAD_LETTER_ERROR_DESCRIPTION,
@@ -48,8 +54,8 @@ _ESSENTIAL = (
 """Headers that a message keeps when it has too many."""
 
 
-def send_back(place: Place, message: Message) -> Publication:
-    """Have a message numbered that was published past the front door.
+def send_back(place: Place, message: Message) -> Move:
+    """Have a message numbered that was published past the front exchange.
 
     RabbitMQ may have made it a dead letter before: one that expired returns as such; one whose
     bridges died while they held it was no client's yet, and begins anew.
@@ -62,10 +68,10 @@ def send_back(place: Place, message: Message) -> Publication:
         # RabbitMQ would compare it with the bridge's own user.
         table[headers.BASIC_USER_ID] = text(properties.user_id)
     properties = replace(properties, headers=table, user_id=None)
-    return Publication(names.front(place.queue.front), "", properties.encode(), message.record.body)
+    return _to_front(place, properties, message)
 
 
-def refuse(place: Place, message: Message, reason: str, description: str) -> Publication:
+def refuse(place: Place, message: Message, reason: str, description: str) -> Move:
     """Have a message made a dead letter that cannot be handled, or came where none should."""
     try:
         properties = Properties.decode(message.record.properties.encode())
@@ -78,7 +84,7 @@ def refuse(place: Place, message: Message, reason: str, description: str) -> Pub
     properties.headers[headers.DEAD_LETTER_REASON] = text(reason)
     properties.headers[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(description[:1_000])
     properties.headers |= target_of(place.queue)
-    return Publication(names.front(place.queue.front), "", properties.encode(), message.record.body)
+    return _to_front(place, properties, message)
 
 
 def dead_letter(
@@ -88,7 +94,7 @@ def dead_letter(
     description: str | None,
     changes: Table,
     failures: int,
-) -> Publication:
+) -> Move:
     """Return what goes to the dead-letter queue: no TTL, and the reason as Azure has it.
 
     Args:
@@ -107,9 +113,7 @@ def dead_letter(
     return _to(place, names.dead_letter_queue(place.queue.path), properties, message)
 
 
-def again(
-    place: Place, message: Message, changes: Table, failures: int, now_ms: int
-) -> Publication:
+def again(place: Place, message: Message, changes: Table, failures: int, now_ms: int) -> Move:
     """Return what goes back into a message's own queue, with what is left of its TTL.
 
     Args:
@@ -126,7 +130,7 @@ def again(
     return _to(place, place.resource, properties, message)
 
 
-def defer(place: Place, message: Message, changes: Table) -> Publication:
+def defer(place: Place, message: Message, changes: Table) -> Move:
     """Return what goes to the queue of deferred messages, its count unchanged."""
     properties = _changed(message, changes)
     assert properties.headers is not None
@@ -136,13 +140,18 @@ def defer(place: Place, message: Message, changes: Table) -> Publication:
     return _to(place, names.deferred_queue(place.queue.path), properties, message)
 
 
-def _to(place: Place, queue: str, properties: Properties, message: Message) -> Publication:
-    """Return what goes to a queue, and by the same publish to the stream of what was moved."""
+def _to(place: Place, queue: str, properties: Properties, message: Message) -> Move:
+    """Return what goes to a queue, and to the stream of what was moved."""
     assert properties.headers is not None
-    stream = names.moved(place.queue.front)
     properties.headers[headers.MOVED] = text(queue)
-    properties.headers["BCC"] = ("A", [("S", stream.encode())])
-    return Publication("", queue, properties.encode(), message.record.body)
+    encoded, body = properties.encode(), message.record.body
+    stream = names.moved(place.queue.front)
+    return Publication("", queue, encoded, body), Publication("", stream, encoded, body)
+
+
+def _to_front(place: Place, properties: Properties, message: Message) -> Move:
+    front = names.front(place.queue.front)
+    return (Publication(front, "", properties.encode(), message.record.body),)
 
 
 def _changed(message: Message, changes: Table) -> Properties:
@@ -171,11 +180,13 @@ def _clean(properties: Properties) -> Properties:
     return properties
 
 
-def fitting(publish: Publication) -> Publication:
+def fitting(publishes: Move) -> Move:
     """Leave out headers of a message that RabbitMQ would close the connection over."""
-    if len(publish.properties) <= PROPERTIES_BYTES_MAX:
-        return publish
-    properties = Properties.decode(publish.properties)
+    encoded = publishes[0].properties
+    if len(encoded) <= PROPERTIES_BYTES_MAX:
+        return publishes
+    properties = Properties.decode(encoded)
     table = properties.headers or {}
     properties.headers = {name: table[name] for name in _ESSENTIAL if name in table}
-    return publish._replace(properties=properties.encode())
+    encoded = properties.encode()
+    return tuple(publish._replace(properties=encoded) for publish in publishes)

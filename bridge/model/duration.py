@@ -1,4 +1,7 @@
-"""Durations as Service Bus writes them: ISO 8601 text on the outside, whole milliseconds inside."""
+"""Durations as Service Bus writes them: ISO 8601 text on the outside, whole milliseconds inside.
+
+And the longest duration and the latest time that there are.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ MAX_MS = 922_337_203_685_477
 
 MAX_TEXT = "P10675199DT2H48M5.4775807S"
 """How Service Bus itself writes `MAX_MS`."""
+
+TIME_MAX_MS = 253_402_300_799_999
+""".NET's DateTime.MaxValue, 9999-12-31T23:59:59.999Z: no SDK reads a later time."""
 
 _FOREVER_FROM_MS = MAX_MS - 1_000
 """SDKs write the longest duration with different roundings (`...5.477581S`, `...5.477S`)."""

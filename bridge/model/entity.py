@@ -8,8 +8,9 @@ built. Ranges and defaults: Service Bus documentation and SDK constants.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
 
 from bridge.model.duration import MAX_MS, format_duration
 from bridge.model.errors import ArgumentOutOfRange
@@ -18,6 +19,10 @@ from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 DAY_MS = 24 * 60 * MINUTE_MS
+
+SESSION_SHARDS_MAX = 64
+SESSION_SHARDS_DEFAULT = 4
+"""So many has a session entity that a bridge makes."""
 
 
 class Tier(Enum):
@@ -137,6 +142,9 @@ def _check_duration(entity: str, what: str, value_ms: int, low_ms: int, high_ms:
         )
 
 
+EntityT = TypeVar("EntityT", bound="Queue | Topic | Subscription")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """A queue. Defaults are those of the service for omitted properties.
@@ -150,6 +158,7 @@ class Queue:
             read back; "" is `sb`.
         status_before: the status that it has again should its deletion be given up; "" while it
             is not being deleted.
+        session_shards: so many queues share its sessions (`topology.shards`); fixed for good.
     """
 
     name: str
@@ -157,6 +166,7 @@ class Queue:
     max_size_mb: int = 1024
     requires_duplicate_detection: bool = False
     requires_session: bool = False
+    session_shards: int = 1
     default_message_time_to_live_ms: int = MAX_MS
     dead_lettering_on_message_expiration: bool = False
     duplicate_detection_history_time_window_ms: int = 10 * MINUTE_MS
@@ -204,6 +214,7 @@ class Subscription:
     name: str
     lock_duration_ms: int = MINUTE_MS
     requires_session: bool = False
+    session_shards: int = 1
     default_message_time_to_live_ms: int = MAX_MS
     dead_lettering_on_message_expiration: bool = False
     dead_lettering_on_filter_evaluation_exceptions: bool = True
@@ -293,6 +304,14 @@ class Topic:
 
 Entity = Queue | Topic | Subscription
 
+
+def with_shards(entity: EntityT, count: int) -> EntityT:
+    """Return an entity with so many shards, if it has sessions."""
+    if isinstance(entity, Queue | Subscription) and entity.requires_session:
+        return replace(entity, session_shards=count)
+    return entity
+
+
 SendEntity = Queue | Topic
 """What messages are sent to, scheduled at, and numbered by."""
 
@@ -311,6 +330,11 @@ def _check_common(where: str, entity: Entity) -> None:
 def _check_subscriptionlike(where: str, entity: Queue | Subscription) -> None:
     _check_duration(where, "LockDuration", entity.lock_duration_ms, 5 * SECOND_MS, 5 * MINUTE_MS)
     _check_range(where, "MaxDeliveryCount", entity.max_delivery_count, 1, 2000)
+    if not 1 <= entity.session_shards <= SESSION_SHARDS_MAX:
+        raise ArgumentOutOfRange(
+            f"{where}: sessionShards is {entity.session_shards}; it may be 1 to "
+            f"{SESSION_SHARDS_MAX}."
+        )
 
 
 def _check_topiclike(where: str, entity: Queue | Topic) -> None:
@@ -358,35 +382,3 @@ def receive_entities(namespace: Namespace) -> Iterator[ReceiveEntity]:
     yield from namespace.queues
     for topic in namespace.topics:
         yield from topic.subscriptions
-
-
-def effective_time_to_live_ms(message_ttl_ms: int | None, *caps_ms: int) -> int:
-    """Return the time a message lives: its own TTL, silently cut to the entities' defaults.
-
-    "The default TTL ... is also used as an upper limit for the time to live value of messages"
-    (Azure, message expiration). `caps_ms` are the defaults of the queue, or of topic and
-    subscription.
-    """
-    return min((message_ttl_ms if message_ttl_ms is not None else MAX_MS, *caps_ms, MAX_MS))
-
-
-TIER_TIME_TO_LIVE_MAX_MS = {
-    Tier.BASIC: 14 * DAY_MS,
-    Tier.STANDARD: MAX_MS,
-    Tier.PREMIUM: MAX_MS,
-}
-"""The longest TTL of a tier ("The default ... for Basic tier is 14 days, which is the maximum")."""
-
-TIER_MESSAGE_SIZE_MAX_BYTES = {
-    Tier.BASIC: 256 * 1024,
-    Tier.STANDARD: 256 * 1024,
-    Tier.PREMIUM: 100 * 1024 * 1024,
-}
-"""The largest message of a tier (Service Bus quotas)."""
-
-
-def message_size_max_bytes(entity: SendEntity, tier: Tier) -> int:
-    """Return the largest message of a queue or topic: its own limit, else its tier's."""
-    if entity.max_message_size_kb is not None:
-        return entity.max_message_size_kb * 1024
-    return TIER_MESSAGE_SIZE_MAX_BYTES[tier]

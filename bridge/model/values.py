@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 
 from bridge.model.duration import MAX_MS, is_forever, parse_duration_ms
-from bridge.model.entity import TIER_MESSAGE_SIZE_MAX_BYTES, EntityStatus, Right, Tier
+from bridge.model.entity import EntityStatus, Right, Tier
+from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
 
 _CLOCK = re.compile(
     r"(?:(?P<days>\d+)(?: days?, |\.))?(?P<hours>\d{1,2}):(?P<minutes>\d\d):(?P<seconds>\d\d)"

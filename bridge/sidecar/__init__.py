@@ -1,1 +1,1 @@
-"""The workers beside the doors: they number and time what the doors let in."""
+"""The workers beside the gateway: they number and time what it lets in."""

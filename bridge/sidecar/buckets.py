@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Lease
+from bridge.broker.declaration_fence import fence_declarations, fence_deletions
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
-from bridge.broker.seal import seal, settle
 from bridge.machine import arrival
 from bridge.machine.wheel import Bucket, Place, place
 from bridge.topology import names
@@ -84,16 +84,16 @@ class Buckets:
         but it may be there as a queue that refuses messages, or takes and never confirms them.
         """
         wheel = self._leader.sequencer.memory.wheel
-        young = []
+        provisional = []
         for bucket in sorted(wheel.buckets.values(), key=lambda each: each.place.start_ms):
             bucket.is_open, bucket.count = False, 0
-            if bucket.young_in is not None:
-                young.append(bucket.place)
-                if bucket.young_in != self._boot and not self._is_shared(bucket.place):
+            if bucket.provisional_in is not None:
+                provisional.append(bucket.place)
+                if bucket.provisional_in != self._boot and not self._is_shared(bucket.place):
                     channel = await self._opened_channel()
                     await channel.declarations.delete_queue(self._queue(bucket.place))
             await self._declare(bucket.place)
-        await self._seal(young)
+        await self._fence(provisional)
 
     @property
     def is_changing(self) -> bool:
@@ -128,19 +128,21 @@ class Buckets:
             missing = [each for each in places if not wheel.is_usable(each)]
             for each in missing:
                 await self._leader.write(
-                    self._leader.sequencer.note_bucket(each, BucketState.YOUNG)
+                    self._leader.sequencer.journal.note_bucket(each, BucketState.PROVISIONAL)
                 )
                 await self._declare(each)
-            await self._seal(missing)
+            await self._fence(missing)
         self._wake.set()
 
-    async def _seal(self, young: Sequence[Place]) -> None:
+    async def _fence(self, provisional: Sequence[Place]) -> None:
         """Have buckets that were just declared outlast a kill of RabbitMQ."""
-        if not young:
+        if not provisional:
             return
-        await seal(await self._opened_channel(), self._owner)
-        for each in young:
-            await self._leader.write(self._leader.sequencer.note_bucket(each, BucketState.SAFE))
+        await fence_declarations(await self._opened_channel(), self._owner)
+        for each in provisional:
+            await self._leader.write(
+                self._leader.sequencer.journal.note_bucket(each, BucketState.SAFE)
+            )
             self._leader.sequencer.memory.wheel.add(each)
 
     def fire(self) -> None:
@@ -194,7 +196,7 @@ class Buckets:
         queue = bucket_queue(self._leader.name, where.level, where.slot)
         wheel = self._leader.sequencer.memory.wheel
         # Known before it can be there: RabbitMQ may fail and keep it, though it never answers.
-        bucket = wheel.buckets.get(where) or wheel.add(where, young_in=self._boot)
+        bucket = wheel.buckets.get(where) or wheel.add(where, provisional_in=self._boot)
         state = await channel.declarations.declare_queue(queue)
         bucket.count = max(bucket.count, state.messages)
 
@@ -268,12 +270,12 @@ class Buckets:
         if not self._is_shared(where):
             # A kill of RabbitMQ may bring it back as a queue that refuses everything: so long as
             # that can be, it is known as one to be deleted and declared again.
-            bucket.young_in = self._boot
-            await self._leader.write(sequencer.note_bucket(where, BucketState.YOUNG))
+            bucket.provisional_in = self._boot
+            await self._leader.write(sequencer.journal.note_bucket(where, BucketState.PROVISIONAL))
             await channel.declarations.delete_queue(queue)
-            await settle(channel)
+            await fence_deletions(channel)
         sequencer.memory.wheel.remove(where)
-        await self._leader.write(sequencer.note_bucket(where, BucketState.GONE))
+        await self._leader.write(sequencer.journal.note_bucket(where, BucketState.GONE))
         del self._outstanding[where]
         return True
 

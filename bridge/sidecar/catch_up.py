@@ -24,7 +24,9 @@ from bridge.model.name import short_id
 from bridge.sidecar.leader import Leader
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.shards import count_of, shard_of
 from bridge.wire.copies import Reader
+from bridge.wire.sessions import session_id_in
 
 BATCH = 200
 BATCH_BYTES = 4 << 20
@@ -68,6 +70,7 @@ class CatchUp:
         self._short = short_id(incarnation_of(subscription))
         self._reader = Reader(self._short, subscription.default_message_time_to_live_ms)
         self._name = subscription.path
+        self._shards = count_of(subscription)
         self._lease = lease
         self._journal = JournalScan(lease, names.journal(leader.name), self._reader)
         self._exchange = names.active_exchange(leader.name)
@@ -100,14 +103,16 @@ class CatchUp:
     def _end(self) -> None:
         sequencer = self._leader.sequencer
         del sequencer.memory.left_out[self._short]
-        self._leader.submit((sequencer.note_left_out(),), site="sequencer.journal")
+        self._leader.submit(
+            (sequencer.journal.note_left_out(sequencer.memory),), site="sequencer.journal"
+        )
         since_s = (self._clock() - self._missed.since_ms) / 1000
         log.info("subscription.whole name=%s left_out_s=%.1f", self._name, since_s)
 
     def _note_progress(self) -> None:
         if self._missed.number - self._noted >= NOTE_EVERY:
             self._noted = self._missed.number
-            note = self._leader.sequencer.note_left_out()
+            note = self._leader.sequencer.journal.note_left_out(self._leader.sequencer.memory)
             self._leader.submit((note,), site="sequencer.journal")
 
     async def _publish_batch(self, channel: Channel, count: int) -> bool:
@@ -147,7 +152,7 @@ class CatchUp:
         table.pop(OFFSET, None)
         until_ms = expires_ms(table, self._reader)
         left_ms = None if until_ms is None else max(until_ms - self._clock(), 0)
-        key = names.copy_key(self._short)
+        key = names.copy_key(self._short, shard_of(session_id_in(table), self._shards))
         confirm = channel.publisher.publish_confirmed(
             self._exchange, key, as_missed(properties, left_ms), entry.body
         )

@@ -13,7 +13,8 @@ from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
 from bridge.broker.streams.journal_reader import Entry, JournalReader
 from bridge.machine.history import History
-from bridge.machine.sequencer import Publication, Sequencer
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Sequencer
 from bridge.model.entity import SendEntity
 from bridge.sidecar.in_flight import InFlight
 from bridge.topology import names
@@ -91,7 +92,7 @@ class Segments:
 
     def write_due(self) -> None:
         """Write a segment, if one is full and all of it is confirmed."""
-        history, entries = self._sequencer.memory.history, self._sequencer.entries
+        history, entries = self._sequencer.memory.history, self._sequencer.journal.entries
         if self._next is None and history.is_segment_due:
             self._next = entries, history.next_segment
         if self._next is None or self._is_writing:
@@ -99,7 +100,7 @@ class Segments:
         since, rows = self._next
         if self._in_flight.first_entry(entries) >= since:
             self._is_writing = True
-            self._publish(self._sequencer.segment(rows), partial(self._written, len(rows)))
+            self._publish(self._sequencer.journal.segment(rows), partial(self._written, len(rows)))
 
     def _written(self, size: int) -> None:
         self._sequencer.memory.history.close_segment(size)

@@ -100,7 +100,7 @@ class IdleWatch:
             has_scheduled=len(sequencer.memory.pending) > 0,
             now_ms=self._clock(),
         )
-        leader.submit((sequencer.note_uses(),), site="sequencer.journal")
+        leader.submit((sequencer.journal.note_uses(sequencer.memory),), site="sequencer.journal")
 
     async def _is_idle(self, leader: Leader, entity: Entity, *, is_refused: bool) -> bool:
         """Ask everybody; who does not answer may be using it.

@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
-from bridge.machine.sequencer import Answer, Publication, Sequencer
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Answer, Sequencer
 from bridge.sidecar.leader_state import Unconfirmed
 from bridge.wire.envelope import Item
 
-WINDOW = 4_000
-"""Publications that may be unconfirmed; an arrival that holds more goes alone."""
+WINDOW = 512
+"""Publications that may be unconfirmed; an arrival that holds more goes alone. RabbitMQ reads acks
+behind all that was published before, so about as many second copies are what a kill leaves of a
+backlog: with 4,000 up to 4,000 of them, and no faster (docs/performance.md)."""
 
 TOPIC_WINDOW = 256
-"""Of a topic: RabbitMQ reads nothing more of a connection with 400 unconfirmed publishes to a queue
-without a leader (docs/rabbitmq-faults.md: unconfirmed-flow), and one dead subscription is to hold
-up no other topic. A larger batch goes alone."""
+"""Of a topic, or a queue with shards: RabbitMQ reads nothing more of a connection with 400
+unconfirmed publishes to a queue without a leader (docs/rabbitmq-faults.md: unconfirmed-flow), and
+one dead subscription or shard is to hold up no other entity. A larger batch goes alone."""
 
 WINDOW_BYTES = 32 << 20
 """So many bytes may be unconfirmed; a message that is larger goes alone."""
@@ -35,6 +38,8 @@ class InFlight:
     """The publications of one term that are on their way.
 
     Args:
+        active_queues: what the active exchange leads to beside the journal, by key; of a topic
+            nothing.
         window: publications that may be unconfirmed.
 
     Attributes:
@@ -49,6 +54,7 @@ class InFlight:
         self,
         channel: Channel,
         *,
+        active_queues: Mapping[str, str],
         window: int = WINDOW,
         on_failed: Callable[[BrokerError], None],
         on_confirmed: Callable[[], None],
@@ -61,6 +67,7 @@ class InFlight:
         self.on_confirmed = on_confirmed
         self.on_answer = on_answer
         self._handover = HandOver(channel)
+        self._active = active_queues
         self._serials = itertools.count()
         self._bytes = 0
         self._unsettled = 0
@@ -119,7 +126,7 @@ class InFlight:
                 self.on_answer(answer)
             return
         serial = next(self._serials)
-        first_entry = sequencer.entries - len(publications)
+        first_entry = sequencer.journal.entries - len(publications)
         self.open[serial] = Unconfirmed(first_entry, publications, answer, native)
         size = sum([len(each.body) for each in publications])
         self._bytes += size
@@ -140,7 +147,22 @@ class InFlight:
                 then()
             self.on_confirmed()
 
-        self._handover.submit(publications, acks=acks, done=done, failpoint=site)
+        self._handover.submit(
+            publications,
+            targets=self._targets(publications),
+            acks=acks,
+            done=done,
+            failpoint=site,
+        )
+
+    def _targets(self, publications: Sequence[Publication]) -> Collection[str]:
+        """Return the queues that publications go to beside the journal."""
+        found = set()
+        for each in publications:
+            queue = self._active.get(each.routing_key) if each.exchange else each.routing_key
+            if queue is not None:
+                found.add(queue)
+        return found
 
     def keep(self, unconfirmed: Sequence[Unconfirmed]) -> None:
         """Take over what an earlier term left, to be published again."""

@@ -7,10 +7,12 @@ own; where it is lowered to the usual one the policy goes, and so does one whose
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
-from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.broker.ready_counts import ReadyCounts
 from bridge.machine.journal_bound import (
     LOWER_AFTER_S,
     JournalBound,
@@ -22,11 +24,11 @@ from bridge.model.errors import ServiceBusError
 from bridge.model.name import short_id
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.sidecar import Sidecar
-from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.parts import JOURNAL_BYTES_MAX
 from bridge.topology.policy import RAISED_PREFIX, raised_bound
 from bridge.topology.resources import Policy
+from bridge.topology.shards import active_queues
 
 LOOK_S = 10.0
 
@@ -114,15 +116,19 @@ class JournalWatch:
     async def _needed_bytes(self, leader: Leader) -> int | None:
         """Return how much of the journal is needed; `None`: nothing was published here yet."""
         sequencer = leader.sequencer
-        if not sequencer.entries:
+        if not sequencer.journal.entries:
             return None
-        average = sequencer.bytes // sequencer.entries
+        average = sequencer.journal.bytes // sequencer.journal.entries
         return await self._needed_entries(leader) * average
 
     async def _needed_entries(self, leader: Leader) -> int:
+        with contextlib.closing(ReadyCounts(self._sidecar.pool.route(leader.name))) as counts:
+            return await self._count_needed(leader, counts)
+
+    async def _count_needed(self, leader: Leader, counts: ReadyCounts) -> int:
         topic = leader.entity
         if not isinstance(topic, Topic):
-            return await self._ready(leader, names.active_queue(topic.path))
+            return sum([await counts.of(queue) for queue in active_queues(topic)])
         memory = leader.sequencer.memory
         ready: dict[bytes, int] = {}
         for each in topic.subscriptions:
@@ -131,17 +137,8 @@ class JournalWatch:
             if missed is not None:
                 ready[short] = memory.subscriptions.get(short, 0) - missed.number + 1
             else:
-                ready[short] = await self._ready(leader, names.active_queue(each.path))
+                ready[short] = sum([await counts.of(queue) for queue in active_queues(each)])
         return needed_entries(memory.subscriptions, sum(memory.counters), ready)
-
-    async def _ready(self, leader: Leader, queue: str) -> int:
-        channel = await (await self._sidecar.pool.lease(leader.name)).channel()
-        try:
-            return (await channel.declarations.declare_queue(queue, passive=True)).messages
-        except NotFound:
-            return 0
-        finally:
-            channel.abandon()
 
     async def _remove_stale(self, watched: set[str]) -> None:
         """Remove the bounds of what is gone, or may not be so large any more."""

@@ -32,12 +32,15 @@ from bridge.broker.connection.address import take_address
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Lease
-from bridge.broker.errors import AckLost, BrokerError, ChannelClosed, PublishRefused
+from bridge.broker.errors import AckLost, BrokerError, NotFound, PublishRefused
 from bridge.broker.handover import Acks, Publish
+from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
-from bridge.machine.sequencer import Answer, Publication, Sequencer, commit_marker, marker
+from bridge.machine.journal_entries import commit_marker, marker
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Answer, Sequencer
 from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.arrival_buffer import ArrivalBuffer, Moved, PrefetchChanged
@@ -50,6 +53,7 @@ from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
+from bridge.topology.shards import queues_by_key
 from bridge.wire.basic import Properties
 from bridge.wire.journal import REFUSED
 
@@ -121,17 +125,13 @@ class Leader:
         now = "leading" if self.is_ready else "ended" if self._ended.done() else "waiting"
         return f"<Leader of {self.name!r} [{now}, {len(self._arrivals)} arrived]>"
 
-    def _note_leaderless(self) -> None:
-        if self._state.leaderless_ms is None:
-            self._state.leaderless_ms = self._clock()
-
     def _note_other(self) -> None:
         if not self._elected.is_set() and not self._ended.done():
             self._state.leaderless_ms = None
 
     async def run(self) -> None:
         """Live until `stop`; raises what ended it otherwise."""
-        self._note_leaderless()
+        self._state.note_leaderless(self._clock())
         main = asyncio.create_task(self._main(), name=f"sequencer {self.name}")
         try:
             await asyncio.wait((main, self._ended), return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +143,7 @@ class Leader:
             if self._has_begun:
                 await self._state.companion.end(self.name)
             if self._elected.is_set():
-                self._note_leaderless()
+                self._state.note_leaderless(self._clock())
             for task in (main, self._making):
                 if task is not None:
                     task.cancel()
@@ -178,10 +178,8 @@ class Leader:
                 await self.in_flight.settle()
                 if self.may_publish and not self._has_failed:
                     self.may_publish = False
-                    await self.in_flight.move(self._commit_marker(), site="sequencer.journal")
-
-    def _commit_marker(self) -> Publish:
-        return Publish(*commit_marker(self._state.entity, self._term, self._boot))
+                    entry = Publish(*commit_marker(self.entity, self._term, self._boot))
+                    await self.in_flight.move(entry, site="sequencer.journal")
 
     def fail(self, error: Exception) -> None:
         """End this term."""
@@ -218,15 +216,8 @@ class Leader:
         """
         if self._connection.is_blocked:
             return
-        with contextlib.suppress(BrokerError):
-            channel = self._connection.channel_soon()
-            try:
-                inbox = await channel.declarations.declare_queue(
-                    names.inbox(self.name), passive=True
-                )
-                self.meters.ready = inbox.messages
-            finally:
-                channel.abandon()
+        with contextlib.suppress(BrokerError), self._connection.channel_soon() as channel:
+            self.meters.ready = (await queue_state(channel, names.inbox(self.name))).messages
 
     def go_on(self) -> None:
         """Carry out what waits, if there is room."""
@@ -255,14 +246,18 @@ class Leader:
 
     async def _main(self) -> None:
         self._publishing = publishing = await self._connection.channel()
+        active = {} if isinstance(self.entity, Topic) else queues_by_key(self.entity)
         self.in_flight = InFlight(
             publishing,
+            active_queues=active,
             on_failed=self._on_failed,
             on_confirmed=self._on_confirmed,
-            on_answer=self._tell,
-            window=TOPIC_WINDOW if isinstance(self.entity, Topic) else WINDOW,
+            on_answer=partial(_tell, self._replies),
+            window=WINDOW if len(active) == 1 else TOPIC_WINDOW,
         )
         publishing.on_closed = self.fail
+        if active:
+            await publishing.barrier(active.values())
         await publishing.publisher.confirm_select()
         await take_address(publishing)
         await self.in_flight.move(self._token.publish(), site=SITE)
@@ -275,7 +270,7 @@ class Leader:
         self._loop.call_later(ELECTED_S, self._note_other)
         await self._elected.wait()
         elected_s = self._loop.time()
-        self._note_leaderless()
+        self._state.note_leaderless(self._clock())
         await self._take_over(publishing)
         if self._ended.done():
             return
@@ -341,7 +336,7 @@ class Leader:
         """Publish what an earlier term here published and did not see confirmed."""
         for one in unconfirmed:
             native = one.native
-            self.sequencer.entries += len(one.publications)
+            self.sequencer.journal.entries += len(one.publications)
             self.in_flight.submit(
                 self.sequencer,
                 one.publications,
@@ -364,7 +359,7 @@ class Leader:
             self._loop.call_soon(self._pump)
 
     def _on_cancel(self, tag: str) -> None:
-        self.fail(ChannelClosed(404, f"the inbox of {self.name!r} was deleted"))
+        self.fail(NotFound(404, f"the inbox of {self.name!r} was deleted"))
 
     def _on_failed(self, error: BrokerError) -> None:
         if not isinstance(error, AckLost):  # then all was confirmed
@@ -396,7 +391,8 @@ class Leader:
             self._mind_prefetch()
         except Exception as error:
             self.fail(error)
-        self._measure()
+        self.meters.at_hand, self.meters.in_flight = len(self._arrivals), self.in_flight.count
+        self.meters.look(self.sequencer)
 
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
@@ -472,7 +468,7 @@ class Leader:
         self._pump()
 
     def _write_snapshot(self, snapshots: Snapshots) -> None:
-        first_entry = self.in_flight.first_entry(self.sequencer.entries)
+        first_entry = self.in_flight.first_entry(self.sequencer.journal.entries)
         self.submit(snapshots.take(first_entry), site="sequencer.journal")
 
     def _mind_snapshot(self) -> None:
@@ -507,21 +503,14 @@ class Leader:
             text = f"{self._state.prefetch} arrivals at once from now on"
             self.fail(PrefetchChanged(text=text))
 
-    def _tell(self, answer: Answer) -> None:
-        properties = Properties(correlation_id=answer.to.correlation_id).encode()
-        try:
-            self._replies.publisher.publish(
-                "", answer.to.queue, properties, answer.body, mandatory=False
-            )
-        except BrokerError:
-            return  # Whoever asked waits in vain, and asks again.
-        if failpoint.IS_ARMED:
-            self._replies.flush()
-            failpoint.reach("sequencer.answered")
 
-    def _measure(self) -> None:
-        meters, memory = self.meters, self.sequencer.memory
-        meters.at_hand, meters.in_flight = len(self._arrivals), self.in_flight.count
-        meters.published, meters.pending = self.sequencer.entries, len(memory.pending)
-        meters.duplicates = self.sequencer.duplicates
-        meters.buckets = len(memory.wheel.buckets)
+def _tell(replies: Channel, answer: Answer) -> None:
+    """Answer a command over a channel."""
+    properties = Properties(correlation_id=answer.to.correlation_id).encode()
+    try:
+        replies.publisher.publish("", answer.to.queue, properties, answer.body, mandatory=False)
+    except BrokerError:
+        return  # Whoever asked waits in vain, and asks again.
+    if failpoint.IS_ARMED:
+        replies.flush()
+        failpoint.reach("sequencer.answered")

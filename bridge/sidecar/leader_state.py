@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from bridge.engine.poison import Poison
-from bridge.machine.sequencer import Answer, Publication, Sequencer
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Answer, Sequencer
 from bridge.model.entity import SendEntity, Tier
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
@@ -89,6 +90,11 @@ class LeaderState:
     leaderless_ms: int | None = None
     poison: Poison = field(default_factory=Poison)
     companion: Companion = field(default_factory=Companion)
+
+    def note_leaderless(self, now_ms: int) -> None:
+        """Nobody is known to number from now on, if somebody was."""
+        if self.leaderless_ms is None:
+            self.leaderless_ms = now_ms
 
     def begin(self, sequencer: Sequencer, term: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
         """Remember who is leading now, and the collection of what it has unconfirmed."""

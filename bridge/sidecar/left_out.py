@@ -196,7 +196,7 @@ class LeftOutWatch:
         """Have the journal know; if it does not, nothing may be published without them."""
         sequencer = self._leader.sequencer
         note = asyncio.ensure_future(
-            channel.publisher.publish_confirmed(*sequencer.note_left_out())
+            channel.publisher.publish_confirmed(*sequencer.journal.note_left_out(sequencer.memory))
         )
         note.add_done_callback(lambda done: done.cancelled() or done.exception())
         done, _ = await asyncio.wait((note,), timeout=PROBE_S)
@@ -222,7 +222,9 @@ class LeftOutWatch:
     def _forget(self, short: bytes) -> None:
         sequencer = self._leader.sequencer
         if sequencer.memory.left_out.pop(short, None) is not None:
-            self._leader.submit((sequencer.note_left_out(),), site="sequencer.journal")
+            self._leader.submit(
+                (sequencer.journal.note_left_out(sequencer.memory),), site="sequencer.journal"
+            )
 
     async def _keep_trying(self, short: bytes, subscription: Subscription) -> None:
         missed = self._leader.sequencer.memory.left_out[short]

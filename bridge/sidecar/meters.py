@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from bridge.machine.sequencer import Sequencer
+
 LATENESS_BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 """Upper bounds of the histogram's buckets; what is later goes into one more."""
 
@@ -62,6 +64,13 @@ class Meters:
     left_out: int = 0
     lost: int = 0
     lateness_ms: Histogram = field(default_factory=Histogram)
+
+    def look(self, sequencer: Sequencer) -> None:
+        """Take over what a sequencer has done so far."""
+        memory = sequencer.memory
+        self.published, self.pending = sequencer.journal.entries, len(memory.pending)
+        self.duplicates = sequencer.duplicates
+        self.buckets = len(memory.wheel.buckets)
 
     @property
     def backlog(self) -> int:

@@ -12,12 +12,9 @@ import logging
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
-from bridge.broker.connection.boot import node_boot
-from bridge.broker.connection.channel import Channel
-from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.connection.pool import LOOK_S, Lease, Pool
-from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
+from bridge.broker.errors import BrokerError, BrokerSilent, NotFound, PublishRefused, Unroutable
 from bridge.broker.retry import GrowingWait, retry
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
@@ -31,6 +28,8 @@ from bridge.sidecar.leader_state import Companion, LeaderState
 from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
 from bridge.sidecar.left_out import LeftOutWatch, SubscriptionLeftOut, silent_subscriptions
 from bridge.sidecar.meters import Meters
+from bridge.sidecar.missing_queues import MissingQueues
+from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 
 SETTLE_S = 1.0
@@ -68,6 +67,7 @@ class Sidecar:
     Args:
         on_full: called with an entity's name whenever its queue takes no more messages; again and
             again, `RESTART_MAX_S` and a term of the sequencer apart at most, while it is full.
+        on_missing: called with an entity's path when a queue, exchange or binding is not there.
         poison: where what could not be handled is noted.
         companion: what else is done for the entities that are led here.
 
@@ -83,6 +83,7 @@ class Sidecar:
         tier: Tier = Tier.STANDARD,
         clock: Callable[[], int] = now_ms,
         on_full: Callable[[str], None] = lambda entity: None,
+        on_missing: Callable[[str], None] = lambda entity: None,
         poison: Poison | None = None,
         companion: Companion | None = None,
     ) -> None:
@@ -91,15 +92,17 @@ class Sidecar:
         self._tier = tier
         self._clock = clock
         self._on_full = on_full
+        self._on_missing = on_missing
         self.poison = poison or Poison()
         self._companion = companion or Companion()
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
         self._watches: dict[str, LeftOutWatch] = {}
+        self._queues: dict[str, MissingQueues] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self.pool = Pool(endpoint, name="busbridge sidecar", settle_s=SETTLE_S, judges=False)
-        self._ways: dict[int, _Way] = {}
+        self._ways: dict[int, SharedConnection] = {}
         self._failing: dict[str, tuple[float, str]] = {}
         self._is_running = False
         self._stopping = asyncio.Event()
@@ -275,13 +278,15 @@ class Sidecar:
             await asyncio.sleep(LOOK_AT_TOPICS_S)
             for watch in list(self._watches.values()):
                 watch.look()
+            for queues in list(self._queues.values()):
+                queues.look()
 
     async def _return_expired(self) -> None:
         lease = await self.pool.lease(names.EXPIRED_UNNUMBERED)
         self.connected.set()
         await return_expired(lease, self.poison)
 
-    async def _way(self, name: str) -> _Way:
+    async def _way(self, name: str) -> SharedConnection:
         """Return the connection that serves an entity, with what its sequencers share there."""
         lease = await self.pool.lease(name)
         self.connected.set()
@@ -289,7 +294,7 @@ class Sidecar:
             del self._ways[id(gone.connection)]
         way = self._ways.get(id(lease.connection))
         if way is None:
-            way = self._ways[id(lease.connection)] = _Way(lease.connection)
+            way = self._ways[id(lease.connection)] = SharedConnection(lease.connection)
         await way.open()
         return way
 
@@ -316,11 +321,12 @@ class Sidecar:
                 steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
             if isinstance(leader.entity, Topic):
                 self._watches[key] = LeftOutWatch(leader, self.pool.apart, self._clock)
+                self._queues[key] = MissingQueues(leader, lease, self._on_missing)
             try:
                 await leader.run()
                 return
             except PublishRefused as error:
-                if await _is_full(way.connection, name, error):
+                if await way.is_full(leader.entity, error):
                     # A full queue is no fault: its senders are told.
                     state.leaderless_ms = None
                     self._on_full(name)
@@ -333,6 +339,9 @@ class Sidecar:
                 log.info("sequencer.prefetch entity=%s prefetch=%s", leader.name, change)
             except Moved:
                 self.pool.give_back(name)
+            except (NotFound, Unroutable):
+                self._on_missing(name)
+                raise
             except BrokerError as error:
                 # One whose publishes are not confirmed may stop its whole connection.
                 if isinstance(error, BrokerSilent) or is_silence(error.text):
@@ -343,6 +352,7 @@ class Sidecar:
                 if steady is not None:
                     steady.cancel()
                 if key in self._watches:
+                    self._queues.pop(key).close()
                     await self._watches.pop(key).close()
 
     async def _return(self, leader: Leader) -> None:
@@ -374,52 +384,9 @@ class Sidecar:
                 now_s = asyncio.get_running_loop().time()
                 self._failing[name] = now_s, str(error) or repr(error)
 
-        await retry(once, wait_s=waits, retryable=_is_fault, sleep=self._pause, on_failed=failed)
+        await retry(once, wait_s=waits, retryable=Exception, sleep=self._pause, on_failed=failed)
 
     async def _pause(self, wait_s: float) -> None:
         """Wait so long, or until the sidecar stops."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), wait_s)
-
-
-def _is_fault(error: BaseException) -> bool:
-    return isinstance(error, Exception)
-
-
-async def _is_full(connection: Connection, name: str, refusal: PublishRefused) -> bool:
-    """Whether an entity's queue has refused a message because it is full.
-
-    One that is dead refuses, too, and RabbitMQ then says that it has no messages and no consumers.
-    """
-    if names.active_exchange(name) not in refusal.text:
-        return False  # what else is published to has no limit
-    try:
-        channel = await connection.channel()
-        state = await channel.declarations.declare_queue(names.active_queue(name), passive=True)
-        channel.abandon()
-    except BrokerError:
-        return False
-    return bool(state.messages or state.consumers)
-
-
-class _Way:
-    """One connection, and what all sequencers on it share."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.boot = ""
-        self._replies: Channel | None = None
-        self._opening = asyncio.Lock()
-
-    @property
-    def replies(self) -> Channel:
-        """Where answers are published."""
-        assert self._replies is not None
-        return self._replies
-
-    async def open(self) -> None:
-        """Learn which boot of RabbitMQ this is, once."""
-        async with self._opening:
-            if self._replies is None or self._replies.close_reason is not None:
-                self.boot = self.boot or await node_boot(self.connection)
-                self._replies = await self.connection.channel()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from bridge.machine.sequencer import Publication, Sequencer
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Sequencer
 
 ENTRIES = 2_000
 BYTES = 16 << 20
@@ -27,8 +28,8 @@ class Snapshots:
         self._term = term
         self._boot = boot
         self._time_s = time_s
-        self._entries = sequencer.entries
-        self._bytes = sequencer.bytes
+        self._entries = sequencer.journal.entries
+        self._bytes = sequencer.journal.bytes
         self._size = 0
         self._has_inherited = False
         self._ages: deque[tuple[float, int]] = deque()
@@ -38,8 +39,8 @@ class Snapshots:
         """Whether the journal has grown enough, or the last holds what nobody needs any more."""
         if self._has_inherited and not self._sequencer.memory.has_inherited:
             return True
-        entries = self._sequencer.entries - self._entries
-        grown = self._sequencer.bytes - self._bytes
+        entries = self._sequencer.journal.entries - self._entries
+        grown = self._sequencer.journal.bytes - self._bytes
         if entries < ENTRIES and grown < BYTES:
             return False
         return grown >= 2 * self._size or entries >= ENTRIES_MAX
@@ -51,9 +52,9 @@ class Snapshots:
             first_entry: the entry of the oldest arrival that is not acked.
         """
         sequencer = self._sequencer
-        span = sequencer.entries - min(first_entry, self._entries_before_margin())
+        span = sequencer.journal.entries - min(first_entry, self._entries_before_margin())
         parts = sequencer.snapshot(self._term, self._boot, span)
-        self._entries, self._bytes = sequencer.entries, sequencer.bytes
+        self._entries, self._bytes = sequencer.journal.entries, sequencer.journal.bytes
         self._size = sum(len(part.body) for part in parts)
         self._has_inherited = sequencer.memory.has_inherited
         return parts
@@ -62,7 +63,7 @@ class Snapshots:
         """Return how many entries there were when acks of that time have surely arrived."""
         now_s = self._time_s()
         ages = self._ages
-        ages.append((now_s, self._sequencer.entries))
+        ages.append((now_s, self._sequencer.journal.entries))
         while len(ages) > 1 and now_s - ages[1][0] > MARGIN_S:
             ages.popleft()
         # Before the first of them nobody looked: all entries since then may count.

@@ -15,9 +15,10 @@ from bridge.broker.connection.address import await_ends
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
 from bridge.broker.streams.journal_reader import Entry, JournalReader
+from bridge.machine.journal_entries import is_snapshot, marker
 from bridge.machine.left_out import without
 from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Sequencer, is_snapshot, marker
+from bridge.machine.sequencer import Sequencer
 from bridge.sidecar.in_flight import InFlight
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.topology import names

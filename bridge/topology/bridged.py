@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bridge.model import entity as model
 from bridge.model.forwarding import target_of
 from bridge.model.name import short_id
-from bridge.topology import names, parts
+from bridge.topology import names, parts, shards
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.findings import namespace_findings, queue_findings, topic_findings
@@ -29,14 +29,18 @@ class Bridged:
 
     def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
         """Return what a policy says about each active queue."""
-        found = {names.active_queue(queue.name): _settings(queue) for queue in namespace.queues}
+        found = {
+            name: _settings(queue)
+            for queue in namespace.queues
+            for name in shards.active_queues(queue)
+        }
         for topic in namespace.topics:
             for each in topic.subscriptions:
                 settings = _settings(each, topic)
-                # A publish that one full queue refuses is in the others all the same: the doors
-                # refuse what a full topic is sent.
+                # A publish that one full queue refuses is in the others all the same: bridges
+                # and clients refuse what a full topic is sent.
                 settings.pop("max-length-bytes", None)
-                found[names.active_queue(each.path)] = settings
+                found |= dict.fromkeys(shards.active_queues(each), settings)
         return found
 
 
@@ -60,21 +64,18 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
     yield _dead_letters(queue.name, queue)
     yield _also_moved(queue.name, queue)
     active = names.active_exchange(queue.name)
+    kind = "fanout" if shards.count_of(queue) == 1 else "direct"
     yield Topology(
-        exchanges=(parts.fixed_exchange(active, "fanout"),),
-        queues=(
-            parts.active_queue(queue.name),
-            *_sessions(queue),
-            parts.journal(queue.name),
-            *_history(queue),
-        ),
-        bindings=(
-            Binding(source=active, destination=names.active_queue(queue.name)),
-            Binding(source=active, destination=names.journal(queue.name)),
+        exchanges=(parts.fixed_exchange(active, kind),),
+        queues=(*_active(queue), parts.journal(queue.name), *_history(queue)),
+        bindings=tuple(
+            Binding(source=active, destination=destination, routing_key=shards.queue_key(queue, at))
+            for at, shard in enumerate(shards.active_queues(queue))
+            for destination in (shard, names.journal(queue.name))
         ),
         findings=queue_findings(queue, queue.name, capabilities),
     )
-    yield parts.door(queue.name)
+    yield parts.front_and_inbox(queue.name)
 
 
 def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Topology]:
@@ -98,7 +99,7 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
     )
     for each in topic.subscriptions:
         yield from _subscription_pieces(each, capabilities)
-    yield parts.door(topic.name)
+    yield parts.front_and_inbox(topic.name)
 
 
 def _subscription_pieces(
@@ -108,13 +109,14 @@ def _subscription_pieces(
     yield _dead_letters(path, subscription)
     yield _also_moved(path, subscription)
     yield Topology(
-        queues=(parts.active_queue(path), *_sessions(subscription)),
-        bindings=(
+        queues=_active(subscription),
+        bindings=tuple(
             Binding(
                 source=names.active_exchange(subscription.topic),
-                destination=names.active_queue(path),
-                routing_key=names.copy_key(short_id(incarnation_of(subscription))),
-            ),
+                destination=shard,
+                routing_key=names.copy_key(short_id(incarnation_of(subscription)), at),
+            )
+            for at, shard in enumerate(shards.active_queues(subscription))
         ),
         findings=queue_findings(subscription, path, capabilities),
     )
@@ -135,8 +137,14 @@ def _settings(
     return settings
 
 
-def _sessions(entity: model.Queue | model.Subscription) -> tuple[Queue, ...]:
-    return (parts.sessions_queue(entity.path),) if entity.requires_session else ()
+def _active(entity: model.Queue | model.Subscription) -> tuple[Queue, ...]:
+    """Return the queues of an entity's active messages, and of its sessions' states."""
+    found: list[Queue] = []
+    for shard in range(shards.count_of(entity)):
+        found.append(parts.active_queue(entity.path, shard))
+        if entity.requires_session:
+            found.append(parts.sessions_queue(entity.path, shard))
+    return tuple(found)
 
 
 def _history(entity: model.SendEntity) -> tuple[Queue, ...]:

@@ -55,13 +55,9 @@ class Capabilities:
         has_queue_consumer_timeout: a queue may have a consumer timeout of its own; otherwise only
             the whole node has one (30 minutes as delivered).
         has_exact_consumer_timeout: it is kept to the millisecond, and per delivery.
-        has_queue_type_scope: a policy may apply to `quorum_queues`, `classic_queues`, `streams`.
-        has_last_death: dead letters carry `x-last-death-reason`.
         has_delayed_retry: a quorum queue can keep a returned message back for a while.
-        has_stream_filter: a stream can filter by value.
         has_predeclared_shovels: a shovel can wait for its queue instead of making one.
         nack_counts: `basic.nack(requeue)` counts as a failed delivery.
-        delivery_count_travels: a dead letter brings its delivery count into the next queue.
         compacts_logs: a quorum queue's log holds little more than what is in the queue; otherwise
             all that has come since its oldest message.
     """
@@ -73,13 +69,9 @@ class Capabilities:
     has_unlimited_policy: bool
     has_queue_consumer_timeout: bool
     has_exact_consumer_timeout: bool
-    has_queue_type_scope: bool
-    has_last_death: bool
     has_delayed_retry: bool
-    has_stream_filter: bool
     has_predeclared_shovels: bool
     nack_counts: bool
-    delivery_count_travels: bool
     compacts_logs: bool
 
     def __str__(self) -> str:
@@ -110,12 +102,8 @@ class Capabilities:
             has_unlimited_policy=is_4,
             has_queue_consumer_timeout=number >= (3, 12),
             has_exact_consumer_timeout=is_43,
-            has_queue_type_scope=is_4,
-            has_last_death=is_4,
             has_delayed_retry=is_43,
-            has_stream_filter=number >= (3, 13),
             has_predeclared_shovels=is_4,
             nack_counts=not is_43,
-            delivery_count_travels=is_43,
             compacts_logs=is_43,
         )

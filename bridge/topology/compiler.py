@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
+from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS
 from bridge.topology.bridged import Bridged
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.flavour import Flavour
@@ -116,14 +117,10 @@ def compile_part(
 def with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
     """Return a ceiling that is no higher than what the tier allows."""
     ceiling = ceiling or Ceiling()
-    longest_ms = model.TIER_TIME_TO_LIVE_MAX_MS[tier]
+    longest_ms = TIER_TIME_TO_LIVE_MAX_MS[tier]
     if ceiling.time_to_live_ms is not None:
         longest_ms = min(longest_ms, ceiling.time_to_live_ms)
-    return Ceiling(
-        time_to_live_ms=longest_ms,
-        size_bytes=ceiling.size_bytes,
-        delivery_limit=ceiling.delivery_limit,
-    )
+    return replace(ceiling, time_to_live_ms=longest_ms)
 
 
 def joined(pieces: Iterable[Topology]) -> Topology:

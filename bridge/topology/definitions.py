@@ -15,10 +15,12 @@ from typing import Any, get_type_hints
 from urllib.parse import quote
 
 from bridge.model import entity as model
+from bridge.model.entity import EntityT
 from bridge.model.errors import ArgumentError
 from bridge.topology.fields import read, written
 from bridge.topology.names import resource_base
 from bridge.topology.resources import Finding, Parameter, Value
+from bridge.topology.shards import count_of
 
 SCHEMA = 1
 """Version of this form. A newer one may add fields, never change the meaning of one."""
@@ -110,21 +112,36 @@ def incarnation_of(entity: model.Entity) -> str:
 
 
 def with_incarnations(
-    wanted: model.Namespace, there: model.Namespace, make: Callable[[], str] = str
+    wanted: model.Namespace,
+    there: model.Namespace,
+    make: Callable[[], str] = str,
+    *,
+    session_shards: int = 1,
 ) -> model.Namespace:
-    """Return a namespace whose entities have the incarnations of those that are there.
+    """Return a namespace whose entities have the incarnations and shards of those that are there.
 
     Args:
         make: returns one for an entity that is not; "" leaves it to `incarnation_of`.
+        session_shards: those of an entity that is not there, and says nothing of them.
     """
-    known = {path_of(each).lower(): each.incarnation for each in entities(there)}
-    found = []
+    known = {path_of(each).lower(): each for each in entities(there)}
+    found: list[model.Entity] = []
     for entity in entities(wanted):
-        incarnation = known.get(path_of(entity).lower())
-        found.append(
-            dataclasses.replace(entity, incarnation=make() if incarnation is None else incarnation)
-        )
+        earlier = known.get(path_of(entity).lower())
+        if earlier is not None:
+            found.append(with_origin(entity, earlier))
+        elif count_of(entity) == 1:
+            made = model.with_shards(entity, session_shards)
+            found.append(dataclasses.replace(made, incarnation=make()))
+        else:
+            found.append(dataclasses.replace(entity, incarnation=make()))
     return assemble(wanted, found)
+
+
+def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
+    """Return an entity with what the one that is there was made with: incarnation and shards."""
+    made = dataclasses.replace(entity, incarnation=there.incarnation)
+    return model.with_shards(made, count_of(there))
 
 
 def with_entity(base: model.Namespace, entity: model.Entity) -> model.Namespace:
@@ -162,7 +179,9 @@ def to_json(entity: model.Entity) -> Json:
     form: Json = {"schema": SCHEMA, "kind": kind}
     for field in _fields(type(entity)):
         value = getattr(entity, field)
-        if value is not None and (value or field not in _WRITTEN_WHEN_GIVEN):
+        if value is None or (field == "session_shards" and value == 1):
+            continue  # of before shards: existing definitions stay as they are
+        if value or field not in _WRITTEN_WHEN_GIVEN:
             form[_key(field)] = written(field, value)
     return form
 

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 
 from bridge.model import entity as model
-from bridge.model.entity import Tier, message_size_max_bytes
+from bridge.model.entity import Tier
+from bridge.model.tiers import message_size_max_bytes
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import from_json, to_json
 
@@ -18,12 +19,14 @@ class Described:
     Attributes:
         is_clustered: whether that has several nodes.
         tier: of the namespace.
+        is_peeked: somebody has peeked it: whoever settles its messages says so (`wire.settled`).
     """
 
     entity: model.Entity
     capabilities: Capabilities
     is_clustered: bool
     tier: Tier
+    is_peeked: bool = False
 
     @property
     def message_bytes_max(self) -> int:
@@ -32,7 +35,9 @@ class Described:
         return message_size_max_bytes(self.entity, self.tier)
 
 
-def encode(entity: model.Entity, *, rabbitmq_version: str, is_clustered: bool, tier: Tier) -> bytes:
+def encode(
+    entity: model.Entity, *, rabbitmq_version: str, is_clustered: bool, tier: Tier, is_peeked: bool
+) -> bytes:
     """Return a description as a bridge answers it."""
     return json.dumps(
         {
@@ -40,6 +45,7 @@ def encode(entity: model.Entity, *, rabbitmq_version: str, is_clustered: bool, t
             "rabbitmqVersion": rabbitmq_version,
             "isClustered": is_clustered,
             "tier": tier.value,
+            "isPeeked": is_peeked,
         }
     ).encode()
 
@@ -56,4 +62,5 @@ def decode(raw: bytes) -> Described:
         Capabilities.of(form["rabbitmqVersion"]),
         bool(form["isClustered"]),
         Tier(form["tier"]),
+        bool(form.get("isPeeked")),
     )

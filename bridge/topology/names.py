@@ -38,8 +38,12 @@ BRIDGE_QUEUES = "$sb/bridge/"
 EVENTS = "$sb/events"
 """Fanout exchange: a definition has changed, read it again."""
 
-SEAL = "$sb/seal"
-"""Exchange that nobody uses: declared and deleted so that the changes before it last."""
+ADMINISTRATION = "$sb/administration"
+"""Direct exchange: who may write to it may ask a bridge, by its queue, to change entities."""
+
+DECLARATION_FENCE = "$sb/seal"
+"""Exchange that nobody uses: declared and deleted so that the changes before it last; its name is
+older."""
 
 
 BUCKET_NAMES = 256
@@ -78,6 +82,7 @@ DLX_SUFFIX = "/$dlx"
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 DEFERRED_SUFFIX = "/$deferred"
 SESSIONS_SUFFIX = "/$sessions"
+SHARD_SUFFIX = "/$shard/"
 JOURNAL_SUFFIX = "/$journal"
 HISTORY_SUFFIX = "/$history"
 MOVED_SUFFIX = "/$moved"
@@ -86,7 +91,7 @@ BUCKETS_SUFFIX = "/$scheduled/"
 
 
 def front(entity: str) -> str:
-    """Exchange: the entity's front door."""
+    """Exchange: the one that what is sent to the entity goes to."""
     return resource_base(entity)
 
 
@@ -105,18 +110,26 @@ def active_exchange(entity: str) -> str:
     return resource_base(entity) + "/$active"
 
 
-def active_queue(entity: str) -> str:
-    """Queue: the entity's active messages."""
-    return resource_base(entity)
+def active_queue(entity: str, shard: int = 0) -> str:
+    """Queue: the entity's active messages, of one shard (`topology.shards`)."""
+    base = resource_base(entity)
+    return f"{base}{SHARD_SUFFIX}{shard}" if shard else base
 
 
 JOURNAL_KEY = "j"
 """Routing key of a topic's journal in its `$active`; those of subscriptions have 8 characters."""
 
 
-def copy_key(short: bytes) -> str:
-    """Return the key of a subscription in its topic's `$active`: 8 letters, digits, `-` or `_`."""
-    return base64.urlsafe_b64encode(short).decode()
+COPY_KEY_LENGTH = 8
+
+
+def copy_key(short: bytes, shard: int = 0) -> str:
+    """Return the key of a subscription's queue in its topic's `$active`.
+
+    8 letters, digits, `-` or `_`; behind that the number of a shard other than the first.
+    """
+    key = base64.urlsafe_b64encode(short).decode()
+    return f"{key}.{shard}" if shard else key
 
 
 def journal(entity: str) -> str:
@@ -154,9 +167,9 @@ def deferred_queue(entity: str) -> str:
     return resource_base(entity) + DEFERRED_SUFFIX
 
 
-def sessions_queue(entity: str) -> str:
-    """Queue: states of an entity's sessions; its consumer holds the entity's messages."""
-    return resource_base(entity) + SESSIONS_SUFFIX
+def sessions_queue(entity: str, shard: int = 0) -> str:
+    """Queue: states of a shard's sessions; its consumer owns the shard's messages."""
+    return active_queue(entity, shard) + SESSIONS_SUFFIX
 
 
 def bucket(entity: str, level: int, slot: int) -> str:
@@ -198,6 +211,11 @@ def bridge_queue(instance: bytes) -> str:
     return BRIDGE_QUEUES + instance.hex()
 
 
-def seal(owner: bytes) -> str:
+def instance_of(bridge_queue: str) -> bytes:
+    """Return the bridge process whose queue this is."""
+    return bytes.fromhex(bridge_queue.removeprefix(BRIDGE_QUEUES))
+
+
+def declaration_fence(owner: bytes) -> str:
     """Queue: declared so that those before it last, and deleted at once."""
-    return f"{SEAL}/{owner.hex()}"
+    return f"{DECLARATION_FENCE}/{owner.hex()}"

@@ -106,7 +106,7 @@ def bound_by_own_name(exchange: str, queue: str) -> Binding:
     return Binding(source=exchange, destination=queue, routing_key=queue)
 
 
-def door(entity: str) -> Topology:
+def front_and_inbox(entity: str) -> Topology:
     """Return the front exchange and the inbox: what is sent waits there for its number.
 
     What expires there comes back to the sequencer, which applies the entity's own rule.
@@ -122,13 +122,13 @@ def door(entity: str) -> Topology:
     )
 
 
-def active_queue(entity: str) -> Queue:
-    """Return the queue of an entity's active messages.
+def active_queue(entity: str, shard: int = 0) -> Queue:
+    """Return the queue of an entity's active messages, of one shard.
 
     The limit here only keeps a returned message in its place; that of the policy is smaller.
     """
     return quorum_queue(
-        names.active_queue(entity),
+        names.active_queue(entity, shard),
         dead_lettering(names.dead_letter_exchange(entity), names.dead_letter_queue(entity)),
     )
 
@@ -249,14 +249,14 @@ def deferred_queue(entity: str) -> Queue:
     )
 
 
-def sessions_queue(entity: str) -> Queue:
-    """Return the queue of the states of an entity's sessions: one message each.
+def sessions_queue(entity: str, shard: int = 0) -> Queue:
+    """Return the queue of the states of a shard's sessions: one message each.
 
-    One bridge at a time consumes it, and holds it all; that bridge alone consumes the entity's own
+    One bridge at a time consumes it, and holds it all; that bridge alone consumes the shard's own
     queue, too.
     """
     return quorum_queue(
-        names.sessions_queue(entity),
+        names.sessions_queue(entity, shard),
         {
             "x-single-active-consumer": True,
             "x-max-length": SESSION_STATES_MAX,

@@ -67,7 +67,6 @@ class Ceiling:
 
     time_to_live_ms: int | None = None
     size_bytes: int | None = None
-    delivery_limit: int | None = None
 
     def __post_init__(self) -> None:
         for what, given in (("TTL", self.time_to_live_ms), ("size", self.size_bytes)):
@@ -291,8 +290,6 @@ def ceiling_policies(ceiling: Ceiling, *, priority: int = PRIORITY) -> tuple[Pol
     bridge keeps for itself (a scheduled message may wait longer than the ceiling).
     """
     definition: dict[str, Value] = {}
-    if ceiling.delivery_limit is not None:
-        definition["delivery-limit"] = ceiling.delivery_limit
     if ceiling.size_bytes is not None:
         definition["max-length-bytes"] = ceiling.size_bytes
     if ceiling.time_to_live_ms is not None and ceiling.time_to_live_ms <= TTL_MAX_MS:

@@ -26,6 +26,8 @@ FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 0xCE
 FRAME_OVERHEAD: Final = 8
 """Octets of a frame around its payload; `frame_max` counts them in."""
+CONTENT_HEADER_BYTES: Final = 12
+"""Octets of a content header before the properties."""
 
 HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
@@ -55,14 +57,10 @@ EXCHANGE_DELETE: Final = 40 << 16 | 20
 EXCHANGE_DELETE_OK: Final = 40 << 16 | 21
 EXCHANGE_BIND: Final = 40 << 16 | 30
 EXCHANGE_BIND_OK: Final = 40 << 16 | 31
-EXCHANGE_UNBIND: Final = 40 << 16 | 40
-EXCHANGE_UNBIND_OK: Final = 40 << 16 | 51
 QUEUE_DECLARE: Final = 50 << 16 | 10
 QUEUE_DECLARE_OK: Final = 50 << 16 | 11
 QUEUE_BIND: Final = 50 << 16 | 20
 QUEUE_BIND_OK: Final = 50 << 16 | 21
-QUEUE_PURGE: Final = 50 << 16 | 30
-QUEUE_PURGE_OK: Final = 50 << 16 | 31
 QUEUE_DELETE: Final = 50 << 16 | 40
 QUEUE_DELETE_OK: Final = 50 << 16 | 41
 QUEUE_UNBIND: Final = 50 << 16 | 50
@@ -109,14 +107,10 @@ METHODS: dict[int, str] = {
     EXCHANGE_DELETE_OK: "",
     EXCHANGE_BIND: "hsssbT",
     EXCHANGE_BIND_OK: "",
-    EXCHANGE_UNBIND: "hsssbT",
-    EXCHANGE_UNBIND_OK: "",
     QUEUE_DECLARE: "hsbbbbbT",
     QUEUE_DECLARE_OK: "sll",
     QUEUE_BIND: "hsssbT",
     QUEUE_BIND_OK: "",
-    QUEUE_PURGE: "hsb",
-    QUEUE_PURGE_OK: "l",
     QUEUE_DELETE: "hsbbb",
     QUEUE_DELETE_OK: "l",
     QUEUE_UNBIND: "hsssT",
@@ -257,7 +251,9 @@ def content_frames(
         payload_max: frame_max without the frame's overhead.
     """
     size = len(body)
-    head = _CONTENT_HEAD.pack(FRAME_HEADER, channel, len(properties) + 12, 60, 0, size)
+    head = _CONTENT_HEAD.pack(
+        FRAME_HEADER, channel, len(properties) + CONTENT_HEADER_BYTES, 60, 0, size
+    )
     if size == 0:
         return head, properties, b"\xce"
     if size <= payload_max:

@@ -34,19 +34,11 @@ _WIDTHS = {
 }
 
 _OWN_PREFIX = headers.OWN_PREFIX.encode()
-_OWN_CONTENT = frozenset(
-    name.encode() for name in (headers.SECTIONS, headers.BODY, headers.FORWARDED)
-)
+_OWN_CONTENT = frozenset(name.encode() for name in headers.OWN_CONTENT | {headers.FORWARDED})
 _RESERVED = frozenset(
-    name.encode()
-    for name in (
-        *headers.BROKER_ONLY,
-        headers.SEQUENCE_NUMBER,
-        headers.ENQUEUED_TIME,
-        headers.TIME_TO_LIVE,
-    )
+    name.encode() for name in headers.BROKER_ONLY | headers.STAMPED - headers.OF_FORWARDED
 )
-_STREAM_PREFIX = b"x-stream-"
+_STREAM_PREFIX = headers.STREAM_PREFIX.encode()
 _DIRECT_REPLY_TO = headers.DIRECT_REPLY_TO.encode()
 _FLOAT = struct.Struct(">f")
 _DOUBLE = struct.Struct(">d")

@@ -2,7 +2,6 @@
 
 ask       u8: 0 the entity itself, 1 its dead-letter sub-queue | sequence numbers i64 ...
 lock      of each message, three i64: the token in two halves, the lock's end (UTC ms)
-message   a field table: number, enqueued, failures, until l | [ttl l] | properties, body x
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from uuid import UUID
-
-from bridge.wire.basic import Table, decode_table, encode_table, long
 
 ASK = "ask"
 """`headers.KIND` of an ask."""
@@ -53,24 +50,3 @@ def decode_locks(numbers: Sequence[int]) -> list[Lock]:
     """Return the locks that are the numbers of a reply."""
     triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [(UUID(bytes=struct.pack(">qq", high, low)), until) for high, low, until in triples]
-
-
-def encode_content(numbers: dict[str, int | None], properties: bytes, body: bytes) -> bytes:
-    """Return a message with what is known about it; a number that is `None` is left out."""
-    table: Table = {name: long(value) for name, value in numbers.items() if value is not None}
-    table["properties"], table["body"] = ("x", properties), ("x", body)
-    return encode_table(table)
-
-
-def decode_content(raw: bytes) -> tuple[dict[str, int], bytes, bytes]:
-    """Return numbers, properties and body of a message."""
-    table, _ = decode_table(raw)
-    found = {name: value for name, (_, value) in table.items()}
-    properties, body = found.pop("properties"), found.pop("body")
-    assert isinstance(properties, bytes)
-    assert isinstance(body, bytes)
-    return (
-        {name: value for name, value in found.items() if isinstance(value, int)},
-        properties,
-        body,
-    )

@@ -22,7 +22,7 @@ _UUID = 0x98
 
 
 def of_message(properties: Properties) -> bytes | None:
-    """Return the digest of a message, as a door stores it; `None`: it has no id."""
+    """Return the digest of a message, as it is stored; `None`: it has no id."""
     sections = (properties.headers or {}).get(headers.SECTIONS, ("V", None))[1]
     typed = _typed(sections) if isinstance(sections, bytes) else None
     if typed is not None:

@@ -1,4 +1,4 @@
-"""Envelopes: how a door hands messages, schedules and cancels to an entity's sequencer.
+"""Envelopes: how messages, schedules and cancels are handed to an entity's sequencer.
 
 An envelope is one message in the inbox, so whatever it holds is taken as a whole or not at all: an
 Azure batch is one envelope. Its 0-9-1 properties say what it is (`x-busbridge-kind`) and who waits
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table
+from bridge.wire.basic import Properties, Table, text
 
 VERSION = 1
 
@@ -50,9 +50,10 @@ REFUSED_KIND = "refused"
 """Value of that header on a message that a bridge could not handle, or found where none should be:
 it becomes a dead letter, with reason and description from its headers."""
 
-SILENT_PROPERTIES = Properties(
-    headers={headers.KIND: ("S", KIND.encode())}, delivery_mode=2
-).encode()
+HEADERS: Table = {headers.KIND: text(KIND)}
+"""Of an envelope."""
+
+SILENT_PROPERTIES = Properties(headers=HEADERS, delivery_mode=2).encode()
 """Encoded properties of an envelope that nobody waits for."""
 
 _HEAD = struct.Struct(">BB16sI")
@@ -117,14 +118,6 @@ class Envelope:
     items: Sequence[Item] = ()
     numbers: Sequence[int] = ()
     used: Sequence[tuple[bytes, int]] = ()
-
-
-def envelope_properties(reply_to: str, correlation_id: str) -> bytes:
-    """Return the encoded properties of an envelope whose sender waits for a reply."""
-    table: Table = {headers.KIND: ("S", KIND.encode())}
-    return Properties(
-        headers=table, delivery_mode=2, reply_to=reply_to, correlation_id=correlation_id
-    ).encode()
 
 
 def item_identity(identity: bytes, index: int) -> bytes:

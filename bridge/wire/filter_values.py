@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from bridge.wire.amqp10.scalars import Decimal32, Decimal64, Decimal128, Timestamp
-from bridge.wire.amqp10.types import Described, Symbol, encode
+from bridge.wire.amqp10.types import Described, Symbol
+from bridge.wire.amqp10.writing import encode
 from bridge.wire.basic import FieldValue, long, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
 

@@ -28,6 +28,10 @@ VIA_PARTITION_KEY = "x-opt-via-partition-key"
 SESSION_ID = "x-opt-session-id"
 REPLY_TO_SESSION_ID = "x-opt-reply-to-session-id"
 TO = "x-opt-to"
+USER_ID = "x-opt-user-id"
+ABSOLUTE_EXPIRY_TIME = "x-opt-absolute-expiry-time"
+CREATION_TIME = "x-opt-creation-time"
+GROUP_SEQUENCE = "x-opt-group-sequence"
 PRIORITY = "x-opt-priority"
 """AMQP 1.0 header.priority: never a RabbitMQ priority, which would break arrival order."""
 
@@ -115,3 +119,29 @@ BROKER_ONLY = frozenset(
 )
 """What only a broker may say: a stale one misleads RabbitMQ, so it is taken off at the entrance. So
 is what a stream is filtered by (docs/rabbitmq-faults.md: stream-filter)."""
+
+STAMPED = frozenset({SEQUENCE_NUMBER, ENQUEUED_SEQUENCE_NUMBER, ENQUEUED_TIME, TIME_TO_LIVE})
+"""What the sequencer alone writes, beside the bridge's own."""
+
+OWN_CONTENT = frozenset({SECTIONS, BODY})
+"""Headers of the bridge's own that say what a message holds: they travel with it."""
+
+OF_FORWARDED = frozenset({FORWARDED, ENQUEUED_SEQUENCE_NUMBER})
+"""What a message that was forwarded has in its own properties: its forwarder wrote them."""
+
+STREAM_PREFIX = "x-stream-"
+"""What RabbitMQ's headers about streams begin with."""
+
+_AZURE_OR_BROKER = ("x-opt-", OWN_PREFIX, STREAM_PREFIX)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether only a broker or the sequencer may write this header."""
+    if name.startswith(OWN_PREFIX):
+        return name not in OWN_CONTENT
+    return name in BROKER_ONLY or name in STAMPED
+
+
+def is_application_key(name: str) -> bool:
+    """Whether an application property may have this name: only an application knows what it is."""
+    return name not in BROKER_ONLY and not name.startswith(_AZURE_OR_BROKER)

@@ -19,12 +19,8 @@ from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item
 from bridge.wire.filter_values import as_text, from_amqp, from_field, span_of, time_of
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.inward import (
-    BASIC_PROPERTIES,
-    HEADER_PROPERTIES,
-    PROPERTY_NAMES,
-    is_reserved,
-)
+from bridge.wire.mapping.inward import application_fields
+from bridge.wire.mapping.names import BASIC_PROPERTIES, HEADER_PROPERTIES, PROPERTY_NAMES
 from bridge.wire.mapping.outward import APP_ID_PROPERTY, exact_sections
 
 TEXT_PROPERTIES: Final = {
@@ -131,9 +127,8 @@ class MessageView:
             if isinstance(found, dict):
                 pairs += [(str(name), from_amqp(value)) for name, value in found.items()]
             return iter(pairs)
-        for name, field in self._table.items():
-            if not is_reserved(name):
-                pairs.append((name, from_field(field)))
+        for name, field in application_fields(self._table).items():
+            pairs.append((name, from_field(field)))
         if properties.app_id is not None:
             pairs.append((APP_ID_PROPERTY, properties.app_id))
         return iter(pairs)

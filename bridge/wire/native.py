@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import cast
 
+from bridge.model.duration import TIME_MAX_MS
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table, long, text
-from bridge.wire.stamp import is_reserved
-
-_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def clean(properties: Properties) -> Native:
     if ttl_ms is None and properties.expiration and properties.expiration.isdigit():
         ttl_ms = int(properties.expiration)
     scheduled_ms = _scheduled_ms(table.get(headers.SCHEDULED_ENQUEUE_TIME))
-    kept = {key: _storable(value) for key, value in table.items() if not is_reserved(key)}
+    kept = {key: _storable(value) for key, value in table.items() if not headers.is_reserved(key)}
     if scheduled_ms is not None:
         kept[headers.SCHEDULED_ENQUEUE_TIME] = long(scheduled_ms)
     if properties.priority is not None:
@@ -101,8 +99,9 @@ def integer(field: FieldValue | None) -> int | None:
 def _scheduled_ms(field: FieldValue | None) -> int | None:
     if field is not None and field[0] == "T":
         assert isinstance(field[1], int)
-        return min(field[1] * 1000, _INT64_MAX)
-    return integer(field)
+        return min(field[1] * 1000, TIME_MAX_MS)
+    number = integer(field)
+    return None if number is None else min(number, TIME_MAX_MS)
 
 
 def _text(field: FieldValue | None) -> bytes | None:

@@ -15,23 +15,21 @@ from bridge.model.filters.changes import REMOVED, Change
 from bridge.model.filters.errors import FilterException
 from bridge.model.filters.message import SYSTEM_PROPERTIES
 from bridge.wire import headers
+from bridge.wire.amqp10.primitives import (
+    encode_list,
+    encode_string,
+    encode_symbol,
+)
 from bridge.wire.basic import Properties, Table, text
 from bridge.wire.envelope import Item
 from bridge.wire.filter_values import milliseconds_of, to_field
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
     compound_items,
-    encode_list,
-    encode_string,
-    encode_symbol,
     utf8,
 )
-from bridge.wire.mapping.inward import (
-    BASIC_PROPERTIES,
-    HEADER_PROPERTIES,
-    PROPERTY_NAMES,
-    SHORT_STRING_BYTES_MAX,
-)
+from bridge.wire.mapping.inward import SHORT_STRING_BYTES_MAX
+from bridge.wire.mapping.names import BASIC_PROPERTIES, HEADER_PROPERTIES, PROPERTY_NAMES
 from bridge.wire.mapping.outward import exact_sections, merge_properties
 from bridge.wire.message_view import HEADER_TEXTS, TEXT_PROPERTIES
 from bridge.wire.record import Record

@@ -5,7 +5,6 @@
 
 All integers are big-endian. A kind stands once in a body, in any order. Whoever reads a kind that
 it does not know refuses the body, unless the kind's highest bit is set: then it passes over it.
-Version 1 had no sections; `wire.journal` reads it.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ import struct
 from collections.abc import Collection, Iterable
 
 VERSION = 2
+
+VERSION_MAX = 31
+"""No bridge will write a higher one: then a text that a stranger publishes has no version."""
 
 OPTIONAL = 0x8000
 """This bit of a kind says: whoever does not know it may pass over it."""
@@ -56,7 +58,7 @@ def decode(body: bytes, kinds: Collection[int]) -> dict[int, bytes]:
     """
     if not body:
         raise MalformedEntry("an empty entry")
-    if body[0] > VERSION:
+    if VERSION < body[0] <= VERSION_MAX:
         raise NewerJournal(f"an entry of version {body[0]}")
     if body[0] != VERSION:
         raise MalformedEntry(f"an entry of version {body[0]} where sections are expected")

@@ -12,7 +12,7 @@ All of it is true for ever, so entries may be read in any order, and twice.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -82,6 +82,13 @@ class Settled:
             )
         except struct.error as error:
             raise MalformedEntry(str(error)) from error
+
+
+def entries(active: list[Numbers], deferred: list[Numbers]) -> Iterator[bytes]:
+    """Yield the bodies of as few entries as say that these numbers have left."""
+    for at in range(0, max(len(active), len(deferred)), RANGES_MAX):
+        part = Settled(active=active[at:][:RANGES_MAX], deferred=deferred[at:][:RANGES_MAX])
+        yield part.encode()
 
 
 def _pack(ranges: Iterable[Numbers]) -> bytes:

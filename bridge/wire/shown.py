@@ -1,4 +1,6 @@
-"""Messages that a bridge shows a client on RabbitMQ: a field table each, behind its length (u32).
+"""Messages that a bridge shows another, or a client on RabbitMQ: a field table each.
+
+Several come behind each other, each behind its length (u32).
 
 number, enqueued, failures, state l | [ttl, until l] | [token x] | [reason, description S]
 | properties, body x
@@ -45,9 +47,23 @@ def encode(messages: Iterable[Shown]) -> bytes:
     """Return messages in one piece."""
     parts: list[bytes] = []
     for each in messages:
-        raw = encode_table(_table(each))
+        raw = encode_one(each)
         parts += (_SIZE.pack(len(raw)), raw)
     return b"".join(parts)
+
+
+def encode_one(message: Shown) -> bytes:
+    """Return one message."""
+    return encode_table(_table(message))
+
+
+def decode_one(raw: bytes) -> Shown:
+    """Return one message.
+
+    Raises:
+        ValueError: these bytes hold none.
+    """
+    return _shown(decode_table(raw)[0])
 
 
 def decode(raw: bytes) -> list[Shown]:

@@ -191,7 +191,7 @@ def unwait(properties: bytes) -> Waiting:
     """
     start = properties.find(_WAITING_FIELD)
     end = start + _WAITING_BYTES
-    if start < 0 or _needs_decoding(properties, start, end):
+    if start < 0 or _needs_decoding(properties, end):
         return _unwait_decoded(Properties.decode(properties))
     number, due_ms, ttl_ms, identity = _WAITING.unpack_from(properties, end - _WAITING.size)
     at = 2
@@ -205,7 +205,7 @@ def unwait(properties: bytes) -> Waiting:
     return Waiting(number, identity, due_ms, None if ttl_ms == FOREVER else ttl_ms, bare)
 
 
-def _needs_decoding(raw: bytes, start: int, end: int) -> bool:
+def _needs_decoding(raw: bytes, end: int) -> bool:
     """Whether RabbitMQ may have added headers of its own, or the stamp may be found twice."""
     return (
         raw.find(b"-count") >= 0
@@ -221,7 +221,9 @@ def _unwait_decoded(properties: Properties) -> Waiting:
     number, due_ms, ttl_ms, identity = read_waiting(properties)
     table = properties.headers or {}
     properties.headers = {
-        key: value for key, value in table.items() if key in _FORWARDED or not is_reserved(key)
+        key: value
+        for key, value in table.items()
+        if key in headers.OF_FORWARDED or not headers.is_reserved(key)
     }
     return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
 
@@ -237,23 +239,3 @@ def read_waiting(properties: Properties) -> tuple[int, int, int | None, bytes]:
         raise ValueError("not a scheduled message of the bridge's")
     number, due_ms, ttl_ms, identity = _WAITING.unpack(raw)
     return number, due_ms, None if ttl_ms == FOREVER else ttl_ms, identity
-
-
-_STAMPED = frozenset(
-    {
-        headers.SEQUENCE_NUMBER,
-        headers.ENQUEUED_SEQUENCE_NUMBER,
-        headers.ENQUEUED_TIME,
-        headers.TIME_TO_LIVE,
-    }
-)
-_OWN_CONTENT = frozenset({headers.SECTIONS, headers.BODY})
-_FORWARDED = frozenset({headers.FORWARDED, headers.ENQUEUED_SEQUENCE_NUMBER})
-"""What a message that was forwarded has in its own properties: its forwarder wrote them."""
-
-
-def is_reserved(key: str) -> bool:
-    """Whether only a broker or the sequencer may write this header."""
-    if key.startswith(headers.OWN_PREFIX):
-        return key not in _OWN_CONTENT
-    return key in headers.BROKER_ONLY or key in _STAMPED

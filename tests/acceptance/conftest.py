@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.acceptance.driver import Outcome
+from tests.fixtures.bridge import Bridge
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a `scenario` is one of each in its module's `SCENARIOS`."""
+    if "scenario" in metafunc.fixturenames:
+        metafunc.parametrize("scenario", metafunc.module.SCENARIOS)
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, bridge: Bridge) -> Mapping[str, Outcome]:
+    """What each scenario of the module's program did; see `scenarios`."""
+    found: Mapping[str, Outcome] = request.module.run(bridge)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Runs an SDK's scenario program once and keeps what it printed, scenario by scenario."""
+"""An SDK's scenario program: its command, and what it printed, scenario by scenario."""
 
 from __future__ import annotations
 
@@ -53,6 +53,48 @@ class Outcome:
     detail: str
 
 
+def java_program(name: str, *options: str) -> list[str]:
+    """Build the Java programs; return the command of one."""
+    folder = HERE / "java"
+    build(folder, tool("mvn", "Maven and JDK 17 are needed"), "-q", "-B", "process-classes")
+    classes = f"{folder / 'target' / 'classes'}:{folder / 'target' / 'lib'}/*"
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    java = tool("java", "JDK 17 is needed")
+    return [java, quiet, *options, "-cp", classes, f"scenarios.{name}"]
+
+
+def java_trust_store(certificate: Path, folder: Path) -> list[str]:
+    """Make a store with a certificate; return the options of a program that trusts it."""
+    store, keytool = folder / "store.p12", tool("keytool", "JDK 17 is needed")
+    importing = ["-importcert", "-noprompt", "-alias", "busbridge", "-file", str(certificate)]
+    kept = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", "changeit"]
+    subprocess.run([keytool, *importing, *kept], check=True)
+    property_of = "-Djavax.net.ssl.trustStore"
+    return [f"{property_of}={store}", f"{property_of}Password=changeit"]
+
+
+def go_program(name: str, package: str = ".") -> list[str]:
+    """Build a Go program; return its command."""
+    folder = HERE / "go"
+    program = str(folder / "target" / name)
+    build(folder, tool("go", "Go 1.23 or newer is needed"), "build", "-o", program, package)
+    return [program]
+
+
+def node_program(script: str, folder: str = "node") -> list[str]:
+    """Return the command of a JavaScript program."""
+    modules = HERE / folder / "node_modules" / "@azure" / "service-bus"
+    assert modules.is_dir(), f"run `npm ci` in {folder} (make test, or make test-sdks, does)"
+    return [tool("node", "make test sets Node up"), str(HERE / folder / script)]
+
+
+def python_program(script: str, environment: str) -> list[str]:
+    """Return the command of a Python program in an environment of its own (`make setup`)."""
+    python = HERE.parents[1] / environment / "bin" / "python"
+    assert python.exists(), f"{environment} is missing: `make test` sets it up"
+    return [str(python), str(HERE / "python" / script)]
+
+
 def tool(name: str, why: str) -> str:
     """Return the path of a program, or fail with what to install."""
     found = shutil.which(name)
@@ -61,7 +103,7 @@ def tool(name: str, why: str) -> str:
     return found
 
 
-def build(command: Sequence[str], folder: Path) -> None:
+def build(folder: Path, *command: str) -> None:
     """Build a scenario program; fail with what the build said."""
     done = subprocess.run(
         command,

@@ -34,12 +34,14 @@ class OnLoop:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if not callable(found):
-            return found
+            return self._wrapped(found)
 
         def call(*arguments: Any, **named: Any) -> Any:
             async def on_loop() -> Any:
-                given = [each._inner if isinstance(each, OnLoop) else each for each in arguments]
-                result = found(*given, **named)
+                given = {key: _inner(each) for key, each in named.items()}
+                result = found(*map(_inner, arguments), **given)
+                if inspect.isasyncgen(result):
+                    return [each async for each in result]
                 return await result if inspect.isawaitable(result) else result
 
             return self._wrapped(self._wait(on_loop()))
@@ -68,6 +70,10 @@ class OnLoop:
     def _wrapped(self, result: Any) -> Any:
         is_ours = type(result).__module__.startswith("bridge.client.aio")
         return OnLoop(result, self._loop) if is_ours else result
+
+
+def _inner(given: Any) -> Any:
+    return given._inner if isinstance(given, OnLoop) else given
 
 
 @contextmanager
@@ -111,11 +117,12 @@ class Lane:
 
 
 @contextmanager
-def lane_of(name: str, bridge_process: Any) -> Iterator[Lane]:
-    """One of the three, of a bridge; it does not retry."""
+def lane_of(name: str, bridge_process: Any, **options: Any) -> Iterator[Lane]:
+    """One of the three, of a bridge; it does not retry unless it is told to."""
+    options = {"retry_total": 0, **options}
     if name == "azure":
         made = azure.servicebus.ServiceBusClient.from_connection_string(
-            bridge_process.connection_string, retry_total=0
+            bridge_process.connection_string, **options
         )
         errors = azure.servicebus.exceptions
         with made as client:
@@ -123,11 +130,11 @@ def lane_of(name: str, bridge_process: Any) -> Iterator[Lane]:
         return
     url, errors = bridge_process.amqp_url, bridge.client.exceptions
     if name == "pika":
-        with bridge.client.ServiceBusClient(url, retry_total=0) as client:
+        with bridge.client.ServiceBusClient(url, **options) as client:
             yield Lane(name, client, bridge.client, errors, bridge.client.AutoLockRenewer)
         return
     with event_loop() as loop:
-        client = OnLoop(bridge.client.aio.ServiceBusClient(url, retry_total=0), loop)
+        client = OnLoop(bridge.client.aio.ServiceBusClient(url, **options), loop)
         with client:
             yield Lane(
                 name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -79,14 +79,6 @@ def now() -> datetime:
 def sleep_until(instant: datetime, *, and_s: float = 0) -> None:
     """Wait for an instant of the service's own choice, such as the end of a lock."""
     time.sleep(max(0.0, (instant - datetime.now(UTC)).total_seconds() + and_s))
-
-
-def eventually(what: str, holds: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
 
 
 def unique(prefix: str) -> str:

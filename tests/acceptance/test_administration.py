@@ -32,9 +32,10 @@ from azure.servicebus.management import (
     ServiceBusAdministrationClient,
 )
 
-from tests.acceptance.sdk import client_of, eventually, receive, send, take, unique
+from tests.acceptance.sdk import client_of, receive, send, take, unique
 from tests.fixtures.administration import KEY, connection_string
 from tests.fixtures.bridge import Bridge
+from tests.fixtures.waiting import eventually
 
 ENTITIES = {"orders": {"LockDuration": "PT30S", "MaxDeliveryCount": 10}}
 
@@ -218,8 +219,8 @@ def test_an_update_takes_effect_on_a_live_queue(
         assert left_s < 6
         receiver.abandon_message(message)
         eventually(
-            "the message is dead-lettered at its first failure",
             lambda: admin.get_queue_runtime_properties(name).dead_letter_message_count == 1,
+            "the message is dead-lettered at its first failure",
         )
 
         queue.status = EntityStatus.SEND_DISABLED
@@ -293,10 +294,10 @@ def test_counts_are_true(admin: ServiceBusAdministrationClient, bridge: Bridge, 
                 )
 
             # Four are active: three ready and one locked; the deferred one is in the total.
-            eventually("the counts are true", lambda: counts() == (4, 1, 2, 0, 8))
+            eventually(lambda: counts() == (4, 1, 2, 0, 8), "the counts are true")
             receiver.complete_message(third)
             sender.cancel_scheduled_messages(numbers[0])
-            eventually("the counts follow", lambda: counts() == (3, 1, 1, 0, 6))
+            eventually(lambda: counts() == (3, 1, 1, 0, 6), "the counts follow")
 
 
 def test_lists_come_in_pages(admin: ServiceBusAdministrationClient, name: str) -> None:

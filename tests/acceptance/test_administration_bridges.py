@@ -19,10 +19,11 @@ from azure.servicebus.management import (
 )
 
 from bridge.topology.definitions import parameter_name
-from tests.acceptance.sdk import client_of, eventually, receive, send, take
+from tests.acceptance.sdk import client_of, receive, send, take
 from tests.fixtures.administration import Administer
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import eventually
 
 ENTITIES: dict[str, dict[str, object]] = {"orders": {}}
 
@@ -50,17 +51,17 @@ def test_a_change_is_known_to_every_bridge(
 
     here.create_queue("new", max_delivery_count=3)
     began = time.monotonic()
-    eventually("it is known there", lambda: _deliveries(there, "new") == 3)
+    eventually(lambda: _deliveries(there, "new") == 3, "it is known there")
     queue = here.get_queue("new")
     queue.max_delivery_count = 4
     here.update_queue(queue)
-    eventually("the change is known there", lambda: _deliveries(there, "new") == 4)
+    eventually(lambda: _deliveries(there, "new") == 4, "the change is known there")
     with client_of(other) as client:
         send(client, "new", "hello")
         with client.get_queue_receiver("new") as receiver:
             assert str(take(receiver)[0]) == "hello"
     here.delete_queue("new")
-    eventually("it is gone there", lambda: _deliveries(there, "new") is None)
+    eventually(lambda: _deliveries(there, "new") is None, "it is gone there")
     assert time.monotonic() - began < 10 * KNOWN_WITHIN_S
 
     # As an operator with rabbitmqctl would: nobody is told.
@@ -70,8 +71,8 @@ def test_a_change_is_known_to_every_bridge(
     broker.management("PUT", path, {**found, "value": changed})
     for admin in (here, there):
         eventually(
-            "the operator's change is known",
             lambda admin=admin: _deliveries(admin, "orders") == 7,
+            "the operator's change is known",
             within_s=POLLED_WITHIN_S + KNOWN_WITHIN_S,
         )
 
@@ -98,7 +99,7 @@ def test_counts_are_true_at_every_bridge_and_after_a_kill(
         seen.append(_counts(survivor))
         return seen[-1] == COUNTS
 
-    eventually("they are true without it", are_true, within_s=30)
+    eventually(are_true, "they are true without it", within_s=30)
     assert min(count for counts in seen for count in counts) >= 0
 
 
@@ -113,7 +114,7 @@ def _use_and_kill(bridge: Bridge, asked: Sequence[ServiceBusAdministrationClient
             receiver.dead_letter_message(dead)
             receiver.defer_message(deferred)
             for admin in asked:
-                eventually("they are true", lambda admin=admin: _counts(admin) == COUNTS)
+                eventually(lambda admin=admin: _counts(admin) == COUNTS, "they are true")
             bridge.kill()
 
 

@@ -27,9 +27,10 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from tests.acceptance.sdk import client_of, eventually, receive, take, unique
+from tests.acceptance.sdk import client_of, receive, take, unique
 from tests.fixtures.administration import connection_string
 from tests.fixtures.bridge import Bridge
+from tests.fixtures.waiting import eventually
 
 ENTITIES: dict[str, Any] = {"other": {}}
 
@@ -133,11 +134,11 @@ def test_new_subscriptions_get_what_is_sent_after_them(
             found = admin.list_subscriptions_runtime_properties(topic)
             return [each.active_message_count for each in found]
 
-        eventually("they are counted", lambda: active() == [2, 1])
+        eventually(lambda: active() == [2, 1], "they are counted")
         for name, bodies in (("first", ["a", "b"]), ("second", ["b"])):
             with client.get_subscription_receiver(topic, name) as receiver:
                 assert [str(message) for message in take(receiver, len(bodies))] == bodies
-        eventually("they are counted no more", lambda: active() == [0, 0])
+        eventually(lambda: active() == [0, 0], "they are counted no more")
 
 
 def test_scheduled_messages_of_a_topic_are_counted_at_the_topic(
@@ -152,9 +153,9 @@ def test_scheduled_messages_of_a_topic_are_counted_at_the_topic(
         def scheduled() -> int:
             return int(admin.get_topic_runtime_properties(topic).scheduled_message_count or 0)
 
-        eventually("both are counted", lambda: scheduled() == 2)
+        eventually(lambda: scheduled() == 2, "both are counted")
         sender.cancel_scheduled_messages(numbers[0])
-        eventually("one is counted", lambda: scheduled() == 1)
+        eventually(lambda: scheduled() == 1, "one is counted")
     assert admin.get_subscription_runtime_properties(topic, "all").total_message_count == 0
 
 
@@ -334,7 +335,7 @@ def test_an_update_takes_effect(
             found = admin.get_subscription_runtime_properties(topic, "sub")
             return int(found.dead_letter_message_count or 0)
 
-        eventually("it is dead-lettered at its first failure", lambda: dead() == 1)
+        eventually(lambda: dead() == 1, "it is dead-lettered at its first failure")
 
         found = admin.get_topic(topic)
         found.status = EntityStatus.SEND_DISABLED

@@ -9,9 +9,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
 from tests.acceptance.sdk import client_of, receive, send, take
-from tests.acceptance.test_serve import ready, wait_until
+from tests.acceptance.test_serve import ready
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import eventually
 
 ENTITIES = {"orders": {"LockDuration": "PT5M"}}
 
@@ -51,7 +52,7 @@ def test_an_alarm(
                 return True
             return False
 
-        wait_until(is_refused)
+        eventually(is_refused)
         status, reasons = ready(bridge)
         assert status == 503
         assert any("alarm" in reason and alarm in reason for reason in reasons), reasons
@@ -65,7 +66,7 @@ def test_an_alarm(
             assert str(message) == expected
 
         own.node.rabbitmqctl(*end)
-        wait_until(lambda: ready(bridge) == (200, []), within_s=60)
+        eventually(lambda: ready(bridge) == (200, []), within_s=60)
         send(client, "orders", "after")
         while str(take(receiver)[0]) != "after":
             pass
@@ -80,7 +81,7 @@ def test_an_alarm_that_no_send_has_met(
     begin, end = ALARMS["disk"]
     bridge = start_bridge(on=own, vhost="/")
     own.node.rabbitmqctl(*begin)
-    wait_until(lambda: ready(bridge)[0] == 503, within_s=60)
+    eventually(lambda: ready(bridge)[0] == 503, within_s=60)
     assert any("alarm" in reason and "disk" in reason for reason in ready(bridge)[1])
     own.node.rabbitmqctl(*end)
-    wait_until(lambda: ready(bridge) == (200, []), within_s=60)
+    eventually(lambda: ready(bridge) == (200, []), within_s=60)

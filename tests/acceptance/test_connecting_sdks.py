@@ -19,7 +19,7 @@ ENTITIES = {"orders": {}}
 def java_classes() -> str:
     """The packages of the Java SDK."""
     folder = HERE / "java"
-    build([tool("mvn", "Maven and JDK 17 are needed"), "-q", "-B", "process-classes"], folder)
+    build(folder, tool("mvn", "Maven and JDK 17 are needed"), "-q", "-B", "process-classes")
     return f"{folder / 'target' / 'lib'}/*"
 
 
@@ -51,7 +51,7 @@ def test_go(bridge: Bridge, tmp_path: Path, way: str) -> None:
     for name in ("go.mod", "go.sum"):
         shutil.copy(HERE / "go" / name, tmp_path)
     (tmp_path / "main.go").write_text(program(bridge, "go", way))
-    build([tool("go", "Go 1.23 or newer is needed"), "build", "-o", "connecting", "."], tmp_path)
+    build(tmp_path, tool("go", "Go 1.23 or newer is needed"), "build", "-o", "connecting", ".")
     trusted = {} if way == "plain" else variables_to_trust(bridge, "Go")
     printed = run([str(tmp_path / "connecting")], tmp_path, **trusted)
 

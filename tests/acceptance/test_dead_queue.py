@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.sdk import client_of, eventually, receive, send
+from tests.acceptance.sdk import client_of, receive, send
 from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue
+from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.kills
 
@@ -53,7 +54,7 @@ def test_a_dead_queue_is_named(start_bridge: StartBridge, broker: Broker, vhost:
         begin_s = time.time()
         with dead_queue(broker, vhost, "orders"), client.get_queue_receiver("orders") as waiting:
             assert waiting.receive_messages(max_wait_time=1) == []
-            eventually("named", lambda: any(map(NAMED.fullmatch, warnings_of(bridge))))
+            eventually(lambda: any(map(NAMED.fullmatch, warnings_of(bridge))), "named")
             since = silent_since(bridge)
             assert list(since) == ["orders"]
             assert begin_s <= since["orders"] <= time.time()
@@ -61,4 +62,4 @@ def test_a_dead_queue_is_named(start_bridge: StartBridge, broker: Broker, vhost:
                 assert [str(each) for each in receive(receiver, 1)] == ["b"]
         with client.get_queue_receiver("orders") as receiver:
             assert [str(each) for each in receive(receiver, 1)] == ["a"]
-    eventually("named no more", lambda: not warnings_of(bridge) and not silent_since(bridge))
+    eventually(lambda: not warnings_of(bridge) and not silent_since(bridge), "named no more")

@@ -16,7 +16,6 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from tests.acceptance.sdk import (
     client_of,
-    eventually,
     expect_silence,
     numbers,
     receive,
@@ -24,6 +23,7 @@ from tests.acceptance.sdk import (
     sleep_until,
     take,
 )
+from tests.fixtures.waiting import eventually
 
 DEAD = ServiceBusSubQueue.DEAD_LETTER
 QUEUE = "deferral"
@@ -125,7 +125,7 @@ def test_settled_in_every_way(bridge: Any) -> None:
                     return False
                 return True
 
-            eventually("deferred again after its lock", is_back)
+            eventually(is_back, "deferred again after its lock")
             assert found[0].delivery_count == 2
             receiver.dead_letter_message(found[0], reason="r", error_description="d")
             expect_silence(receiver)

@@ -19,8 +19,9 @@ from azure.servicebus.exceptions import (
 )
 
 from bridge.topology.definitions import parameter_name
-from tests.acceptance.sdk import client_of, eventually, native_channel, receive, send, take
+from tests.acceptance.sdk import client_of, native_channel, receive, send, take
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import eventually
 
 ENTITIES: dict[str, dict[str, object]] = {"orders": {}, "invoices": {}, "full": {}}
 
@@ -76,20 +77,20 @@ def test_status_while_clients_are_connected(bridge: Any, redefine: Redefine) -> 
 
         redefine("orders", status="ReceiveDisabled")
         eventually(
-            "the open receiver ends", lambda: is_refused(receiving, MessagingEntityDisabledError)
+            lambda: is_refused(receiving, MessagingEntityDisabledError), "the open receiver ends"
         )
         sending()
         with pytest.raises(MessagingEntityDisabledError):
             client.get_queue_receiver("orders").receive_messages(1, max_wait_time=1)
         redefine("orders", status="SendDisabled")
         eventually(
-            "the open sender is refused", lambda: is_refused(sending, MessagingEntityDisabledError)
+            lambda: is_refused(sending, MessagingEntityDisabledError), "the open sender is refused"
         )
         with client.get_queue_receiver("orders") as other:
             other.complete_message(held)
             received = take(other, len(accepted))
         redefine("orders", status="Active")
-        eventually("sends go on", lambda: not is_refused(sending, ServiceBusError))
+        eventually(lambda: not is_refused(sending, ServiceBusError), "sends go on")
         with client.get_queue_receiver("orders") as other:
             received += take(other)
         assert [str(message) for message in received] == accepted
@@ -110,7 +111,7 @@ def test_rules_of_an_entity_s_definition(bridge: Any, redefine: Redefine) -> Non
 
     assert is_refused(lambda: sending("invoices"), *refused)
     redefine("invoices", authorizationRules=[rule])
-    eventually("its key is known", lambda: not is_refused(lambda: sending("invoices"), *refused))
+    eventually(lambda: not is_refused(lambda: sending("invoices"), *refused), "its key is known")
     assert is_refused(lambda: sending("orders"), *refused)
     with (
         ServiceBusClient.from_connection_string(text, retry_total=0) as client,
@@ -119,7 +120,7 @@ def test_rules_of_an_entity_s_definition(bridge: Any, redefine: Redefine) -> Non
     ):
         receiver.receive_messages(1, max_wait_time=1)
     redefine("invoices", authorizationRules=[])
-    eventually("and forgotten", lambda: is_refused(lambda: sending("invoices"), *refused))
+    eventually(lambda: is_refused(lambda: sending("invoices"), *refused), "and forgotten")
 
 
 def test_what_a_newer_bridge_has_added(bridge: Any, redefine: Redefine) -> None:
@@ -129,7 +130,7 @@ def test_what_a_newer_bridge_has_added(bridge: Any, redefine: Redefine) -> None:
     def is_named() -> bool:
         return any("definition.unknown" in each and "'colour'" in each for each in bridge.lines)
 
-    eventually("it is named", is_named)
+    eventually(is_named, "it is named")
     with client_of(bridge) as client:
         send(client, "invoices", "x")
         with client.get_queue_receiver("invoices") as receiver:
@@ -150,10 +151,10 @@ def test_a_full_queue(bridge: Any, broker: Broker) -> None:
             sender.send_messages(ServiceBusMessage(str(len(accepted))))
             accepted.append(str(len(accepted)))
 
-        eventually("it is full", lambda: is_refused(sending, ServiceBusQuotaExceededError))
+        eventually(lambda: is_refused(sending, ServiceBusQuotaExceededError), "it is full")
         broker.management("DELETE", path)
         with client.get_queue_receiver("full") as receiver:
             found = take(receiver, len(accepted))
         assert [str(message) for message in found] == accepted
         assert [message.sequence_number for message in found] == list(range(1, len(found) + 1))
-        eventually("there is room", lambda: not is_refused(sending, ServiceBusError), within_s=30)
+        eventually(lambda: not is_refused(sending, ServiceBusError), "there is room", within_s=30)

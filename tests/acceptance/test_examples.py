@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.bridge import Bridge, StartBridge
+from tests.fixtures.broker import Broker
 from tests.fixtures.node import RunNode
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -62,7 +63,52 @@ def test_native(start_bridge: StartBridge) -> None:
     assert printed.endswith(" 3 b'two plums'\n")
 
 
-@pytest.mark.parametrize("name", ["sdk.py", "sdk.mjs", "native.py"])
+def test_library(start_bridge: StartBridge) -> None:
+    """The library makes a queue, and receives what it has sent."""
+    bridge = start_bridge()
+    printed = run_python((EXAMPLES / "library.py").read_text(), RABBITMQ_URL=bridge.amqp_url)
+
+    assert printed == "1 two figs\n"
+
+
+def test_plugin(broker: Broker, vhost: str) -> None:
+    """An application's test runs with the plugin, and leaves no queue behind."""
+    flags = f"--busbridge-rabbitmq-url={broker.url_of(vhost)}"
+    management = f"--busbridge-management-url={broker.management_url}"
+    assert "1 passed" in run_pytest(flags, management)
+    names = [each["name"] for each in broker.management("GET", f"/api/queues/{vhost}")]
+    assert [name for name in names if not name.startswith("$sb/")] == []
+
+
+@pytest.mark.sdks
+def test_plugin_alone() -> None:
+    """So it does with nothing given: the plugin starts a RabbitMQ of its own."""
+    assert "1 passed" in run_pytest()
+
+
+def run_pytest(*flags: str) -> str:
+    """Run the example's test in a pytest of its own; return what it prints."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider"),
+            *("-p", "no:busbridge", "-p", "bridge.testing.plugin"),  # installed here or not
+            *(str(EXAMPLES / "test_orders.py"), *flags),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sdk.py", "sdk.mjs", "native.py", "library.py", "test_orders.py", "container.py"],
+)
 def test_they_are_short(name: str) -> None:
-    """None is longer than sixteen lines."""
-    assert len((EXAMPLES / name).read_text().splitlines()) <= 16
+    """None is longer than eighteen lines."""
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 18

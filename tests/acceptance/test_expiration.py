@@ -14,7 +14,6 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 
 from tests.acceptance.sdk import (
     client_of,
-    eventually,
     expect_silence,
     native_channel,
     now,
@@ -24,6 +23,7 @@ from tests.acceptance.sdk import (
     sleep_until,
     take,
 )
+from tests.fixtures.waiting import eventually
 
 FOREVER = "P10675199DT2H48M5.4775807S"
 LOCK = {"LockDuration": "PT5S", "MaxDeliveryCount": 10}
@@ -76,8 +76,8 @@ def test_message_time_to_live(bridge: Any) -> None:
             expect_silence(receiver)
     with native_channel(bridge) as channel:
         eventually(
-            "the expired are gone from RabbitMQ",
             lambda: channel.queue_declare("ttl-message", passive=True).method.message_count == 0,
+            "the expired are gone from RabbitMQ",
         )
 
 

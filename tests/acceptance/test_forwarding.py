@@ -22,8 +22,9 @@ from azure.servicebus.management import (
     SqlRuleFilter,
 )
 
-from tests.acceptance.sdk import client_of, eventually, expect_silence, numbers, send, take, unique
+from tests.acceptance.sdk import client_of, expect_silence, numbers, send, take, unique
 from tests.fixtures.bridge import Bridge
+from tests.fixtures.waiting import eventually
 
 ENTITIES: dict[str, dict[str, object]] = {"orders": {}}
 
@@ -252,8 +253,8 @@ def test_dead_letters_wait_for_a_target_that_takes_none(
     update(admin, target, status=EntityStatus.ACTIVE)
     assert bodies(taken(client, target, 3)) == ["a", "b", "c"]
     eventually(
-        "no dead letters",
         lambda: admin.get_queue_runtime_properties(source).dead_letter_message_count == 0,
+        "no dead letters",
     )
 
 
@@ -294,8 +295,8 @@ def test_runtime_properties_count_what_waits_to_go_on(
     update(admin, source, status=EntityStatus.ACTIVE)
     assert bodies(taken(client, target, 2)) == ["a", "b"]
     eventually(
-        "nothing waits",
         lambda: admin.get_queue_runtime_properties(source).transfer_message_count == 0,
+        "nothing waits",
     )
 
 

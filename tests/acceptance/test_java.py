@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
-from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, build, run_scenarios, tool
+from tests.acceptance.driver import COMMON_SCENARIOS, Outcome, java_program, run_scenarios
+from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
+from tests.fixtures.bridge import Bridge
 
 SCENARIOS = (*COMMON_SCENARIOS, "list_send", "processor", "session_processor")
 
@@ -16,25 +16,6 @@ ENTITIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def outcomes(bridge: object) -> Mapping[str, Outcome]:
-    """What each scenario of the Java program did."""
-    folder = HERE / "java"
-    build([tool("mvn", "Maven and JDK 17 are needed"), "-q", "-B", "process-classes"], folder)
-    java = tool("java", "JDK 17 is needed")
-    classes = f"{folder / 'target' / 'classes'}:{folder / 'target' / 'lib'}/*"
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    command = [java, quiet, "-cp", classes, "scenarios.Scenarios"]
-    return run_scenarios(command, bridge.connection_string, "java")
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, outcomes: Mapping[str, Outcome]) -> None:
-    """The Java client does what the scenario says."""
-    outcome = outcomes[scenario]
-    assert outcome.is_ok, outcome.detail
-
-
-def test_nothing_is_left_out(outcomes: Mapping[str, Outcome]) -> None:
-    """Every scenario of the program is asked for here, and no other."""
-    assert set(outcomes) == set(SCENARIOS)
+def run(bridge: Bridge) -> Mapping[str, Outcome]:
+    """Run the program."""
+    return run_scenarios(java_program("Scenarios"), bridge.connection_string, "java")

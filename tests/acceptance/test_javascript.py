@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
-from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, run_scenarios, tool
+from tests.acceptance.driver import COMMON_SCENARIOS, Outcome, node_program, run_scenarios
+from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
+from tests.fixtures.bridge import Bridge
 
 SCENARIOS = (
     *COMMON_SCENARIOS,
@@ -35,23 +35,6 @@ ENTITIES = {
 TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]
 
 
-@pytest.fixture(scope="module")
-def outcomes(bridge: object) -> Mapping[str, Outcome]:
-    """What each scenario of the JavaScript program did."""
-    node = tool("node", "make test sets Node up")
-    modules = HERE / "node" / "node_modules" / "@azure" / "service-bus"
-    assert modules.is_dir(), "run `npm ci` in tests/acceptance/node (make test does)"
-    command = [node, str(HERE / "node" / "scenarios.mjs")]
-    return run_scenarios(command, bridge.connection_string, "javascript")
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, outcomes: Mapping[str, Outcome]) -> None:
-    """The JavaScript client does what the scenario says."""
-    outcome = outcomes[scenario]
-    assert outcome.is_ok, outcome.detail
-
-
-def test_nothing_is_left_out(outcomes: Mapping[str, Outcome]) -> None:
-    """Every scenario of the program is asked for here, and no other."""
-    assert set(outcomes) == set(SCENARIOS)
+def run(bridge: Bridge) -> Mapping[str, Outcome]:
+    """Run the program."""
+    return run_scenarios(node_program("scenarios.mjs"), bridge.connection_string, "javascript")

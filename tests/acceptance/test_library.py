@@ -11,12 +11,12 @@ from typing import Any
 
 import pika
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 
 from bridge.client import ServiceBusClient, ServiceBusMessage
 from bridge.client.exceptions import ServiceBusAuthenticationError, ServiceBusCommunicationError
 from tests.acceptance.lanes import LANES, Lane, lane_of
 from tests.acceptance.sdk import (
-    eventually,
     expect_silence,
     native_channel,
     native_get,
@@ -25,6 +25,7 @@ from tests.acceptance.sdk import (
     sleep_until,
     take,
 )
+from tests.fixtures.waiting import eventually
 
 LOCK_S = 5
 
@@ -42,10 +43,11 @@ _NAMES = (
     "large",
     "locks",
     "native",
+    "others",
     "outlives",
     "peek",
     "properties",
-    "sending",
+    "told",
 )
 ENTITIES: dict[str, dict[str, Any]] = {
     f"{name}-{lane}": {"LockDuration": "PT5S", "MaxDeliveryCount": 3}
@@ -63,7 +65,10 @@ ENTITIES |= {
     }
     for lane in LANES[1:]
 }
-ENTITIES |= {"sessions": {"RequiresSession": True}, "crossed": {}}
+ENTITIES |= {
+    "crossed": {},
+    "passes-on": {"ForwardTo": "crossed", "ForwardDeadLetteredMessagesTo": "crossed"},
+}
 TOPICS = [
     {
         "Name": f"news-{lane}",
@@ -257,7 +262,7 @@ def test_receiving_and_deleting(lane: Lane, bridge: Any) -> None:
             receiver.complete_message(messages[0])
     with native_channel(bridge) as channel:
         count = lambda: channel.queue_declare(queue, passive=True).method.message_count  # noqa: E731
-        eventually("the queue is empty", lambda: count() == 0)
+        eventually(lambda: count() == 0, "the queue is empty")
 
 
 def test_receiving_by_iteration(lane: Lane) -> None:
@@ -370,7 +375,55 @@ def test_peeking(lane: Lane) -> None:
         with pytest.raises(ValueError, match="peek"):
             receiver.complete_message(peeked[0])
         assert len(take(receiver, 3)) == 3
-        eventually("nothing is there", lambda: receiver.peek_messages(5, sequence_number=1) == [])
+        eventually(lambda: receiver.peek_messages(5, sequence_number=1) == [], "nothing is there")
+
+
+def test_a_peek_shows_nothing_that_was_settled(lane: Lane, bridge: Any) -> None:
+    """Whatever its order; while nobody has peeked, nobody is told."""
+    queue = f"told-{lane.name}"
+    stream = f"{queue}/$settled"
+    lane.send(queue, *"abcdef")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        held = receive(receiver, 6)
+        receiver.complete_message(held.pop(4))
+        with native_channel(bridge) as channel, pytest.raises(ChannelClosedByBroker, match="404"):
+            channel.queue_declare(stream, passive=True)
+        receiver.peek_messages(1)
+        receiver.complete_message(held.pop(2))
+        for message in held:
+            receiver.abandon_message(message)
+        found: list[list[int]] = []
+
+        def is_right() -> bool:
+            found.append(numbers(receiver.peek_messages(9, sequence_number=1)))
+            return found[-1] == [1, 2, 4, 6]
+
+        eventually(is_right, "what was settled is gone")
+        for _ in range(5):
+            assert is_right(), found
+        take(receiver, 4)
+
+
+def test_what_others_have_peeked(lane: Lane, bridge: Any) -> None:
+    """A client that begins when somebody has peeked tells what it settles."""
+    queue = f"others-{lane.name}"
+    lane.send(queue, *"abcd")
+    with ExitStack() as ends:
+        azure = ends.enter_context(lane_of("azure", bridge))
+        peeking = ends.enter_context(azure.client.get_queue_receiver(queue))
+
+        def peeked() -> list[int]:
+            return numbers(peeking.peek_messages(9, sequence_number=1))
+
+        eventually(lambda: len(peeked()) == 4, "all are there")
+        other = ends.enter_context(lane_of(lane.name, bridge))
+        receiver = ends.enter_context(other.client.get_queue_receiver(queue))
+        held = receive(receiver, 4)
+        receiver.complete_message(held.pop(2))
+        for message in held:
+            receiver.abandon_message(message)
+        eventually(lambda: peeked() == [1, 2, 4], "what was settled is gone")
+        take(receiver, 3)
 
 
 def test_topics(lane: Lane) -> None:
@@ -416,6 +469,16 @@ def test_what_is_not_there(lane: Lane) -> None:
         pass
 
 
+def test_what_forwards_cannot_be_received_from(lane: Lane) -> None:
+    """Neither its messages nor its dead letters: a receiver would take them from the target."""
+    for sub_queue in (None, "deadletter"):
+        with (
+            lane.client.get_queue_receiver("passes-on", sub_queue=sub_queue) as receiver,
+            pytest.raises(lane.errors.ServiceBusError, match="auto-forwarding enabled"),
+        ):
+            receiver.receive_messages(max_wait_time=1)
+
+
 def test_native_clients_see_the_same_message(lane: Lane, bridge: Any) -> None:
     """What is sent is read with pika alone, and what pika publishes is received."""
     queue = f"native-{lane.name}"
@@ -450,18 +513,15 @@ def test_one_queue_for_all_clients(bridge: Any) -> None:
 
 def test_what_is_not_supported_is_refused_by_name(lane: Lane) -> None:
     """Never approximated."""
-    with pytest.raises(NotImplementedError, match="sessions"):
-        lane.client.get_queue_receiver("sessions", session_id="s")
+    with pytest.raises(NotImplementedError, match="transfer dead-letter"):
+        lane.client.get_queue_receiver("crossed", sub_queue="transferdeadletter")
+    with pytest.raises(ValueError, match="sub_queue"):
+        lane.client.get_queue_receiver("crossed", session_id="s", sub_queue="deadletter")
     with (
-        pytest.raises(lane.errors.ServiceBusError, match="requires sessions"),
-        lane.client.get_queue_receiver("sessions", max_wait_time=1) as receiver,
+        pytest.raises(lane.errors.ServiceBusError, match="does not require sessions"),
+        lane.client.get_queue_receiver("crossed", session_id="s"),
     ):
-        receiver.receive_messages()
-    with (
-        pytest.raises(lane.errors.ServiceBusError, match="SessionId"),
-        lane.client.get_queue_sender("sessions") as sender,
-    ):
-        sender.send_messages(lane.message("without"))
+        pass
 
 
 def test_a_wrong_password_is_said_at_once(bridge: Any) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from types import SimpleNamespace
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pamqp.base
 import pamqp.commands
 import pytest
+from pika import ConnectionParameters
 
+from bridge.client import ServiceBusMessage
 from tests.acceptance.lanes import LANES, Lane, lane_of
 from tests.acceptance.sdk import expect_silence, receive, take
 from tests.fixtures.relay import Relay
@@ -25,7 +29,10 @@ ENTITIES = {
     f"{name}-{lane}": {"LockDuration": "PT1M", "MaxDeliveryCount": 10}
     for name in ("cut", "unknown", "killed", "restarted")
     for lane in LANES[1:]
-} | {"signalled": {}, "forked": {}}
+} | {
+    name: {"LockDuration": "PT1M"}
+    for name in ("signalled", "forked", "interrupted", "closed", "working", "shared")
+}
 
 
 @pytest.fixture(params=LANES[1:])
@@ -190,6 +197,66 @@ sys.exit(code)
 """
 
 
+@contextmanager
+def within(function: str, act: Callable[[], object]) -> Iterator[None]:
+    """Have something done once where a signal may come: as that function is called here."""
+
+    def see(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == function:
+            sys.setprofile(None)
+            act()
+
+    sys.setprofile(see)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("function", ["_leave", "ack", "_act"])
+def test_an_interrupt_in_the_middle_of_a_completion(bridge: Any, function: str) -> None:
+    """The client goes on; what it held comes again, and what was not completed is not lost."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    bodies = {str(number) for number in range(9)}
+    with lane_of("pika", bridge) as lane:
+        lane.send("interrupted", *sorted(bodies))
+        with lane.client.get_queue_receiver("interrupted") as receiver:
+            messages = receive(receiver, len(bodies))
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+                while messages:  # what is asked while RabbitMQ says something is done elsewhere
+                    with within(function, interrupt):
+                        receiver.complete_message(messages[0])
+                    bodies.discard(str(messages.pop(0)))
+            unsure = str(messages[0])
+            while bodies - {unsure}:
+                for message in receiver.receive_messages(9, max_wait_time=10):
+                    receiver.complete_message(message)
+                    bodies.remove(str(message))
+            bodies |= {str(each) for each in receiver.receive_messages(9, max_wait_time=1)}
+    assert bodies <= {unsure}
+    with lane_of("pika", bridge) as lane, lane.client.get_queue_receiver("interrupted") as receiver:
+        for message in receiver.receive_messages(9, max_wait_time=1):
+            assert str(message) == unsure
+            receiver.complete_message(message)
+
+
+def test_closing_in_the_middle_of_a_completion(bridge: Any) -> None:
+    """By a signal handler: it returns at once, and what is locked is free soon."""
+    with lane_of("pika", bridge) as lane:
+        lane.send("closed", "one", "two")
+        receiver = lane.client.get_queue_receiver("closed")
+        one, _ = receive(receiver, 2)
+        begin_s = time.monotonic()
+        with within("_leave", lane.client.close):
+            receiver.complete_message(one)
+        assert time.monotonic() - begin_s < 2
+    with lane_of("pika", bridge) as lane, lane.client.get_queue_receiver("closed") as receiver:
+        assert [str(message) for message in take(receiver, 1)] == ["two"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork(bridge: Any) -> None:
     """The child is told to make a client of its own; the parent's goes on."""
@@ -197,3 +264,51 @@ def test_a_fork(bridge: Any) -> None:
     assert ended.returncode == 7, ended.stderr
     with lane_of("pika", bridge) as lane, lane.client.get_queue_receiver("forked") as receiver:
         assert [str(each) for each in take(receiver, 2)] == ["parent", "parent again"]
+
+
+def test_a_handler_that_works_for_long_keeps_its_connection(
+    bridge: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ ends a connection that is silent for two heartbeats; the I/O thread is not."""
+    often = partial(ConnectionParameters, heartbeat=1)
+    monkeypatch.setattr("bridge.client.sync.connection.ConnectionParameters", often)
+    with lane_of("pika", bridge) as lane:
+        lane.send("working", "one")
+        with lane.client.get_queue_receiver("working") as receiver:
+            (message,) = receive(receiver, 1)
+            time.sleep(5)  # its work
+            receiver.complete_message(message)
+            expect_silence(receiver)
+
+
+def test_threads_that_share_a_client(bridge: Any) -> None:
+    """Four send, receive, and complete what another one has received: each message once."""
+    bodies = {str(number) for number in range(400)}
+    done: list[str] = []
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def send(client: Any, part: list[str]) -> None:
+        with client.get_queue_sender("shared") as sender:
+            for body in part:
+                sender.send_messages(ServiceBusMessage(body))
+
+    def work(client: Any) -> None:
+        with client.get_queue_receiver("shared") as receiver:
+            while len(done) < len(bodies):
+                for message in receiver.receive_messages(7, max_wait_time=0.2):
+                    waiting.put(message)
+                while not waiting.empty():
+                    with suppress(queue.Empty):
+                        message = waiting.get_nowait()
+                        receiver.complete_message(message)
+                        done.append(str(message))
+
+    with lane_of("pika", bridge) as lane, ThreadPoolExecutor() as at_work:
+        parts = [sorted(bodies)[at::4] for at in range(4)]
+        tasks = [at_work.submit(send, lane.client, part) for part in parts]
+        tasks += [at_work.submit(work, lane.client) for _ in range(4)]
+        for task in tasks:
+            task.result(60)
+        with lane.client.get_queue_receiver("shared") as receiver:
+            expect_silence(receiver)
+    assert sorted(done) == sorted(bodies)

@@ -10,7 +10,6 @@ from azure.servicebus import ServiceBusMessage
 
 from tests.acceptance.sdk import (
     client_of,
-    eventually,
     expect_silence,
     native_channel,
     native_get,
@@ -23,6 +22,7 @@ from tests.acceptance.sdk import (
     take,
     unique,
 )
+from tests.fixtures.waiting import eventually
 
 ENTITIES = {
     name: {"LockDuration": "PT5S", "MaxDeliveryCount": 3, "DeadLetteringOnMessageExpiration": True}
@@ -222,8 +222,8 @@ def test_native_rejection_dead_letters(bridge: Any) -> None:
     with client_of(bridge) as client, native_channel(bridge) as channel:
         send(client, "dead", "rejected")
         eventually(
-            "the message is in the queue",
             lambda: channel.queue_declare("dead", passive=True).method.message_count == 1,
+            "the message is in the queue",
         )
         method, _, _ = channel.basic_get("dead")
         channel.basic_reject(method.delivery_tag, requeue=False)

@@ -48,9 +48,11 @@ ENTITIES = {
         "outlives-link",
         "prefetch",
         "receive-and-delete",
-        "release",
     )
-} | {"max-delivery": {"LockDuration": "PT5S", "MaxDeliveryCount": 3}}
+} | {
+    "max-delivery": {"LockDuration": "PT5S", "MaxDeliveryCount": 3},
+    "release": {"LockDuration": "PT1M"},  # no lock is to end by itself
+}
 
 LOCK_S = 5
 """LockDuration of these queues."""

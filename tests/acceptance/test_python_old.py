@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.acceptance.driver import HERE, Outcome, run_scenarios
+from tests.acceptance.driver import Outcome, python_program, run_scenarios
+from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
+from tests.fixtures.bridge import Bridge
 
 ENTITIES = {"python-old": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}}
-
-PYTHON = Path(".venv-7.14/bin/python")
-"""Made by `make setup` (see Makefile): azure-servicebus 7.14.3 and nothing else."""
 
 SCENARIOS = (
     "single_send",
@@ -38,22 +35,7 @@ SCENARIOS = (
 pytestmark = pytest.mark.sdks
 
 
-@pytest.fixture(scope="module")
-def outcomes(bridge: Any, pytestconfig: pytest.Config) -> Mapping[str, Outcome]:
-    """What each scenario of the program did."""
-    python = pytestconfig.rootpath / PYTHON
-    assert python.exists(), f"{PYTHON} is missing: `make test` sets it up"
-    command = [str(python), str(HERE / "python" / "scenarios.py")]
+def run(bridge: Bridge) -> Mapping[str, Outcome]:
+    """Run the program."""
+    command = python_program("scenarios.py", ".venv-7.14")
     return run_scenarios(command, bridge.connection_string, "python-old")
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, outcomes: Mapping[str, Outcome]) -> None:
-    """The older client does what the scenario says."""
-    outcome = outcomes[scenario]
-    assert outcome.is_ok, outcome.detail
-
-
-def test_nothing_is_left_out(outcomes: Mapping[str, Outcome]) -> None:
-    """Every scenario of the program is asked for here, and no other."""
-    assert set(outcomes) == set(SCENARIOS)

@@ -29,6 +29,7 @@ from bridge.topology.definitions import namespace_parameter_name
 from tests.acceptance.sdk import client_of, send, take
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import eventually
 
 ENTITIES = {"orders": {"LockDuration": "PT30S", "MaxDeliveryCount": 10}}
 
@@ -584,13 +585,13 @@ def test_the_private_rabbitmq_keeps_its_data(tmp_path: Path, config: Path) -> No
             begin = time.monotonic()
             end()
             assert time.monotonic() - begin < 5
-            wait_until(lambda: not processes_of(tmp_path / "data"))
+            eventually(lambda: not processes_of(tmp_path / "data"))
         bridge.start()
         with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
             assert [str(message) for message in take(receiver, 3)] == ["m0", "m1", "m2"]
     finally:
         bridge.stop()
-    wait_until(lambda: not processes_of(tmp_path / "data"))
+    eventually(lambda: not processes_of(tmp_path / "data"))
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -603,14 +604,6 @@ def processes_of(folder: Path) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def wait_until(is_so: Callable[[], bool], *, within_s: float = 30) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < end, f"not so within {within_s} s"
-        time.sleep(0.05)
 
 
 def ready(bridge: Bridge) -> tuple[int, list[str]]:
@@ -645,11 +638,11 @@ def test_readiness_names_a_policy_of_somebody_else(
         {"pattern": ".*", "definition": definition, "priority": 999, "apply-to": "queues"},
     )
     tell_of_a_change(pika_connection)
-    wait_until(lambda: ready(bridge)[0] == 503)
+    eventually(lambda: ready(bridge)[0] == 503)
     assert any("theirs" in reason for reason in ready(bridge)[1])
     broker.management("DELETE", policy)
     tell_of_a_change(pika_connection)
-    wait_until(lambda: ready(bridge) == (200, []))
+    eventually(lambda: ready(bridge) == (200, []))
 
 
 def test_readiness_over_a_restart_of_rabbitmq(
@@ -664,11 +657,11 @@ def test_readiness_over_a_restart_of_rabbitmq(
             send(client, "orders", "before")
             take(receiver)
         own.node.kill()
-        wait_until(lambda: ready(bridge)[0] == 503)
+        eventually(lambda: ready(bridge)[0] == 503)
         assert ready(bridge)[1]
         assert json.loads(bridge.get("/health/live"))["status"] == "live"
         own.node.start()
-        wait_until(lambda: ready(bridge)[0] == 200, within_s=60)
+        eventually(lambda: ready(bridge)[0] == 200, within_s=60)
         with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
             send(client, "orders", "after")
             assert [str(message) for message in take(receiver)] == ["after"]
@@ -704,7 +697,7 @@ def test_metrics_are_prometheus_text(start_bridge: StartBridge) -> None:
     bridge = start_bridge()
     with client_of(bridge) as client:
         send(client, "orders", "one", "two")
-        wait_until(lambda: 'busbridge_arrivals_total{entity="orders"} 2' in bridge.get("/metrics"))
+        eventually(lambda: 'busbridge_arrivals_total{entity="orders"} 2' in bridge.get("/metrics"))
     families = {each.name: each for each in text_string_to_metric_families(bridge.get("/metrics"))}
 
     assert families.keys() >= METRICS
@@ -763,7 +756,7 @@ def test_a_stop_while_it_starts(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: bool(processes_of(folder)))
+    eventually(lambda: bool(processes_of(folder)))
     process.send_signal(signal.SIGTERM)
     process.wait(10)
-    wait_until(lambda: not processes_of(folder))
+    eventually(lambda: not processes_of(folder))

@@ -12,6 +12,7 @@ import time
 BENCHMARKS = {
     "hop": "inbox to active queue, beside RabbitMQ's shovel",
     "sdk": "the real SDK through the bridge, beside an in-memory server",
+    "calls": "function calls of the bridge's, one message received and completed",
     "library": "the library on RabbitMQ, beside plain pika and plain aio-pika",
     "processors": "what processors of several credits cost RabbitMQ",
     "schedule": "scheduled messages, beside kombu's TTL ladder",
@@ -20,6 +21,8 @@ BENCHMARKS = {
     "browse": "peeks at random places of 1,000,000 messages, and what being peeked costs",
     "sessions": "60,000 messages in 10,000 sessions: held, and held again after a kill",
     "session_rates": "sessions accepted, and one session's messages, beside an in-memory server",
+    "session_shards": "sessions drained by one bridge and by two, 1 shard and 4",
+    "session_states": "10,000 sessions with a state and nothing else: memory, processor time",
     "filters": "2,000 SQL filters: evaluations a second, and what the index saves",
     "fanout": "a topic with 200 subscriptions of SQL filters, beside the two that match",
     "policies": "how few policies, and what a change costs the broker",

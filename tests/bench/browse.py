@@ -20,7 +20,9 @@ from bridge.broker.connection.address import take_address
 from bridge.broker.handover import Publish
 from bridge.engine.api import Complete
 from bridge.machine.arrival import Send
-from bridge.machine.sequencer import Sequencer, blank, marker
+from bridge.machine.journal_entries import marker
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.model.name import EntityPath
 from bridge.topology import names

@@ -63,7 +63,9 @@ class Door:
         key = os.urandom(8).hex()
         future = asyncio.get_running_loop().create_future()
         self._waiting[key] = future
-        properties = envelope.envelope_properties(REPLY_TO, key)
+        properties = Properties(
+            headers=envelope.HEADERS, delivery_mode=2, reply_to=REPLY_TO, correlation_id=key
+        ).encode()
         self._channel.publisher.publish(names.front(self._entity), "", properties, body)
         async with asyncio.timeout(60):
             return await future

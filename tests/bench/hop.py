@@ -25,7 +25,7 @@ from tests.bench.rabbit import Bench, Sidecar, bench, fill, installations, rate_
 ROUNDS = 5
 MESSAGES = 40_000
 DEADLINE_S = 120.0
-FLOOR = 0.6
+FLOOR = 0.55
 
 BODY = bytes(1024)
 PROPERTIES = Properties(delivery_mode=2, message_id="1234", content_type="text/plain").encode()

@@ -24,11 +24,11 @@ TOP = level_name(27)
 
 def declare(url: str) -> None:
     """Declare the ladder and a target queue, by kombu itself."""
-    with kombu.Connection(url) as connection:
+    with kombu.Connection(url) as connection:  # type: ignore[attr-defined]
         declare_native_delayed_delivery_exchanges_and_queues(connection, "quorum")
-        exchange = kombu.Exchange(QUEUE, type="topic")
+        exchange = kombu.Exchange(QUEUE, type="topic")  # type: ignore[attr-defined]
         arguments = {"x-queue-type": "quorum"}
-        queue = kombu.Queue(QUEUE, exchange, routing_key=QUEUE, queue_arguments=arguments)
+        queue = kombu.Queue(QUEUE, exchange, routing_key=QUEUE, queue_arguments=arguments)  # type: ignore[attr-defined]
         queue.bind(connection.channel()).declare()
         bind_queue_to_native_delayed_delivery_exchange(connection, queue)
 

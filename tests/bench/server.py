@@ -35,7 +35,8 @@ class BridgeServer:
     process_id: int
 
 
-def _connection_string(port: str) -> str:
+def connection_string(port: str) -> str:
+    """Return what an SDK connects with to a server on this port."""
     return (
         f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
         "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
@@ -83,7 +84,7 @@ def memory_server(queues: list[str], *arguments: str) -> Iterator[str]:
     """Run the in-memory server until the end of the block; gives its connection string."""
     command = [sys.executable, "-m", "tests.bench.memory_server", "--uvloop", *queues]
     with _running([*command, *arguments]) as (_, line):
-        yield _connection_string(line.split()[1])
+        yield connection_string(line.split()[1])
 
 
 @contextmanager

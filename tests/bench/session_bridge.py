@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -22,14 +23,17 @@ from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 
-QUEUE = model.Queue(name="sessions", requires_session=True, lock_duration_ms=300_000)
+SHARDS = int(os.environ.get("SESSIONS_SHARDS", "4"))
+QUEUE = model.Queue(
+    name="sessions", requires_session=True, session_shards=SHARDS, lock_duration_ms=300_000
+)
 
 
 async def main(url: str, management_url: str, session_id: str) -> None:
     """Accept until killed."""
     endpoint = parse_url(url)
     async with Management(endpoint, management_url) as management:
-        namespace = RabbitNamespace(endpoint, management)
+        namespace = RabbitNamespace(endpoint, management, session_shards=SHARDS)
         await namespace.start()
         await namespace.apply(model.Namespace(queues=(QUEUE,)))
         while True:

@@ -20,6 +20,7 @@ import aiohttp
 from bridge.broker.handover import Publish
 from bridge.engine.clock import now_ms
 from bridge.topology import names
+from bridge.topology.shards import queue_key, shard_of
 from bridge.wire import headers
 from bridge.wire.basic import Properties, long, text
 from tests.bench.figure import Figure, report
@@ -106,10 +107,11 @@ def _messages(start: int, end: int) -> Iterator[Publish]:
             headers.SEQUENCE_NUMBER: long(number),
             headers.ENQUEUED_TIME: long(at_ms),
             headers.IDENTITY: ("x", number.to_bytes(20, "big")),
-            headers.SESSION_ID: text(f"s{number % SESSIONS}"),
+            headers.SESSION_ID: text(session_id := f"s{number % SESSIONS}"),
         }
         properties = Properties(headers=table, delivery_mode=2, message_id=str(number))
-        yield Publish(exchange, "", properties.encode(), BODY)
+        key = queue_key(QUEUE, shard_of(session_id, QUEUE.session_shards))
+        yield Publish(exchange, key, properties.encode(), BODY)
 
 
 async def _start(rabbit: Bench, session_id: str) -> Process:

@@ -22,7 +22,9 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.handover import Publish
 from bridge.machine.arrival import Send
-from bridge.machine.sequencer import Sequencer, blank, marker
+from bridge.machine.journal_entries import marker
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import envelope

@@ -13,7 +13,8 @@ from uuid import uuid4
 from bridge.model.access import sign
 from bridge.wire.amqp10.composite import decode_composite
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import Message, MessageProperties, decode_message, encode_message
+from bridge.wire.amqp10.message import Message, decode_message, encode_message
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Attach,
     Begin,

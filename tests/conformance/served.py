@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -14,8 +13,8 @@ from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
 from bridge.model.entity import AuthorizationRule, Queue
 from bridge.model.name import parse_path
-from bridge.wire.amqp10 import types
-from bridge.wire.amqp10.types import Described, Ulong
+from bridge.wire.amqp10 import writing
+from bridge.wire.amqp10.types import Described, Symbol, Ulong
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.bench.memory_queue import MemoryQueue
 from tests.conformance.client import Client, sas
@@ -54,7 +53,7 @@ async def client(
     port: int, *, authorised: bool = True, product: str | None = None
 ) -> AsyncIterator[Client]:
     """Connect, and put a token for everything; `product` is the SDK that it says it is."""
-    properties = None if product is None else {types.Symbol("product"): product}
+    properties = None if product is None else {Symbol("product"): product}
     connected = await (await Client.connect(port)).open(properties=properties)
     try:
         if authorised:
@@ -66,17 +65,10 @@ async def client(
 
 def message(body: bytes) -> bytes:
     """Return the smallest message."""
-    return types.encode(Described(Ulong(0x75), body))
+    return writing.encode(Described(Ulong(0x75), body))
 
 
 def queue_of(served: Gateway) -> MemoryQueue:
     """Return the queue behind a gateway."""
     assert isinstance(served.namespace, MemoryNamespace)
     return served.namespace._queue(Q)
-
-
-async def eventually(holds: Callable[[], object], *, within_s: float = 10) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)

@@ -19,9 +19,10 @@ from bridge.wire.amqp10.frame import ProtocolHeader
 from bridge.wire.amqp10.performatives import Attach, Disposition
 from tests.conformance.client import Client, sas
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, eventually, gateway, message
+from tests.conformance.served import client, gateway, message
 from tests.conformance.test_storms import TURN_S_MAX, drain, probing
 from tests.conformance.web import answer_to
+from tests.fixtures.waiting import until
 
 SASL = ProtocolHeader.SASL.value
 GET = b"GET /hello HTTP/1.1\r\nHost: x\r\nAuthorization: yes\r\n\r\n"
@@ -75,7 +76,7 @@ async def test_one_port_for_all(certified: tuple[Path, Path]) -> None:
             assert await peer.put_token(sas()) == 202
             assert (await get(port, tls)).startswith(b"HTTP/1.1 200 OK")
             await peer.close()
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
         assert sum(served.admission.ended.values()) == 0
 
 
@@ -132,7 +133,7 @@ async def test_a_request_that_does_not_end(
             await drain(reader)
         writer.transport.abort()
 
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
         assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
         assert not served.others
 
@@ -155,7 +156,7 @@ async def test_a_head_that_is_no_head(said: bytes) -> None:
         answer = await answer_to(port, said)
 
         assert answer.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
@@ -167,19 +168,19 @@ async def test_a_body_without_end(is_chunked: bool) -> None:
     async with gateway(app=hello_app()) as (served, port):
         assert await answer_to(port, head + body) == b""
         assert served.admission.ended[Ended.LOGIN] == 1
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
 
 
 async def test_strangers_over_http_count_by_address(certified: tuple[Path, Path]) -> None:
     """As over TCP; one of their requests is authorised, and there is room for another."""
     async with everything(certified, strangers_max=2) as (served, port, _):
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        await eventually(lambda: served.admission.strangers == 2)
+        await until(lambda: served.admission.strangers == 2)
         assert await answer_to(port, GET) == b""
         assert served.admission.refused[Refused.ADDRESS] == 1
         pairs[0][1].write(GET)
         await pairs[0][0].readuntil(b"hello 0")
-        await eventually(lambda: served.admission.strangers == 1)
+        await until(lambda: served.admission.strangers == 1)
         pairs[0][1].write(GET)
         await pairs[0][0].readuntil(b"hello 0")
         for _, writer in pairs:
@@ -244,8 +245,8 @@ async def test_an_answer_that_is_not_read() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(GET)
-        await eventually(lambda: served.admission.ended[Ended.UNREAD] == 1)
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: served.admission.ended[Ended.UNREAD] == 1)
+        await until(lambda: not served.admission.connections)
         writer.transport.abort()
 
 
@@ -265,7 +266,7 @@ async def test_a_stop_answers_the_request_that_is_under_way() -> None:
         asking = asyncio.create_task(get(port, None))
         await is_asked.wait()
         stopping = asyncio.create_task(served.stop())
-        await eventually(lambda: served.is_stopping)
+        await until(lambda: served.is_stopping)
         may_answer.set()
         await stopping
         assert (await asking).startswith(b"HTTP/1.1 200 OK")

@@ -34,14 +34,8 @@ from bridge.wire.amqp10.performatives import (
 from bridge.wire.amqp10.types import Array, Symbol
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.client import Client, sas
-from tests.conformance.served import (
-    QUEUE,
-    client,
-    eventually,
-    gateway,
-    message,
-    queue_of,
-)
+from tests.conformance.served import QUEUE, client, gateway, message, queue_of
+from tests.fixtures.waiting import until
 
 # -- rights
 
@@ -257,18 +251,18 @@ async def test_client_that_stops_reading() -> None:
         sender.attach(7, "q", role=False)
         for _ in range(count):
             sender.transfer(7, message(bytes(size)), settled=True)
-        await eventually(lambda: len(queue_of(served).active) == count)
+        await until(lambda: len(queue_of(served).active) == count)
         reader = await Client.connect(port)
         await reader.open()
         await reader.put_token(sas())
-        reader._writer.transport.pause_reading()
+        reader._writer.transport.pause_reading()  # type: ignore[attr-defined]
         reader.attach(8, "q", role=True)
         reader.credit(8, count)
-        await eventually(lambda: any(each.is_choked for each in served.connections))
+        await until(lambda: any(each.is_choked for each in served.connections))
         await asyncio.sleep(0.1)
         taken = len(queue_of(served).locked)
         assert 0 < taken * size < 8_000_000, taken
-        reader._writer.transport.resume_reading()
+        reader._writer.transport.resume_reading()  # type: ignore[attr-defined]
         await reader.until(
             lambda: sum(isinstance(each, Transfer) for each, _ in reader.frames) == count
         )
@@ -284,7 +278,7 @@ async def test_closed_session_window() -> None:
         peer.attach(7, "q", role=False)
         for _ in range(count):
             peer.transfer(7, message(bytes(size)), settled=True)
-        await eventually(lambda: len(queue_of(served).active) == count)
+        await until(lambda: len(queue_of(served).active) == count)
         peer.attach(8, "q", role=True)
         peer.credit(8, count, incoming_window=3)
         await peer.next(Transfer, handle=8)
@@ -319,11 +313,11 @@ async def test_unconfirmed_messages_are_bounded() -> None:
         peer.attach(7, "q", role=False)
         for _ in range(count):
             peer.transfer(7, message(bytes(size)))
-        await eventually(lambda: namespace.taken_bytes > 1_000_000)
+        await until(lambda: namespace.taken_bytes > 1_000_000)
         await asyncio.sleep(0.1)
         assert namespace.taken_bytes < 2_000_000
         namespace.gate.set()
-        await eventually(lambda: len(queue_of(served).active) == count)
+        await until(lambda: len(queue_of(served).active) == count)
 
 
 async def test_unconfirmed_messages_of_all_clients_are_bounded() -> None:
@@ -336,11 +330,11 @@ async def test_unconfirmed_messages_of_all_clients_are_bounded() -> None:
             peer.attach(7, "q", role=False)
             for _ in range(count):
                 peer.transfer(7, message(bytes(size)))
-        await eventually(lambda: served.backlog.is_full)
+        await until(lambda: served.backlog.is_full)
         await asyncio.sleep(0.2)
         assert namespace.taken_bytes < 500_000 + len(peers) * 300_000
         namespace.gate.set()
-        await eventually(lambda: len(queue_of(served).active) == len(peers) * count)
+        await until(lambda: len(queue_of(served).active) == len(peers) * count)
         assert served.backlog.waiting_bytes == 0
 
 
@@ -367,20 +361,20 @@ async def test_credit_is_given_again() -> None:
                 peer.transfer(7, message(b"x"))
                 sent += 1
             flow = await peer.next(Flow, handle=7)
-        await eventually(lambda: len(queue_of(served).active) == sent)
+        await until(lambda: len(queue_of(served).active) == sent)
 
 
 async def test_five_hundred_idle_connections() -> None:
     """Five hundred connections are served, and so is the one after them."""
     async with gateway(strangers_max=501) as (served, port):
         idle = [await (await Client.connect(port)).open() for _ in range(500)]
-        await eventually(lambda: len(served.connections) == 500)
+        await until(lambda: len(served.connections) == 500)
         async with client(port) as peer:
             peer.attach(7, "q", role=False)
             await peer.next(Attach, handle=7)
         for each in idle:
             await each.close()
-        await eventually(lambda: not served.connections)
+        await until(lambda: not served.connections)
 
 
 # -- ends
@@ -410,7 +404,7 @@ async def test_truncated_frame() -> None:
         await peer.next(Attach, handle=7)
         peer.write(b"\x00\x00\x10\x00\x02\x00\x00\x00half")
         await peer.close()
-        await eventually(lambda: not served.connections)
+        await until(lambda: not served.connections)
         assert not queue_of(served).waiting
 
 
@@ -427,7 +421,7 @@ async def test_heartbeats() -> None:
     async with gateway() as (_, port):
         peer = await (await Client.connect(port)).open(idle_time_out=1_000)
         started_s = time.monotonic()
-        await eventually(lambda: peer.heartbeats >= 2)
+        await until(lambda: peer.heartbeats >= 2)
         assert time.monotonic() - started_s < 3
         await peer.close()
 
@@ -441,7 +435,7 @@ async def test_stop() -> None:
         peer.credit(8, 5)
         await peer.next(Attach, handle=8)
         peer.transfer(7, message(b"x"))
-        await eventually(lambda: namespace.taken_bytes)
+        await until(lambda: namespace.taken_bytes)
         stopping = asyncio.create_task(served.stop())
         await asyncio.sleep(0)
         namespace.gate.set()

@@ -11,20 +11,21 @@ import pytest
 
 from bridge.gateway.management import ITEMS_MAX
 from bridge.gateway.nodes import ReplyLinks
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import writing
 from bridge.wire.amqp10.message import (
     BATCH_FORMAT,
     BATCH_MESSAGES_MAX,
     Message,
-    MessageProperties,
     encode_message,
 )
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import Accepted, Attach, Detach, Rejected
-from bridge.wire.amqp10.types import Array, Described, Timestamp, Ulong
+from bridge.wire.amqp10.types import Array, Described, Symbol, Timestamp, Ulong
 from tests.conformance.client import MANAGEMENT_OUT, Client
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, eventually, gateway, message, queue_of
+from tests.conformance.served import client, gateway, message, queue_of
 from tests.conformance.test_storms import probing
+from tests.fixtures.waiting import until
 
 MEGABYTE = 1_048_576
 
@@ -120,15 +121,15 @@ async def test_a_client_that_leaves_behind_a_large_batch() -> None:
         async with client(port) as other:
             assert await other.manage("q", "com.microsoft:renew-lock", {"lock-tokens": []})
 
-        await eventually(lambda: not served.backlog.waiting_bytes)
+        await until(lambda: not served.backlog.waiting_bytes)
         assert len(queue_of(served).active) in (0, BATCH_MESSAGES_MAX)
 
 
 def scheduled(body: bytes) -> bytes:
     """Return a message with a time in the future."""
     when = Timestamp(int(time.time() * 1000) + 3_600_000)
-    annotations = {types.Symbol("x-opt-scheduled-enqueue-time"): when}
-    return types.encode(Described(Ulong(0x72), annotations)) + message(body)
+    annotations = {Symbol("x-opt-scheduled-enqueue-time"): when}
+    return writing.encode(Described(Ulong(0x72), annotations)) + message(body)
 
 
 _TOKENS = Array("uuid", (UUID(int=0),) * (ITEMS_MAX + 1))
@@ -194,7 +195,7 @@ async def test_many_schedules_in_one_request() -> None:
         await peer.manage("q", "com.microsoft:renew-lock", {"lock-tokens": []})
         with probing() as probe:
             peer.deliver(MANAGEMENT_OUT, request)
-            await eventually(lambda: len(queue_of(served).scheduled) == ITEMS_MAX)
+            await until(lambda: len(queue_of(served).scheduled) == ITEMS_MAX)
     check(probe.longest_s, TURN_S_MAX)
 
 

@@ -11,7 +11,8 @@ import pytest
 from proton import Data, Delivery, Message
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
-from bridge.wire.amqp10.types import decode, encode
+from bridge.wire.amqp10.types import decode
+from bridge.wire.amqp10.writing import encode
 from tests.conformance.door import KEY, RULE_NAME, Door
 from tests.unit.wire.amqp10.values import EXAMPLES
 

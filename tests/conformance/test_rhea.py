@@ -7,7 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bridge.wire.amqp10.types import decode, encode
+from bridge.wire.amqp10.types import decode
+from bridge.wire.amqp10.writing import encode
 from tests.conformance.door import KEY, RULE_NAME, Door
 from tests.fixtures.node import FOLDER, RunNode
 from tests.unit.wire.amqp10.values import EXAMPLES

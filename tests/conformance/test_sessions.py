@@ -16,10 +16,10 @@ from bridge.gateway.sessions import TIMEOUT_S, ticks, wait_s
 from bridge.model.entity import EntityStatus, Queue
 from bridge.wire.amqp10.message import (
     Message,
-    MessageProperties,
     decode_message,
     encode_message,
 )
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
     Attach,
@@ -31,7 +31,8 @@ from bridge.wire.amqp10.performatives import (
 from bridge.wire.amqp10.types import Array, Described, Symbol, Uint, Ulong, read_value
 from tests.bench.memory_sessions import MemorySessions
 from tests.conformance.client import Client, sas
-from tests.conformance.served import client, eventually, gateway, queue_of
+from tests.conformance.served import client, gateway, queue_of
+from tests.fixtures.waiting import until
 
 QUEUE = Queue(name="q", lock_duration_ms=5_000, requires_session=True)
 FILTER = Symbol("com.microsoft:session-filter")
@@ -242,7 +243,7 @@ async def test_a_connection_that_ends_gives_up_its_place() -> None:
             accept(other, 7, None)
             accept(other, 8, "held")
             await accepted(other, 8)
-        await eventually(lambda: len(door.connections) == 1)
+        await until(lambda: len(door.connections) == 1)
         accept(peer, 8, None)
         await send(peer, "one", b"a")
         assert await accepted(peer, 8) == "one"

@@ -16,7 +16,8 @@ from bridge.gateway.server import Gateway
 from bridge.machine.amqp10.endpoint import State
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import EMPTY_FRAME, ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import Message, MessageProperties, encode_message
+from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
     Attach,
@@ -34,7 +35,8 @@ from bridge.wire.amqp10.performatives import (
 from tests.conformance.client import Client, sas
 from tests.conformance.door import KEY
 from tests.conformance.probe import Probe, check, undisturbed
-from tests.conformance.served import client, eventually, gateway, message, queue_of
+from tests.conformance.served import client, gateway, message, queue_of
+from tests.fixtures.waiting import until
 from tests.unit.machine.amqp10.peer import frame
 
 FLOOD_BYTES = 200_000
@@ -165,7 +167,7 @@ async def test_floods_of_known_clients(unit: bytes) -> None:
         with probing() as probe:
             for _, writer in pairs:
                 writer.write(flood)
-            await eventually(lambda: not served.admission.strangers)
+            await until(lambda: not served.admission.strangers)
             latest_s = 0.0
             for _ in range(20):
                 begin_s = time.thread_time()
@@ -204,11 +206,11 @@ async def test_many_clients_that_read_nothing() -> None:
     bounds = {"output_bytes_high": 20_000, "unread_max": 1}
     async with gateway(**bounds) as (served, port), client(port) as honest:
         first = await unread(served, port)
-        await eventually(lambda: len(served.backlog._unread) == 1)
+        await until(lambda: len(served.backlog._unread) == 1)
         assert served.admission.ended[Ended.UNREAD] == 0
         second = await unread(served, port)
-        await eventually(lambda: served.admission.ended[Ended.UNREAD] == 1)
-        await eventually(lambda: len(served.connections) == 2)
+        await until(lambda: served.admission.ended[Ended.UNREAD] == 1)
+        await until(lambda: len(served.connections) == 2)
         assert await honest.put_token(sas()) == 202
         for peer in (first, second):
             peer._writer.transport.abort()
@@ -261,14 +263,14 @@ async def test_unfinished_messages_of_many() -> None:
             peer.attach(7, "q", role=False)
             peer.transfer(7, part, more=True)
             assert served.backlog.unfinished_bytes <= bound
-        await eventually(lambda: served.admission.ended[Ended.UNFINISHED] >= count - 10)
+        await until(lambda: served.admission.ended[Ended.UNFINISHED] >= count - 10)
         honest.transfer(7, message(b"x"))
         await honest.next(Disposition)
         await peers[0].closed()
         assert not peers[-1].is_closed
         for peer in peers:
             await peer.close()
-        await eventually(lambda: served.backlog.unfinished_bytes == 0)
+        await until(lambda: served.backlog.unfinished_bytes == 0)
 
 
 async def test_a_client_that_reads_nothing() -> None:
@@ -276,9 +278,9 @@ async def test_a_client_that_reads_nothing() -> None:
     bounds = {"output_bytes_high": 100_000, "unread_s": 1.0}
     async with gateway(**bounds) as (served, port), client(port) as peer:
         connection = next(iter(served.connections))
-        peer._writer.transport.pause_reading()
+        peer._writer.transport.pause_reading()  # type: ignore[attr-defined]
         peer.write(flow() * 1_000_000)
-        await eventually(lambda: connection.is_choked)
+        await until(lambda: connection.is_choked)
         transport = connection._transport
         assert transport is not None
         largest = 0
@@ -288,7 +290,7 @@ async def test_a_client_that_reads_nothing() -> None:
             largest = max(largest, transport.get_write_buffer_size())
             return not served.connections
 
-        await eventually(watched)
+        await until(watched)
         assert largest < 1_000_000
         peer._writer.transport.abort()
         assert served.admission.ended[Ended.UNREAD] == 1
@@ -299,7 +301,7 @@ async def test_what_comes_after_a_fault() -> None:
     async with gateway() as (served, port), client(port) as peer:
         connection = next(iter(served.connections))
         peer.write(b"\xff" * 8)
-        await eventually(lambda: connection._endpoint.state is State.FINISHED)
+        await until(lambda: connection._endpoint.state is State.FINISHED)
         for _ in range(50):
             peer.write(bytes(100_000))
         await asyncio.sleep(0.1)

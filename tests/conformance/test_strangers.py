@@ -13,7 +13,8 @@ from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
 from bridge.wire.amqp10.performatives import Attach, Close, Detach, Open, SaslInit
 from tests.conformance.client import Client, sas
-from tests.conformance.served import client, eventually, gateway
+from tests.conformance.served import client, gateway
+from tests.fixtures.waiting import until
 
 SASL = ProtocolHeader.SASL.value
 AMQP = ProtocolHeader.AMQP.value
@@ -47,7 +48,7 @@ async def test_a_login_that_does_not_end(said: bytes) -> None:
         await peer.closed(within_s=5)
         await peer.close()
 
-        await eventually(lambda: not served.connections)
+        await until(lambda: not served.connections)
         assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
         assert (served.admission.connections, served.admission.strangers) == (0, 0)
 
@@ -58,14 +59,14 @@ async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> No
     context.load_cert_chain(*certified)
     async with gateway(tls=context, is_tls_only=True, authorization_s=0.5) as (served, port):
         peer = await stranger(port, b"\x16\x03\x01")
-        await eventually(lambda: served.admission.strangers == 1)
+        await until(lambda: served.admission.strangers == 1)
         await peer.closed(within_s=5)
         await peer.close()
         nonsense = await stranger(port, b"GET / HTTP/1.1\r\n\r\n")
         await nonsense.closed()
         await nonsense.close()
 
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
         assert served.admission.ended[Ended.TLS] == 2
 
 
@@ -120,7 +121,7 @@ async def test_strangers_of_one_address() -> None:
             await each.close()
 
         assert served.admission.refused[Refused.ADDRESS] == 1
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
 
 
 async def test_connections_of_all_clients() -> None:
@@ -133,7 +134,7 @@ async def test_connections_of_all_clients() -> None:
         await third.close()
         assert served.admission.refused[Refused.CONNECTIONS] == 1
         await second.close()
-        await eventually(lambda: served.admission.connections == 1)
+        await until(lambda: served.admission.connections == 1)
         async with client(port) as fourth:
             assert await fourth.put_token(sas()) == 202
         assert await first.put_token(sas()) == 202

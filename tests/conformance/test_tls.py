@@ -16,9 +16,10 @@ from bridge.gateway.server import Gateway
 from bridge.wire.amqp10.performatives import Attach, Disposition
 from tests.conformance.client import Client, sas
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, eventually, gateway, message
+from tests.conformance.served import client, gateway, message
 from tests.conformance.test_storms import TURN_S_MAX, flood_of, flow, probing
 from tests.conformance.web import masked, stream_of, web_client
+from tests.fixtures.waiting import until
 
 STRANGERS = 60
 
@@ -148,9 +149,9 @@ async def test_answers_left_unread(certified: tuple[Path, Path], is_websocket: b
             transport = peer._writer.transport
         assert await peer.put_token(sas()) == 202
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        transport.pause_reading()
+        transport.pause_reading()  # type: ignore[attr-defined]
         flood = flow() * 400_000
         (stream_of(peer).send(masked(flood)) if is_websocket else transport.write(flood))
-        await eventually(lambda: served.admission.ended[Ended.UNREAD] == 1, within_s=20)
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: served.admission.ended[Ended.UNREAD] == 1, within_s=20)
+        await until(lambda: not served.admission.connections)
         transport.abort()

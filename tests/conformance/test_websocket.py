@@ -15,7 +15,7 @@ from bridge.gateway.admission import Ended
 from bridge.wire.amqp10.performatives import Accepted, Attach, Close, Disposition, Transfer
 from tests.conformance.client import Client, sas
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, eventually, gateway, message, queue_of
+from tests.conformance.served import client, gateway, message, queue_of
 from tests.conformance.test_storms import TURN_S_MAX, flood_of, flow, probing
 from tests.conformance.web import (
     CLOSE,
@@ -28,6 +28,7 @@ from tests.conformance.web import (
     stream_of,
     web_client,
 )
+from tests.fixtures.waiting import until
 
 WIDE = bytes(200_000)
 
@@ -72,7 +73,7 @@ async def test_in_tls(certified: tuple[Path, Path]) -> None:
             await peer.closed()
             assert stream_of(peer).frames == [(CLOSE, b"\x03\xe8")]
             await peer.close()
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
         assert not served.others
         assert sum(served.admission.ended.values()) == 0
 
@@ -119,7 +120,7 @@ async def test_a_close_is_said(said: bytes, code: int) -> None:
         stream_of(peer).send(said)
         await peer.closed()
         assert stream_of(peer).frames == [(CLOSE, code.to_bytes(2, "big"))]
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
         assert served.admission.ended[Ended.FAULT] == (code != 1000)
 
 
@@ -145,7 +146,7 @@ async def test_an_upgrade_that_is_none(said: bytes) -> None:
     """It is answered with 400, and its connection ends."""
     async with gateway() as (served, port):
         assert (await answer_to(port, said)).startswith(b"HTTP/1.1 400 ")
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
 
 
 @pytest.mark.parametrize("said", [b"", masked(b"AMQP"), b"\x82\xff"], ids=["", "4 bytes", "head"])
@@ -158,7 +159,7 @@ async def test_an_upgrade_and_nothing_more(said: bytes) -> None:
             while await peer.read():
                 pass
         peer.close()
-        await eventually(lambda: not served.admission.connections)
+        await until(lambda: not served.admission.connections)
         assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
         assert not served.others
 
@@ -188,10 +189,10 @@ async def test_a_client_over_a_websocket_that_reads_nothing() -> None:
         transport.pause_reading()  # type: ignore[attr-defined]
         unit = masked(flow() * 1_000)
         stream_of(peer).send(unit * 400)
-        await eventually(lambda: connection.is_choked)
+        await until(lambda: connection.is_choked)
         held = next(iter(served.others)).get_protocol()
-        assert len(held._input) < 1_000_000  # type: ignore[union-attr]
-        await eventually(lambda: not served.connections)
+        assert len(held._input) < 1_000_000  # type: ignore[attr-defined, union-attr]
+        await until(lambda: not served.connections)
         transport.abort()
         assert served.admission.ended[Ended.UNREAD] == 1
 
@@ -228,7 +229,7 @@ async def test_a_stop_answers_what_was_stored() -> None:
     """All that was taken is answered, then the connection says that the bridge stops."""
     async with gateway() as (served, port), known(port) as peer:
         numbers = [peer.transfer(7, message(b"x")) for _ in range(100)]
-        await eventually(lambda: queue_of(served).active)
+        await until(lambda: queue_of(served).active)
         stopping = asyncio.create_task(served.stop())
         close = await peer.next(Close)
         peer.send(Close())

@@ -1,11 +1,12 @@
 """Clients that keep a queue busy and note what they did and saw; kills may happen at any time.
 
-`python -m tests.crash.load ROLE CONNECTION_STRING AMQP_URL MARK` prints the events of one role, a
-line each, until its standard input ends; the mark is a part of all its identities. A process of its
-own, because a client that is cut off leaves sockets behind.
+`python -m tests.crash.load ROLE CONNECTION_STRING AMQP_URL MARK [LANE]` prints the events of one
+role, a line each, until its standard input ends; the mark is a part of all its identities. It is a
+process of its own, because a client that is cut off leaves sockets behind.
 
-Each actor is a thread with an azure-servicebus client of its own, without retries: what fails is
-noted as unanswered by not being noted as answered, and the actor connects again.
+Each actor is a thread with a client of its own, without retries: what fails is noted as unanswered
+by not being noted as answered, and the actor connects again. The client is azure-servicebus, or the
+library in one of its lanes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import azure.servicebus
+import azure.servicebus.exceptions
 import pika
 from azure.servicebus import (
     ServiceBusClient,
@@ -27,8 +32,8 @@ from azure.servicebus import (
     ServiceBusReceiveMode,
     ServiceBusReceiver,
 )
-from azure.servicebus.exceptions import MessageNotFoundError
 
+from tests.acceptance.lanes import lane_of
 from tests.crash.events import (
     Accepted,
     Cancelled,
@@ -83,16 +88,22 @@ class Actor(threading.Thread):
         self.chance = random.Random(name)
         self.ending = threading.Event()
         self.faults: list[str] = []
+        self.lane = "azure"
+        self.amqp_url = ""
+        self.words: Any = azure.servicebus
+        self.errors: Any = azure.servicebus.exceptions
         self._count = 0
 
     def run(self) -> None:
         """Connect, work, and connect again after each failure."""
         while not self.ending.is_set():
             try:
-                with ServiceBusClient.from_connection_string(
-                    self.connection_string, retry_total=0
-                ) as client:
-                    self.work(client)
+                place = SimpleNamespace(
+                    connection_string=self.connection_string, amqp_url=self.amqp_url
+                )
+                with lane_of(self.lane, place) as lane:
+                    self.words, self.errors = lane.words, lane.errors
+                    self.work(lane.client)
             except Exception:
                 self.ending.wait(PAUSE_S)
 
@@ -120,10 +131,23 @@ class Sender(Actor):
         with client.get_queue_sender(self.queue) as sender:
             while not self.ending.wait(self.chance.uniform(0, self.pause_s)):
                 ids = self.identities(self.chance.choice([1, 1, 1, 2, 5]))
-                messages = [ServiceBusMessage(identity) for identity in ids]
+                messages = [self.message(identity) for identity in ids]
                 self.notes.add(Sent(ids, now_ms()))
                 sender.send_messages(messages if len(ids) > 1 else messages[0])
                 self.notes.add(Accepted(ids, now_ms()))
+
+    def message(self, identity: str) -> Any:
+        """Return a message to be sent."""
+        return self.words.ServiceBusMessage(identity)
+
+
+class ShortLived(Sender):
+    """Sends what expires after a second or two, or in an hour."""
+
+    def message(self, identity: str) -> Any:
+        """Return a message with a time to live."""
+        ttl = timedelta(seconds=self.chance.choice([1, 2, 3600]))
+        return self.words.ServiceBusMessage(identity, time_to_live=ttl)
 
 
 class Repeater(Actor):
@@ -160,7 +184,7 @@ class Scheduler(Actor):
                 due = datetime.now(UTC) + timedelta(milliseconds=ahead_ms)
                 due = due.replace(microsecond=due.microsecond // 1000 * 1000)
                 due_ms = round(due.timestamp() * 1000)
-                messages = [ServiceBusMessage(identity) for identity in ids]
+                messages = [self.words.ServiceBusMessage(identity) for identity in ids]
                 self.notes.add(Scheduled(ids, due_ms, now_ms()))
                 if self.chance.random() < 0.3:
                     for message in messages:
@@ -174,7 +198,7 @@ class Scheduler(Actor):
                     self.notes.add(Cancelling(ids, now_ms()))
                     try:
                         sender.cancel_scheduled_messages(numbers)
-                    except MessageNotFoundError:
+                    except self.errors.MessageNotFoundError:
                         continue
                     self.notes.add(Cancelled(ids, now_ms()))
 
@@ -244,6 +268,7 @@ class Receiver(Actor):
     """
 
     completes = 0.9
+    ways: Sequence[str] = ("abandon", "change", "dead-letter", "leave")
 
     def work(self, client: ServiceBusClient) -> None:
         """Receive until something fails."""
@@ -261,7 +286,7 @@ class Receiver(Actor):
             receiver.complete_message(message)
             self.notes.add(Settled(delivered.id, delivered.number, now_ms()))
             return
-        way = self.chance.choice(["abandon", "change", "dead-letter", "leave"])
+        way = self.chance.choice(self.ways)
         if way == "leave":
             return
         at_ms = now_ms()
@@ -281,6 +306,48 @@ class PoorReceiver(Receiver):
     """Completes little: its queue sees locks end, changes, dead letters and exhausted counts."""
 
     completes = 0.3
+
+
+class LibraryReceiver(Receiver):
+    """Does what the library has a call for; its locks end with its client."""
+
+    ways = ("abandon", "dead-letter", "leave")
+
+    def __init__(self, name: str, text: str, queue: str, notes: Printer) -> None:
+        super().__init__(name, text, queue, notes)
+        self._held: dict[str, int] = {}
+
+    def work(self, client: ServiceBusClient) -> None:
+        """Receive until something fails; what is held then goes back."""
+        self._held.clear()
+        try:
+            super().work(client)
+        finally:
+            at_ms = now_ms()
+            for identity, until_ms in self._held.items():
+                if until_ms > at_ms:
+                    self.notes.add(Returned(identity, at_ms))
+
+    def settle(self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+        """Note what is held meanwhile, and what stays so."""
+        seen = delivery(message)
+        self._held[seen.id] = seen.locked_until_ms
+        super().settle(receiver, message)
+        if message.lock_token is None:
+            self._held.pop(seen.id, None)
+
+
+class ExpiryWatch(LibraryReceiver):
+    """Completes little, and gets nothing whose time is over."""
+
+    completes = 0.3
+
+    def settle(self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+        """Look at its time, and settle it in one way or another."""
+        late_ms = delivery(message).locked_ms - _utc_ms(message.expires_at_utc)
+        if late_ms > 0:
+            self.faults.append(f"{message} came {late_ms} ms after its time was over")
+        super().settle(receiver, message)
 
 
 class Peeker(Actor):
@@ -390,12 +457,11 @@ def abandon_changed(receiver: ServiceBusReceiver, message: ServiceBusReceivedMes
 
 def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> Delivered:
     """Return what a receiver sees of a message."""
-    annotations = message.raw_amqp_message.annotations or {}
-    locked_until_ms = annotations[b"x-opt-locked-until"]
+    locked_until_ms = _utc_ms(message.locked_until_utc)
     return Delivered(
         id=b"".join(message.body).decode(),
         number=message.sequence_number or 0,
-        enqueued_ms=annotations[b"x-opt-enqueued-time"],
+        enqueued_ms=_utc_ms(message.enqueued_time_utc),
         count=message.delivery_count or 0,
         locked_ms=locked_until_ms - LOCK_MS,
         locked_until_ms=locked_until_ms,
@@ -404,9 +470,13 @@ def delivery(message: ServiceBusReceivedMessage, *, is_dead: bool = False) -> De
     )
 
 
+def _utc_ms(instant: datetime | None) -> int:
+    return round(instant.timestamp() * 1000) if instant is not None else 0
+
+
 def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
     """Return the actors of a role: `send`, `receive`, `fill`, `peek`, `repeat`, `unique`,
-    `side`, `unwatched`, `topic`; or a path.
+    `side`, `unwatched`, `topic`, `library`, `library-side`; or a path.
 
     The path is that of a subscription, which is received from.
     """
@@ -442,6 +512,17 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
                 Deleter("deleter", text, "deleted", notes),
                 Latecomer("latecomer", text, "dropped", notes),
             ]
+        case "library":
+            return [
+                *(Sender(f"sender{mark}{i}", text, "load", notes) for i in range(2)),
+                Scheduler(f"scheduler{mark}", text, "load", notes),
+                *(LibraryReceiver(f"receiver{mark}{i}", text, "load", notes) for i in range(2)),
+            ]
+        case "library-side":
+            return [
+                ShortLived(f"short{mark}", text, "side", notes, pause_s=0.2),
+                ExpiryWatch(f"watch{mark}", text, "side", notes),
+            ]
         case "topic":
             return [
                 *(Sender(f"sender{mark}{i}", text, "topic", notes) for i in range(2)),
@@ -455,8 +536,11 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
 
 def main() -> None:
     """Work until standard input ends, then stop in good order."""
-    actors = actors_of(*sys.argv[1:])
+    role, text, amqp_url, mark, *lane = sys.argv[1:]
+    actors = actors_of(role, text, amqp_url, mark)
     for actor in actors:
+        actor.amqp_url = amqp_url
+        actor.lane = lane[0] if lane else actor.lane
         actor.start()
     sys.stdin.read()
     for actor in actors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from tests.crash.events import Accepted, Event, Killed, Settled, from_line
 from tests.crash.history import Fault, check
 from tests.crash.load import LOCK_MS, delivery, now_ms
 from tests.fixtures.bridge import Bridge
+from tests.fixtures.broker import Broker
 
 AHEAD_MS = 20_000
 """The farthest that the load schedules ahead."""
@@ -129,13 +131,38 @@ class Siege:
     def progress(self, *, within_s: float = 60) -> None:
         """Wait until every bridge's clients have messages accepted and settled again."""
         for bridge, notes in self._own.items():
-            for kind in (Accepted, Settled):
-                before = notes.count(kind)
-                wait_for(
-                    f"another {kind.__name__} on port {bridge.port}",
-                    lambda kind=kind, before=before, notes=notes: notes.count(kind) > before,  # type: ignore[misc]
-                    within_s=within_s,
-                )
+            await_more(notes, f"on port {bridge.port}", within_s=within_s)
+
+    def kill_in_turn(
+        self,
+        *books: Notes,
+        kills: int,
+        progress: Callable[[], None],
+        pause_s: tuple[float, float] = (0.2, 3),
+        broker: Broker | None = None,
+    ) -> None:
+        """Kill one of the bridges so many times, and let the clients go on after each.
+
+        Args:
+            books: where each kill is noted.
+            kills: how many; the chance behind them is another for each count.
+            progress: waits until the clients have gone on.
+            pause_s: between two kills, so long or less.
+            broker: its RabbitMQ is killed instead every second time.
+        """
+        chance = random.Random(kills)
+        progress()
+        for turn in range(kills):
+            time.sleep(chance.uniform(*pause_s))
+            begun_ms, is_broker = now_ms(), broker is not None and turn % 2 == 1
+            bridge = chance.choice(self.bridges)
+            victim = broker.node if broker is not None and is_broker else bridge
+            assert victim is not None
+            victim.kill()
+            for notes in books:
+                notes.add(Killed(now_ms(), is_broker=is_broker, begun_ms=begun_ms))
+            victim.start()
+            progress()
 
     def note_kill(
         self, *, is_broker: bool = False, is_orderly: bool = False, begun_ms: int | None = None
@@ -224,6 +251,26 @@ class Siege:
         shown = "\n".join([*stories, *summary])
         assert not faults, f"{len(faults)} faults:\n{shown}"
         return "\n".join(summary)
+
+
+def await_more(notes: Notes, where: str = "", *, within_s: float = 90) -> None:
+    """Wait until another message is accepted, and another settled."""
+    for kind in (Accepted, Settled):
+        before = notes.count(kind)
+        wait_for(
+            f"another {kind.__name__} {where}",
+            lambda kind=kind, before=before: notes.count(kind) > before,  # type: ignore[misc]
+            within_s=within_s,
+        )
+
+
+def faultless(events: list[Event], *, bridges: int = 1) -> str:
+    """Fail with every fault; return the counts."""
+    faults = check(events, bridges=bridges)
+    shown = "\n".join(f"{fault}\n{story(fault, events)}" for fault in faults[:10])
+    assert not faults, f"{len(faults)} faults:\n{shown}"
+    counts = Counter(type(event) for event in events)
+    return f"{counts[Accepted]} accepted, {counts[Settled]} settled"
 
 
 def story(fault: Fault, events: list[Event]) -> str:

@@ -7,10 +7,8 @@ names; so the judgement is by counts, and by what was younger than any delete.
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,6 @@ import pytest
 
 from tests.crash.events import Accepted, Delivered, Killed, Sent
 from tests.crash.history import UNSURE_MS
-from tests.crash.load import now_ms
 from tests.crash.siege import Notes, Siege, clients, wait_for
 from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
@@ -71,7 +68,7 @@ def deleting(bridge: Bridge, root: Path) -> Iterator[Deletes]:
     assert process.stdin is not None
     assert process.stdout is not None
     lines, deletes = process.stdout, Deletes()
-    reader = threading.Thread(target=lambda: [deletes.add(line) for line in lines])
+    reader = threading.Thread(target=lambda: [deletes.add(line) for line in lines])  # type: ignore[func-returns-value]
     reader.start()
     try:
         yield deletes
@@ -83,11 +80,10 @@ def deleting(bridge: Bridge, root: Path) -> Iterator[Deletes]:
 
 
 def besieged(
-    siege: Siege, broker: Broker, root: Path, kills: int, *, both: bool
+    siege: Siege, root: Path, kills: int, broker: Broker | None = None
 ) -> tuple[Notes, Deletes]:
     """Kill so many times while messages are sent and deleted; drain what is left."""
-    notes, chance = Notes(), random.Random(kills)
-    bridge = siege.bridge
+    notes, bridge = Notes(), siege.bridge
     with deleting(bridge, root) as deletes, clients("fill", bridge, "a", notes):
 
         def progress() -> None:
@@ -95,20 +91,7 @@ def besieged(
             wait_for("another accepted", lambda: notes.count(Accepted) > accepted, within_s=90)
             wait_for("another deleted", lambda: deletes.counted > counted, within_s=90)
 
-        progress()
-        for turn in range(kills):
-            time.sleep(chance.uniform(0.2, 3))
-            begun_ms = now_ms()
-            if both and turn % 2:
-                assert broker.node is not None
-                broker.node.kill()
-                notes.add(Killed(now_ms(), is_broker=True, begun_ms=begun_ms))
-                broker.node.start()
-            else:
-                bridge.kill()
-                notes.add(Killed(now_ms(), begun_ms=begun_ms))
-                bridge.start()
-            progress()
+        siege.kill_in_turn(notes, kills=kills, progress=progress, broker=broker)
     siege.drain(QUEUE, notes, quiet_s=8)
     return notes, deletes
 
@@ -152,11 +135,11 @@ def judge(notes: Notes, deletes: Deletes) -> str:
 
 
 def test_deletes_count_what_is_gone_over_kills_of_the_bridge(
-    start_bridge: StartBridge, broker: Broker, pytestconfig: pytest.Config
+    start_bridge: StartBridge, pytestconfig: pytest.Config
 ) -> None:
     """Three kills."""
     siege = Siege(start_bridge())
-    print(judge(*besieged(siege, broker, pytestconfig.rootpath, 3, both=False)))
+    print(judge(*besieged(siege, pytestconfig.rootpath, 3)))
 
 
 @pytest.mark.soak
@@ -167,4 +150,4 @@ def test_deletes_count_what_is_gone_over_twenty_kills(
     """Twenty kills, in turn of the bridge and of RabbitMQ."""
     broker = start_broker()
     siege = Siege(start_bridge(on=broker, vhost="/"))
-    print(judge(*besieged(siege, broker, pytestconfig.rootpath, 20, both=True)))
+    print(judge(*besieged(siege, pytestconfig.rootpath, 20, broker)))

@@ -31,8 +31,9 @@ ONLY_AFTER = {
 
 NOTHING_TO_ACK = {"sequencer.journal.acked": "what is only written down acks no message"}
 
-NOT_LOADED = ("engine.deferred.", "engine.session.")
-"""Nobody of the load defers, or accepts sessions: test_deferral.py, test_sessions.py."""
+NOT_LOADED = ("disposal.", "engine.deferred.", "engine.session.", "usage.")
+"""Nobody of the load defers, or accepts sessions (test_deferral.py, test_sessions.py), and nothing
+is idle (test_idle_deletion.py)."""
 
 SINCE_4_3 = {"engine.release.returned"}
 """Before RabbitMQ 4.3 a released message is kept, because a return would count."""

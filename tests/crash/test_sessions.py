@@ -31,7 +31,11 @@ from tests.integration.session_door import send
 pytestmark = pytest.mark.kills
 
 QUEUE = model.Queue(
-    name="orders", lock_duration_ms=5_000, max_delivery_count=1_000, requires_session=True
+    name="orders",
+    lock_duration_ms=5_000,
+    max_delivery_count=1_000,
+    requires_session=True,
+    session_shards=4,
 )
 SESSIONS = 12
 PATH = EntityPath("orders")

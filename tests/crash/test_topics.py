@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.crash.events import Accepted, Killed, Settled
 from tests.crash.history import check
-from tests.crash.load import LOCK_MS, now_ms
-from tests.crash.siege import Notes, Siege, clients, story, wait_for
+from tests.crash.load import LOCK_MS
+from tests.crash.siege import Notes, Siege, await_more, clients, story
 from tests.fixtures.bridge import StartBridge
 
 pytestmark = pytest.mark.kills
@@ -55,34 +52,18 @@ def path_of(name: str) -> str:
 
 def besiege(start_bridge: StartBridge, config: Path, kills: int) -> dict[str, Notes]:
     """Kill the bridge so many times under load, then drain; return what each subscription saw."""
-    bridge = start_bridge(config=config)
-    books = {name: Notes() for name in SUBSCRIPTIONS}
-    chance = random.Random(kills)
+    siege = Siege(start_bridge(config=config))
+    bridge, books = siege.bridge, {name: Notes() for name in SUBSCRIPTIONS}
 
     def progress() -> None:
         for name, notes in books.items():
-            for kind in (Accepted, Settled):
-                before = notes.count(kind)
-                wait_for(
-                    f"another {kind.__name__} of {name}",
-                    lambda kind=kind, before=before, notes=notes: notes.count(kind) > before,  # type: ignore[misc]
-                    within_s=60,
-                )
+            await_more(notes, f"of {name}", within_s=60)
 
     with ExitStack() as at_work:
         at_work.enter_context(clients("topic", bridge, "a", *books.values()))
         for name, notes in books.items():
             at_work.enter_context(clients(path_of(name), bridge, name, notes))
-        progress()
-        for _ in range(kills):
-            time.sleep(chance.uniform(0.2, 2))
-            begun_ms = now_ms()
-            bridge.kill()
-            for notes in books.values():
-                notes.add(Killed(now_ms(), begun_ms=begun_ms))
-            bridge.start()
-            progress()
-    siege = Siege(bridge)
+        siege.kill_in_turn(*books.values(), kills=kills, progress=progress, pause_s=(0.2, 2))
     for name, notes in books.items():
         siege.drain(path_of(name), notes, quiet_s=max(LOCK_MS / 1000 + 1, AHEAD_S + 3))
     idle = Notes()

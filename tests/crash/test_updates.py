@@ -15,10 +15,8 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.servicebus.management import EntityStatus, ServiceBusAdministrationClient
 
-from tests.crash.events import Accepted, Delivered, Event, Killed, Settled
-from tests.crash.history import check
-from tests.crash.load import now_ms
-from tests.crash.siege import AHEAD_MS, Notes, Siege, clients, story, wait_for
+from tests.crash.events import Delivered, Event
+from tests.crash.siege import AHEAD_MS, Notes, Siege, await_more, clients, faultless, wait_for
 from tests.fixtures.administration import Administer
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
@@ -96,37 +94,17 @@ def updating(admin: ServiceBusAdministrationClient) -> Iterator[Updater]:
         updater.stop()
 
 
-def besieged(siege: Siege, broker: Broker, updater: Updater, kills: int, *, both: bool) -> Notes:
+def besieged(siege: Siege, updater: Updater, kills: int, broker: Broker | None) -> Notes:
     """Kill so many times under load and updates; return what was seen, all of it drained."""
-    notes, chance = Notes(), random.Random(kills)
-    bridge = siege.bridge
+    notes, bridge = Notes(), siege.bridge
 
     def progress() -> None:
-        for kind in (Accepted, Settled):
-            before = notes.count(kind)
-            wait_for(
-                f"another {kind.__name__}",
-                lambda kind=kind, before=before: notes.count(kind) > before,  # type: ignore[misc]
-                within_s=90,
-            )
+        await_more(notes)
         updates = updater.done
         wait_for("another update", lambda: updater.done > updates, within_s=90)
 
     with clients("send", bridge, "a", notes), clients("receive", bridge, "a", notes):
-        progress()
-        for turn in range(kills):
-            time.sleep(chance.uniform(0.2, 3))
-            begun_ms = now_ms()
-            if both and turn % 2:
-                assert broker.node is not None
-                broker.node.kill()
-                notes.add(Killed(now_ms(), is_broker=True, begun_ms=begun_ms))
-                broker.node.start()
-            else:
-                bridge.kill()
-                notes.add(Killed(now_ms(), begun_ms=begun_ms))
-                bridge.start()
-            progress()
+        siege.kill_in_turn(notes, kills=kills, progress=progress, broker=broker)
     updater.stop()
     siege.drain(QUEUE, notes, quiet_s=max(LONGEST_LOCK_S, AHEAD_MS / 1000) + 3)
     return notes
@@ -144,30 +122,27 @@ def judge(notes: Notes) -> str:
         else each
         for each in notes.events()
     ]
-    faults = check(events)
-    shown = "\n".join(f"{fault}\n{story(fault, events)}" for fault in faults[:10])
-    assert not faults, f"{len(faults)} faults:\n{shown}"
-    return f"{notes.count(Accepted)} accepted, {notes.count(Settled)} settled"
+    return faultless(events)
 
 
 def run(
-    start: Callable[[], Any], administer: Administer, broker: Broker, kills: int, *, both: bool
+    start: Callable[[], Any], administer: Administer, kills: int, broker: Broker | None = None
 ) -> None:
     """One such run; the definition is the last that was answered, and is in force."""
     bridge = start()
     admin = administer(bridge)
     with updating(admin) as updater:
-        notes = besieged(Siege(bridge), broker, updater, kills, both=both)
+        notes = besieged(Siege(bridge), updater, kills, broker)
         updater.update("user_metadata", "the last")
         assert admin.get_queue(QUEUE).user_metadata == "the last"
     print(f"{updater.done} updates, {judge(notes)}")
 
 
 def test_updates_lose_nothing_over_kills_of_the_bridge(
-    start_bridge: StartBridge, administer: Administer, broker: Broker
+    start_bridge: StartBridge, administer: Administer
 ) -> None:
     """Three kills."""
-    run(start_bridge, administer, broker, 3, both=False)
+    run(start_bridge, administer, 3)
 
 
 @pytest.mark.soak
@@ -177,4 +152,4 @@ def test_updates_lose_nothing_over_twenty_kills(
 ) -> None:
     """Twenty kills, in turn of the bridge and of RabbitMQ."""
     broker = start_broker()
-    run(lambda: start_bridge(on=broker, vhost="/"), administer, broker, 20, both=True)
+    run(lambda: start_bridge(on=broker, vhost="/"), administer, 20, broker)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from urllib.parse import quote
 
 from pika.adapters.blocking_connection import BlockingChannel
@@ -66,13 +64,3 @@ def effective_settings(broker: Broker, vhost: str) -> dict[str, tuple[Value, Val
 def count(channel: BlockingChannel, queue: str) -> int:
     """How many messages are ready in a queue."""
     return int(channel.queue_declare(queue, passive=True).method.message_count)
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = DEADLINE_S) -> bool:
-    """Whether a condition becomes true within a deadline."""
-    end = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True

@@ -107,18 +107,25 @@ class Door:
 
 @asynccontextmanager
 async def open_door(
-    endpoint: Endpoint, management_url: str, *queues: model.Queue, with_sidecar: bool = True
+    endpoint: Endpoint,
+    management_url: str,
+    *queues: model.Queue,
+    with_sidecar: bool = True,
+    session_shards: int = model.SESSION_SHARDS_DEFAULT,
 ) -> AsyncIterator[Door]:
     """Start a bridge with these queues."""
     async with Management(endpoint, management_url) as management:
-        namespace = RabbitNamespace(endpoint, management, name="test")
+        namespace = RabbitNamespace(
+            endpoint, management, name="test", session_shards=session_shards
+        )
         sidecar = Sidecar(
             endpoint,
             on_full=namespace.note_full,
+            on_missing=namespace.reconciler.complete,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
         )
 
-        namespace.follow(sidecar.follow)
+        namespace.directory.follow(sidecar.follow)
         await namespace.start()
         await namespace.apply(model.Namespace(queues=queues))
         running = asyncio.create_task(sidecar.run()) if with_sidecar else None
@@ -130,19 +137,6 @@ async def open_door(
                 await sidecar.stop()
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(condition: object, within_s: float = WAIT_S) -> None:
-    """Wait until a condition (a function, perhaps a coroutine function) holds."""
-    assert callable(condition)
-    async with asyncio.timeout(within_s):
-        while True:
-            found = condition()
-            if asyncio.iscoroutine(found):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

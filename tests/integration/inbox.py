@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from bridge.broker.connection.delivery import Delivery
 
@@ -35,10 +34,3 @@ class Inbox:
                 self._more.clear()
                 await self._more.wait()
         return self.deliveries
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = WITHIN_S) -> None:
-    """Ask again and again until it is so."""
-    async with asyncio.timeout(within_s):
-        while not await condition():  # noqa: ASYNC110 - RabbitMQ tells nobody
-            await asyncio.sleep(0.02)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
 
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
 from bridge.wire import envelope, headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.envelope import Item, Operation
@@ -15,6 +19,9 @@ Poison = tuple[bytes, bytes]
 """Properties and body."""
 
 DEEP_LEVELS = 100
+
+BATCH = 100
+"""So many are published at once; where one is refused, they are published one by one."""
 
 
 def nested(letter: str) -> FieldValue:
@@ -135,7 +142,9 @@ def properties_of_every_kind() -> Iterator[Poison]:
 def envelopes() -> Iterator[Poison]:
     """What pretends to be an envelope, or is one that no bridge has written."""
     kind = envelope.SILENT_PROPERTIES
-    asks = envelope.envelope_properties("nobody/\udcff", "\udcff")
+    asks = Properties(
+        headers=envelope.HEADERS, reply_to="nobody/\udcff", correlation_id="\udcff"
+    ).encode()
     bare = Properties(delivery_mode=2).encode()
     whole = envelope.encode(Operation.SEND, bytes(16), [Item(bare, b"x")])
     for cut in range(len(whole)):
@@ -188,3 +197,44 @@ def batons() -> Iterator[Poison]:
 def messages() -> list[Poison]:
     """All that a publisher may do to a queue."""
     return [*headers_of_every_type(), *properties_of_every_kind(), *batons()]
+
+
+class Publisher:
+    """Publishes what RabbitMQ takes; over what it does not take it ends channel or connection."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+        self._channel: Any = None
+        self._opening = asyncio.Lock()
+
+    async def publish(self, exchange: str, key: str, poison: list[Poison]) -> int:
+        """Publish all; return how many RabbitMQ has taken."""
+        taken = 0
+        for start in range(0, len(poison), BATCH):
+            batch = poison[start : start + BATCH]
+            publishes = [self._publish(exchange, key, *each) for each in batch]
+            results = await asyncio.gather(*publishes)
+            if not all(results):
+                results = [await self._publish(exchange, key, *each) for each in batch]
+            taken += sum(results)
+        return taken
+
+    async def _publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> bool:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await Connection.open(self._endpoint, name="poison")
+                self._channel = None
+            if self._channel is None or self._channel.close_reason is not None:
+                self._channel = await self._connection.channel()
+                await self._channel.publisher.confirm_select()
+        try:
+            await self._channel.publisher.publish_confirmed(exchange, key, properties, body)
+        except (BrokerError, ValueError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            await self._connection.close()

@@ -21,7 +21,8 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath
 from tests.fixtures.broker import Broker
-from tests.integration.door import open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import open_door, outgoing
 
 
 class Watched(Management):
@@ -71,7 +72,7 @@ async def test_creating_an_entity_lists_nothing_of_the_namespace(
         namespace = RabbitNamespace(endpoint, management, name="watched")
         await namespace.start()
         await namespace.apply(model.Namespace())
-        await namespace.check()
+        await namespace.reconciler.check()
         management.listings.clear()
 
         made = await namespace.administration.create(model.Queue(name="new"))
@@ -95,7 +96,7 @@ async def test_a_conflict_of_one_entity_stops_no_other(
             await door.namespace.apply(
                 model.Namespace(queues=(model.Queue(name="bad"), model.Queue(name="good")))
             )
-        await door.namespace.check()
+        await door.namespace.reconciler.check()
 
         await door.namespace.send(EntityPath("good"), [outgoing("hello")])
         (received,) = await door.client(path=EntityPath("good")).receive()

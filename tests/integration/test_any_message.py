@@ -18,15 +18,21 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.sending.requests import new_identity
 from bridge.machine import arrival
 from bridge.machine.arrival import Command
-from bridge.machine.sequencer import Publication, Sequencer, blank
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import blank
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import envelope
+from bridge.wire.amqp10.primitives import (
+    encode_list,
+    encode_map,
+    encode_string,
+)
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Operation
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.fields import encode_list, encode_map, encode_string
 from bridge.wire.mapping.inward import record_from_message
 from tests.fixtures.broker import Broker
 from tests.integration.door import open_door

@@ -10,7 +10,8 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door_unseeing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door_unseeing
 
 ORDERS = model.Queue(name="orders")
 FEW = 4

@@ -14,7 +14,7 @@ from bridge.topology import names
 from tests.fixtures.broker import Broker
 from tests.fixtures.relay import Relay
 from tests.fixtures.sidecar import Rig
-from tests.integration.declared import eventually
+from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.kills
 
@@ -68,7 +68,8 @@ class BeforeCancel:
 
     def __call__(self, method: pamqp.base.Frame) -> bool:
         """Whether this method is held."""
-        self.asks += isinstance(method, spec.Queue.Declare) and method.passive
+        if isinstance(method, spec.Queue.Declare) and method.passive and not method.nowait:
+            self.asks += method.queue.startswith(names.bucket_prefix("orders"))
         return isinstance(method, spec.Basic.Cancel)
 
 
@@ -83,13 +84,13 @@ def test_a_bucket_whose_queue_says_nothing_is_not_removed(orders: Rig) -> None:
         assert [each.body for each in orders.take(1)] == [b"a"]
         (bucket,) = orders.buckets()
         node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="suspend"))
-        assert eventually(lambda: holds.asks >= 2 or relay.holding.is_set())
+        eventually(lambda: holds.asks >= 2 or relay.holding.is_set())
         assert not relay.holding.is_set()
         node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="resume"))
         assert relay.holding.wait(10)
         relay.release()
 
-        assert eventually(lambda: not orders.has(bucket))
+        eventually(lambda: not orders.has(bucket))
 
 
 class AtDeclaration:
@@ -104,7 +105,7 @@ class AtDeclaration:
     def __call__(self, method: pamqp.base.Frame) -> bool:
         """Whether this method is held."""
         is_declaration = isinstance(method, spec.Queue.Declare)
-        if is_declaration and method.queue.startswith(names.bucket_prefix("orders")):
+        if is_declaration and method.queue.startswith(names.bucket_prefix("orders")):  # type: ignore[attr-defined]
             self.declaration = method
         return self.declaration is not None
 
@@ -122,9 +123,9 @@ def test_a_bucket_whose_declaration_is_not_answered_is_removed(orders: Rig) -> N
         assert holds.declaration is not None
         bucket, arguments = holds.declaration.queue, holds.declaration.arguments
         orders.channel.queue_declare(bucket, durable=True, arguments=arguments)
-        orders.channel.queue_declare("another", durable=True, arguments=arguments)  # seals it
+        orders.channel.queue_declare("another", durable=True, arguments=arguments)  # makes it last
         # Then "a" needs no bucket any more, and a kill does not forget the journal.
-        assert eventually(lambda: now_ms() > due_ms)
+        eventually(lambda: now_ms() > due_ms)
         orders.connection.close()
         node.kill()
         node.start()
@@ -133,11 +134,11 @@ def test_a_bucket_whose_declaration_is_not_answered_is_removed(orders: Rig) -> N
         relay.release()
 
         assert [each.body for each in orders.take(1)] == [b"a"]
-        assert eventually(lambda: not orders.has(bucket))
+        eventually(lambda: not orders.has(bucket))
 
 
 class AfterSeal:
-    """Holds back what is published when the first bucket is sealed: the note that it is safe."""
+    """Holds back what is published when the first bucket is fenced: the note that it is safe."""
 
     is_sealed = False
 
@@ -147,8 +148,8 @@ class AfterSeal:
         return self.is_sealed and isinstance(method, spec.Basic.Publish)
 
 
-def test_no_snapshot_has_a_bucket_as_young_that_is_safe(orders: Rig) -> None:
-    """After a kill of RabbitMQ a young bucket is made anew: what was stored in it would be lost."""
+def test_no_snapshot_has_a_bucket_as_provisional_that_is_safe(orders: Rig) -> None:
+    """After a kill a provisional bucket is made anew: what was stored in it would be lost."""
     node = orders.broker.node
     assert node is not None
     begin_ms = now_ms()
@@ -157,15 +158,15 @@ def test_no_snapshot_has_a_bucket_as_young_that_is_safe(orders: Rig) -> None:
         orders.send(bytes(1_000))
         orders.send(b"a", due_ms=begin_ms + 5_000)
         assert relay.holding.wait(10)
-        # With the notes that the bucket is young and that it is safe these are three entries. What
+        # With the notes that the bucket is provisional and that it is safe these are three. What
         # comes now would have a snapshot written.
         orders.send(b"b")
-        assert eventually(lambda: orders.is_empty(names.inbox("orders")))
+        eventually(lambda: orders.is_empty(names.inbox("orders")))
         relay.release()
         assert [each.body for each in orders.take(2)] == [bytes(1_000), b"b"]
         sidecar.stop()
     # A kill in the first seconds may forget the journal.
-    assert eventually(lambda: now_ms() > begin_ms + 3_000)
+    eventually(lambda: now_ms() > begin_ms + 3_000)
     orders.connection.close()
     node.kill()
     node.start()
@@ -187,7 +188,7 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
         (bucket,) = orders.buckets()
         node.rabbitmqctl("eval", FORGET)
         assert relay.holding.wait(20)
-        assert eventually(lambda: not orders.has(bucket))
+        eventually(lambda: not orders.has(bucket))
         orders.connection.close()
         node.kill()
         relay.release()
@@ -199,6 +200,6 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
         if dies:
             sidecar = orders.start()
 
-        assert eventually(lambda: not orders.has(bucket), within_s=30)
+        eventually(lambda: not orders.has(bucket), within_s=30)
         orders.send(b"b", due_ms=now_ms() + 1_000)
         assert [each.body for each in orders.take(1)] == [b"b"]

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
@@ -13,10 +14,10 @@ from bridge.broker.connection.boot import node_boot
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.errors import ConnectionLost, LoginRefused
-from bridge.broker.management.api import Management
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
-from tests.integration.inbox import QUORUM, WITHIN_S, eventually
+from tests.fixtures.waiting import until
+from tests.integration.inbox import QUORUM, WITHIN_S
 
 PLAIN = Properties(delivery_mode=2).encode()
 
@@ -67,16 +68,15 @@ async def test_an_operator_closes_a_connection(
     """RabbitMQ's reason reaches the connection, its channels, and what waits on them."""
     channel = await connection.channel()
     await channel.publisher.confirm_select()
-    async with Management(endpoint, broker.management_url) as management:
 
-        async def close_it() -> bool:
-            rows = await management.connections()
-            names = [row["name"] for row in rows if row.get("vhost") == endpoint.vhost]
-            for name in names:
-                await management.close_connection(name)
-            return bool(names)
+    def close_it() -> bool:
+        rows = broker.management("GET", "/api/connections")
+        names = [row["name"] for row in rows if row.get("vhost") == endpoint.vhost]
+        for name in names:
+            broker.management("DELETE", f"/api/connections/{quote(name, safe='')}")
+        return bool(names)
 
-        await eventually(close_it)
+    await until(lambda: asyncio.to_thread(close_it))
     await asyncio.wait_for(connection.closed.wait(), WITHIN_S)
 
     assert connection.close_reason is not None

@@ -16,7 +16,8 @@ from bridge.engine.clock import now_ms
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door
 
 TIMEOUT_MS = 3_000
 HELD_MS = 4 * TIMEOUT_MS
@@ -64,7 +65,9 @@ async def test_a_lock_is_renewed_past_the_consumer_timeout(
         with pytest.raises(MessageLockLost):
             await hold(door, active, deferred)
         (again,) = await client.receive(1)
-        assert (again.record.body, again.delivery_count) == (b"active", 1)
+        # A busy RabbitMQ may end the next channel for its 3 s, too.
+        assert again.record.body == b"active"
+        assert again.delivery_count >= 1
         await door.complete(again)
 
 

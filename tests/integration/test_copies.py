@@ -13,7 +13,8 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Disposition, Received, Release
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
-from tests.integration.door import Client, Door, open_door_unseeing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Client, Door, open_door_unseeing
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=60_000, max_delivery_count=10)
 

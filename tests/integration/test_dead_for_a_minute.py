@@ -20,7 +20,8 @@ from bridge.engine.api import Complete, DeadLetter, Disposition, Received, Recei
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 from tests.integration.test_dead_queues import NAME, QUEUES, Others, attempt, door
 
 __all__ = ["door"]

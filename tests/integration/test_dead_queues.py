@@ -23,7 +23,8 @@ from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue, start_queue, stop_queue
-from tests.integration.door import Client, Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Client, Door, open_door, outgoing
 
 pytestmark = pytest.mark.kills
 

@@ -37,8 +37,8 @@ from bridge.topology import parts
 from bridge.wire import headers
 from bridge.wire.basic import Properties, long, text
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
-from tests.integration.inbox import eventually
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 QUEUE = model.Queue(name="orders", lock_duration_ms=5_000, max_delivery_count=3)
 PEEK_LOCK = ReceiveMode.PEEK_LOCK
@@ -103,7 +103,7 @@ async def test_the_first_defers_make_the_queue_on_two_bridges_at_once(
         return counts.total == 0
 
     # Until the leader has taken it, its ownership token is one of the inbox.
-    await eventually(is_empty)
+    await until(is_empty)
     async with open_door(endpoint, broker.management_url) as second:
         numbers = await asyncio.gather(deferred(door, "a", "b"), deferred(second, "c", "d"))
         assert await is_there(connection)
@@ -148,7 +148,7 @@ async def test_deferred_messages_that_make_too_large_an_answer(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of them is locked or deleted; fewer of them are had."""
-    monkeypatch.setattr("bridge.engine.deferral.asks.ASK_BYTES_MAX", 2_500)
+    monkeypatch.setattr("bridge.engine.deferral.replies.ASK_BYTES_MAX", 2_500)
     numbers = await deferred(door, "a", "b", "c")
     for mode in (PEEK_LOCK, ReceiveMode.RECEIVE_AND_DELETE):
         with pytest.raises(MessageSizeExceeded, match="Ask for fewer"):
@@ -372,7 +372,7 @@ async def test_nobody_holds_what_nobody_asks_for(
     endpoint: Endpoint, broker: Broker, confirming: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a while without asks and locks it is RabbitMQ's alone; the next ask finds it."""
-    monkeypatch.setattr("bridge.engine.deferral.holder.IDLE_S", 0.5)
+    monkeypatch.setattr("bridge.engine.deferral.queue.IDLE_S", 0.5)
     async with open_door(endpoint, broker.management_url, QUEUE) as door:
         first, second = await deferred(door, "a", "b")
         (held,) = await by_number(door, first)

@@ -20,7 +20,8 @@ def test_a_killed_node_keeps_what_it_confirmed(start_broker: Callable[[], Broker
     """A confirmed message is there again after a kill and a start of the same node.
 
     The fixture keeps no more than RabbitMQ does: what was declared last before a kill may be
-    forgotten (`bridge.broker.seal`), so another queue is declared after the one of the message.
+    forgotten (`bridge.broker.declaration_fence`), so another queue is declared after the one of the
+    message.
     """
     broker = start_broker()
     assert broker.node is not None

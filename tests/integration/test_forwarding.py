@@ -14,7 +14,8 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.wire import headers
 from bridge.wire.forwarded import hops_of
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 END = EntityPath("end")
 SOURCE = EntityPath("source")

@@ -26,7 +26,8 @@ from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import definitions
 from tests.fixtures.broker import Broker
 from tests.fixtures.idle_bridge import FileClock, idle_bridge
-from tests.integration.door import outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import outgoing
 
 MINUTE_MS = 60_000
 IDLE_MS = 5 * MINUTE_MS

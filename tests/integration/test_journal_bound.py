@@ -15,7 +15,8 @@ from bridge.model.name import EntityPath
 from bridge.sidecar.journal_watch import JournalWatch
 from bridge.topology.policy import RAISED_PREFIX
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 BASE_BYTES = 16 << 10
 QUEUE = model.Queue(name="orders", max_size_mb=2)

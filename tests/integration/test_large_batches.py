@@ -12,7 +12,8 @@ from bridge.model import entity as model
 from bridge.wire.amqp10.message import BATCH_MESSAGES_MAX
 from tests.conformance.probe import Probe, check, undisturbed
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 ORDERS = model.Queue(name="orders")
 

@@ -11,7 +11,10 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.handover import HandOver, Publish
 from bridge.machine.arrival import Send
-from bridge.machine.sequencer import Publication, Sequencer, blank, marker
+from bridge.machine.journal_entries import marker
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Tier
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState

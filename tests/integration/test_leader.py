@@ -147,3 +147,22 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
     finally:
         await sidecar.stop()
         await working
+
+
+async def test_little_of_a_backlog_is_on_its_way_at_a_time(
+    rig: Callable[..., Rig], connection: Connection
+) -> None:
+    """Acks come behind what was published before: a kill leaves a second copy of as many."""
+    orders = rig()
+    count = 2_000
+    for _ in range(count):
+        orders.send(b"a")
+    leader, living = await begin(orders, connection)
+    most = 0
+    async with asyncio.timeout(30):
+        while leader.meters.arrivals < count:
+            await asyncio.sleep(0)  # a turn of the loop
+            most = max(most, leader.in_flight.count if hasattr(leader, "in_flight") else 0)
+    assert 0 < most <= 600
+    await leader.stop()
+    await living

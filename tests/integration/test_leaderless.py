@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pika
@@ -15,7 +15,7 @@ from bridge.cli.measures import LEADERLESS_MAX, of_leaderless
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
 from tests.fixtures.sidecar import Rig
-from tests.integration.inbox import eventually
+from tests.fixtures.waiting import until
 
 MakeRig = Callable[..., Rig]
 
@@ -34,15 +34,6 @@ async def at_work(endpoint: Endpoint, *rigs: Rig) -> AsyncIterator[Sidecar]:
         await working
 
 
-def condition(of: Callable[[], object]) -> Callable[[], Awaitable[bool]]:
-    """Return a condition that can be awaited."""
-
-    async def is_so() -> bool:
-        return bool(of())
-
-    return is_so
-
-
 async def test_an_entity_without_a_leader_is_named_with_since_when(
     rig: MakeRig, endpoint: Endpoint
 ) -> None:
@@ -59,12 +50,12 @@ async def test_an_entity_without_a_leader_is_named_with_since_when(
     async with at_work(endpoint, broken, whole) as sidecar:
         await asyncio.to_thread(whole.take, 1)
         name = broken.queue.name
-        await eventually(condition(lambda: any("since" in each for each in sidecar.reasons)))
+        await until(lambda: any("since" in each for each in sidecar.reasons))
         (told,) = [each for each in sidecar.reasons if "since" in each]
         assert re.match(rf"Nobody numbers what is sent to '{name}' \(since 20\d\d-.*Z\);", told)
         assert list(sidecar.leaderless) == [name]
         assert before_ms <= sidecar.leaderless[name] <= time.time() * 1000
-        await eventually(condition(lambda: any("version 7" in each for each in sidecar.reasons)))
+        await until(lambda: any("version 7" in each for each in sidecar.reasons))
 
 
 async def test_what_another_bridge_numbers_has_a_leader(rig: MakeRig, endpoint: Endpoint) -> None:
@@ -75,10 +66,10 @@ async def test_what_another_bridge_numbers_has_a_leader(rig: MakeRig, endpoint: 
     await asyncio.to_thread(orders.take, 1)
     async with at_work(endpoint, orders) as sidecar:
         await sidecar.connected.wait()
-        await eventually(condition(lambda: not sidecar.leaderless))
+        await until(lambda: not sidecar.leaderless)
         assert not sidecar.meters[orders.queue.name].is_active
         other.kill()
-        await eventually(condition(lambda: sidecar.meters[orders.queue.name].is_active))
+        await until(lambda: sidecar.meters[orders.queue.name].is_active)
         assert not sidecar.leaderless
         assert sidecar.meters[orders.queue.name].takeover_s < 10
     assert not sidecar.reasons[1:]

@@ -15,7 +15,8 @@ from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue, start_queue, stop_queue
-from tests.integration.door import Client, Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Client, Door, open_door, outgoing
 
 pytestmark = pytest.mark.kills
 

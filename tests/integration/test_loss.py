@@ -14,7 +14,8 @@ from bridge.model.errors import MessageLockLost, ServerBusy
 from bridge.wire.basic import text
 from bridge.wire.mapping.fields import AMQP_ENCODED
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=60_000, max_delivery_count=10)
 """Locks that outlast any of these tests."""

@@ -90,17 +90,11 @@ async def test_resources_are_listed(management: Management, confirming: Channel)
     assert await management.queue("orders/$x") is None
 
 
-async def test_the_broker_tells_about_itself(
-    broker: Broker, management: Management, endpoint: Endpoint
-) -> None:
-    """Version, nodes, alarms, user, rights and feature flags."""
+async def test_the_broker_tells_about_itself(broker: Broker, management: Management) -> None:
+    """Version, nodes and alarms."""
     assert (await management.overview())["rabbitmq_version"] == broker.version_text
     assert len(await management.nodes()) >= 1
     assert await management.alarms() == []
-    assert (await management.whoami())["name"] == endpoint.user
-    assert (await management.permissions() or {})["configure"] == ".*"
-    assert "quorum_queue" in await management.feature_flags() or broker.version >= (4, 0)
-    assert endpoint.vhost in await management.vhosts()
     assert "rabbit_version" in await management.definitions()
 
 

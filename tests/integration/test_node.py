@@ -21,7 +21,8 @@ from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
 from bridge.wire.basic import Properties
 from tests.brokers.certificates import make_certificates
-from tests.integration.inbox import QUORUM, WITHIN_S, Inbox, eventually
+from tests.fixtures.waiting import until
+from tests.integration.inbox import QUORUM, WITHIN_S, Inbox
 
 PLAIN = Properties(delivery_mode=2).encode()
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ async def nothing_left_in(folder: Path) -> None:
     async def is_nothing_left() -> bool:
         return pids_in(folder) == []
 
-    await eventually(is_nothing_left)
+    await until(is_nothing_left)
 
 
 async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:

@@ -23,7 +23,8 @@ from bridge.model import entity as model
 from bridge.model.errors import ArgumentOutOfRange, MessageLockLost, NotAllowed
 from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=5_000, max_delivery_count=4)
 

@@ -21,7 +21,6 @@ from azure.servicebus._pyamqp._decode import decode_payload
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError
 from bridge.engine.api import Received
 from bridge.engine.clock import now_ms
 from bridge.gateway.receiving import message_of
@@ -33,8 +32,9 @@ from bridge.topology.resources import Value
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table
 from tests.fixtures.broker import Broker
-from tests.integration.door import Client, Door, open_door, outgoing, until
-from tests.integration.poison import FIELDS, Poison, envelopes, messages
+from tests.fixtures.waiting import until
+from tests.integration.door import Client, Door, open_door, outgoing
+from tests.integration.poison import FIELDS, Poison, Publisher, envelopes, messages
 
 ORDERS = model.Queue(name="orders", dead_lettering_on_message_expiration=True)
 
@@ -49,56 +49,12 @@ EVENTS = model.Topic(
     ),
 )
 
-BATCH = 100
-"""So many are published at once; where one is refused, they are published one by one."""
-
 
 @pytest_asyncio.fixture
 async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
     """A bridge with one queue."""
     async with open_door(endpoint, broker.management_url, ORDERS) as opened:
         yield opened
-
-
-class Publisher:
-    """Publishes what RabbitMQ takes; over what it does not take it ends channel or connection."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._connection: Connection | None = None
-        self._channel: Any = None
-        self._opening = asyncio.Lock()
-
-    async def publish(self, exchange: str, key: str, poison: list[Poison]) -> int:
-        """Publish all; return how many RabbitMQ has taken."""
-        taken = 0
-        for start in range(0, len(poison), BATCH):
-            batch = poison[start : start + BATCH]
-            publishes = [self._publish(exchange, key, *each) for each in batch]
-            results = await asyncio.gather(*publishes)
-            if not all(results):
-                results = [await self._publish(exchange, key, *each) for each in batch]
-            taken += sum(results)
-        return taken
-
-    async def _publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> bool:
-        async with self._opening:
-            if self._connection is None or self._connection.is_closed:
-                self._connection = await Connection.open(self._endpoint, name="poison")
-                self._channel = None
-            if self._channel is None or self._channel.close_reason is not None:
-                self._channel = await self._connection.channel()
-                await self._channel.publisher.confirm_select()
-        try:
-            await self._channel.publisher.publish_confirmed(exchange, key, properties, body)
-        except (BrokerError, ValueError):
-            return False
-        return True
-
-    async def close(self) -> None:
-        """Hang up."""
-        if self._connection is not None:
-            await self._connection.close()
 
 
 @pytest_asyncio.fixture
@@ -329,7 +285,7 @@ async def test_definitions_of_wrong_types(
     for number, form in enumerate(forms):
         put("orders", form)
         if number % 10 == 0 or number < len(WRONG):
-            await door.namespace.check()
+            await door.namespace.reconciler.check()
             assert [queue.name for queue in door.namespace.directory.namespace.queues][:1] == [
                 "orders"
             ] or isinstance(form, dict)
@@ -337,7 +293,7 @@ async def test_definitions_of_wrong_types(
     put("orders", definitions.to_json(ORDERS))
     put("others", definitions.to_json(model.Queue(name="others")))
     put("broken", 5)
-    await door.namespace.check()
+    await door.namespace.reconciler.check()
     found = [queue.name for queue in door.namespace.directory.namespace.queues]
 
     assert found == ["orders", "others"]
@@ -366,7 +322,7 @@ async def test_definitions_without_end(
         body = b'{"name": "%s", "value": %s}' % (names[entity].encode(), value)
         broker.management("PUT", paths[entity], body)
     try:
-        await door.namespace.check()
+        await door.namespace.reconciler.check()
     finally:
         for path in paths.values():
             broker.management("DELETE", path)

@@ -19,7 +19,8 @@ from bridge.topology import definitions
 from bridge.topology.resources import Topology
 from policies.writers.definitions import document
 from tests.fixtures.broker import Broker
-from tests.integration.declared import count, eventually
+from tests.fixtures.waiting import eventually
+from tests.integration.declared import count
 
 ORDERS = model.Queue(name="orders", default_message_time_to_live_ms=60_000)
 INVOICES = model.Queue(name="invoices", max_delivery_count=3)
@@ -191,7 +192,7 @@ def test_bridges_that_run_are_told(
     channel.queue_bind(heard, "$sb/events")
     assert busbridge("apply", busbridge.file(ORDERS))[0] == 0
     assert busbridge("apply", busbridge.file(INVOICES))[0] == 0
-    assert eventually(lambda: count(channel, heard) == 1)
+    eventually(lambda: count(channel, heard) == 1)
     assert channel.basic_get(heard, auto_ack=True)[2] == b""
 
 
@@ -288,7 +289,7 @@ def test_plain_rabbitmq_is_planned_applied_and_checked(
     channel.basic_publish("invoices", "", b"wrong", mandatory=True)
     method, _, _ = channel.basic_get("invoices")
     channel.basic_reject(method.delivery_tag, requeue=False)
-    assert eventually(lambda: count(channel, "invoices/$deadletterqueue") == 1)
+    eventually(lambda: count(channel, "invoices/$deadletterqueue") == 1)
     idle = model.Queue(name="invoices", max_delivery_count=3, auto_delete_on_idle_ms=300_000)
     code, said = busbridge("apply", busbridge.file(idle), "--flavour", "plain")
     assert code == 5

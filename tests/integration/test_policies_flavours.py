@@ -12,7 +12,8 @@ from bridge.model import entity as model
 from bridge.topology.compiler import bucket_queue
 from bridge.topology.names import bridge_queue
 from tests.fixtures.broker import Broker
-from tests.integration.declared import count, eventually
+from tests.fixtures.waiting import eventually
+from tests.integration.declared import count
 from tests.integration.test_policies_command import WAYS, Command
 
 PLAIN = ("--flavour", "plain")
@@ -57,7 +58,7 @@ def test_a_queue_that_was_there_dead_letters_by_a_policy_of_its_own(
         method, _, got = channel.basic_get(queue)
         assert got == body
         channel.basic_reject(method.delivery_tag, requeue=False)
-        assert eventually(lambda q=queue: count(channel, f"{q}/$deadletterqueue") == 1)
+        eventually(lambda q=queue: count(channel, f"{q}/$deadletterqueue") == 1)
 
 
 def test_names_of_another_case_are_refused_before_anything_is_made(
@@ -113,14 +114,14 @@ def test_a_catch_all_takes_no_dead_letters_and_fills_no_sink(
         channel.basic_reject(method.delivery_tag, requeue=False)
         channel.basic_publish("", "$sb/sink", b"dropped")
 
-    assert eventually(lambda: count(channel, "orders/$deadletterqueue") == 8)
+    eventually(lambda: count(channel, "orders/$deadletterqueue") == 8)
 
     def in_force() -> dict[str, object]:
         rows = broker.management("GET", f"/api/queues/{vhost}")
         return {row["name"]: row.get("policy") for row in rows}
 
-    assert eventually(lambda: in_force()["$sb/sink"] == "busbridge.sink")
-    assert eventually(lambda: in_force()["orders/$deadletterqueue"] == "busbridge.dead-letters")
+    eventually(lambda: in_force()["$sb/sink"] == "busbridge.sink")
+    eventually(lambda: in_force()["orders/$deadletterqueue"] == "busbridge.dead-letters")
     assert count(channel, "$sb/sink") == 0
     time.sleep(0.2)  # a TTL of theirs, of one millisecond, is long past
     assert count(channel, "orders/$deadletterqueue") == 8
@@ -151,14 +152,12 @@ def test_a_catch_all_limits_no_queue_of_the_bridge_and_stops_no_apply(
         rows = broker.management("GET", f"/api/queues/{vhost}")
         return {row["name"]: row.get("policy") for row in rows}
 
-    assert eventually(
-        lambda: all(str(each).startswith("busbridge.") for each in in_force().values())
-    )
+    eventually(lambda: all(str(each).startswith("busbridge.") for each in in_force().values()))
     assert in_force()["orders/$journal"] == "busbridge.journals"
     assert in_force()[bucket.name] == in_force()["orders/$inbox"] == "busbridge.inner"
     for _ in range(8):
         channel.basic_publish("", questions, b"a question")
-    assert eventually(lambda: count(channel, questions) == 8)
+    eventually(lambda: count(channel, questions) == 8)
     assert command("remove", "--allow")[0] == 0
 
 
@@ -182,7 +181,7 @@ def test_what_forwards_is_moved_by_rabbitmq_itself(
         assert command("check", file, *PLAIN)[0] == 0
         channel.basic_publish("Old/2024", "", target.encode(), mandatory=True)
         moved = target or "Old/2024"
-        assert eventually(lambda queue=moved: count(channel, queue) == 1), target
+        eventually(lambda queue=moved: count(channel, queue) == 1)
     assert broker.management("GET", f"/api/parameters/shovel/{vhost}") == []
 
 

@@ -20,7 +20,8 @@ import pytest
 
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
-from tests.integration.declared import count, eventually
+from tests.fixtures.waiting import eventually
+from tests.integration.declared import count
 from tests.integration.test_policies_command import INVOICES, ORDERS, Command
 from tests.unit.policies.inputs import INPUTS, Input
 
@@ -113,9 +114,7 @@ def test_a_users_queue_with_its_messages_is_at_stake_though_no_policy_of_ours_wa
     for row in busbridge.broker.management("GET", f"/api/policies/{vhost}"):
         busbridge.broker.management("DELETE", f"/api/policies/{vhost}/{row['name']}")
     accepted = ("--flavour", "plain")
-    assert eventually(
-        lambda: "theirs: 3\n" in busbridge("plan", busbridge.file(EXPIRING), *accepted)[1]
-    )
+    eventually(lambda: "theirs: 3\n" in busbridge("plan", busbridge.file(EXPIRING), *accepted)[1])
     code, said = busbridge("apply", busbridge.file(EXPIRING), *accepted)
     assert code == 5
     assert "(destructive): expires deletes a queue that is unused for so long" in said

@@ -19,24 +19,24 @@ from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.resources import Policy
 from tests.fixtures.broker import Broker
 from tests.fixtures.relay import Relay
-from tests.integration.door import until
+from tests.fixtures.waiting import until
 
 NAMESPACE = model.Namespace(queues=(model.Queue(name="orders"),))
 
 
-def is_last_of_a_seal(method: pamqp.base.Frame) -> bool:
+def is_last_of_a_fence(method: pamqp.base.Frame) -> bool:
     """Whether this is the change that makes those before it outlast a kill of RabbitMQ."""
-    return isinstance(method, spec.Exchange.Delete) and method.exchange == names.SEAL
+    return isinstance(method, spec.Exchange.Delete) and method.exchange == names.DECLARATION_FENCE
 
 
-async def test_a_definition_is_written_when_all_it_stands_on_is_sealed(
+async def test_a_definition_is_written_when_all_it_stands_on_is_fenced(
     broker: Broker, vhost: str, endpoint: Endpoint
 ) -> None:
-    """The last change of a seal comes behind every exchange, queue and binding."""
+    """The last change of a fence comes behind every exchange, queue and binding."""
     capabilities = Capabilities.of(broker.version_text)
     wanted = compile_namespace(NAMESPACE, capabilities)
     definition = definitions.parameter_name(vhost, "orders")
-    with Relay(broker.url_of(vhost), holds=is_last_of_a_seal) as relay:
+    with Relay(broker.url_of(vhost), holds=is_last_of_a_fence) as relay:
         async with Management(endpoint, broker.management_url) as management:
             connection = await Connection.open(parse_url(relay.url), name="test")
             channel = await connection.channel()

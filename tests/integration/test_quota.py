@@ -16,7 +16,8 @@ from bridge.wire import headers
 from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door
 from tests.integration.session_door import SessionClient
 
 QUEUES = (model.Queue(name="orders", max_size_mb=1), model.Queue(name="other"))
@@ -96,7 +97,7 @@ async def test_a_full_session_entity_refuses_sends(endpoint: Endpoint, broker: B
             await door.namespace.send(door.path, [of_session_and_size(number)])
 
         async def is_refused() -> bool:
-            await door.namespace.check()
+            await door.namespace.reconciler.check()
             return await _is_refused(door)
 
         await until(is_refused, within_s=30)

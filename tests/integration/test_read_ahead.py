@@ -10,8 +10,8 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.model import entity as model
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
-from tests.integration.inbox import eventually
 
 ORDERS = model.Queue(name="orders")
 BODIES = [str(number) for number in range(300)]
@@ -31,7 +31,7 @@ async def until_ahead(door: Door) -> int:
         (received,) = await client.receive()
         assert (received.sequence_number, received.delivery_count) == (number + 1, 0)
         await door.complete(received)
-        if door.namespace.buffered:
+        if door.namespace.state.buffered:
             return number + 1
     return len(BODIES) - 3
 
@@ -49,7 +49,7 @@ async def test_when_nobody_asks_any_more_the_next_receiver_has_everything(
         return state.messages == len(BODIES) - taken
 
     if broker.version >= (4, 3):
-        await eventually(is_back)
+        await until(is_back)
     rest = await door.client().receive(len(BODIES) - taken)
     assert [each.sequence_number for each in rest] == list(range(taken + 1, len(BODIES) + 1))
     assert {each.delivery_count for each in rest} == {0}
@@ -69,7 +69,7 @@ async def test_a_native_consumer_has_what_came_ahead_of_a_receiver_that_has_left
     async def is_all_there() -> bool:
         return len(came) == len(BODIES) - taken
 
-    await eventually(is_all_there)
+    await until(is_all_there)
     assert sorted(came, key=int) == [body.encode() for body in BODIES[taken:]]
 
 
@@ -86,7 +86,7 @@ async def test_who_gets_natively_has_it_as_well(door: Door, confirming: Channel)
             confirming.consumers.ack(got.tag)
         return len(came) == len(BODIES) - taken
 
-    await eventually(is_all_there)
+    await until(is_all_there)
     assert sorted(came, key=int) == [body.encode() for body in BODIES[taken:]]
 
 

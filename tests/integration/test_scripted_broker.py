@@ -22,6 +22,7 @@ from bridge.broker.errors import (
     PublishRefused,
     Unroutable,
 )
+from bridge.broker.handover import HandOver, Publish
 from bridge.wire.basic import Properties
 from tests.integration.scripted_broker import Peer, scripted_broker
 
@@ -96,38 +97,6 @@ async def test_confirms_in_any_order_settle_each_publish_once() -> None:
 
         assert sorted(outcomes) == sorted(expected.items())
         assert channel.publisher.unconfirmed == 0
-        await connection.close()
-
-
-async def test_a_confirm_callback_sees_refused_ones_first() -> None:
-    """What was returned is reported singly before the range that it is in."""
-
-    async def script(peer: Peer) -> None:
-        await peer.log_in()
-        await peer.open_channel(confirms=True)
-        for _ in range(4):
-            await peer.expect(spec.Basic.Publish)
-        returned = spec.Basic.Return(312, "NO_ROUTE", "x", "k")
-        peer.send_message(returned, b"third", spec.Basic.Properties())
-        peer.send(spec.Basic.Ack(4, True))
-
-    async with scripted_broker(script) as endpoint:
-        connection, channel = await opened(endpoint)
-        await channel.publisher.confirm_select()
-        reports: list[tuple[int, bool, bool]] = []
-        everything = asyncio.Event()
-
-        def on_confirm(number: int, multiple: bool, is_ack: bool) -> None:
-            reports.append((number, multiple, is_ack))
-            if multiple:
-                everything.set()
-
-        channel.publisher.on_confirm = on_confirm
-        for body in (b"first", b"second", b"third", b"fourth"):
-            channel.publisher.publish("x", "k", PLAIN, body)
-        await asyncio.wait_for(everything.wait(), WITHIN_S)
-
-        assert reports == [(3, False, False), (4, True, True)]
         await connection.close()
 
 
@@ -229,6 +198,36 @@ async def test_a_publish_waits_for_its_confirm_while_rabbitmq_is_blocked() -> No
 
         assert states == [(True, "low on memory"), (False, "")]
         assert not connection.is_blocked
+        await connection.close()
+
+
+async def test_a_look_for_a_target_waits_while_rabbitmq_is_blocked() -> None:
+    """An alarm may last longer than an answer may take; the look is answered after it."""
+    is_late = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.log_in()
+        await peer.open_channel(confirms=True)
+        peer.send(spec.Connection.Blocked("low on memory"), 0)
+        await is_late.wait()
+        peer.send(spec.Connection.Unblocked(), 0)
+        peer.send(spec.Basic.Ack(1, False))
+        while True:
+            await peer.expect(spec.Channel.Flow)
+            peer.send(spec.Channel.FlowOk(True))
+
+    async with scripted_broker(script) as endpoint:
+        connection, channel = await opened(endpoint, timeout_s=0.2)
+        await channel.publisher.confirm_select()
+        outcomes: asyncio.Queue[BrokerError | None] = asyncio.Queue()
+        publishes = [Publish("x", "", PLAIN, b"")]
+        HandOver(channel).submit(
+            publishes, targets=("q",), done=outcomes.put_nowait, failpoint="test.hop"
+        )
+        await asyncio.sleep(0.6)
+        assert outcomes.empty()
+        is_late.set()
+        assert await asyncio.wait_for(outcomes.get(), WITHIN_S) is None
         await connection.close()
 
 

@@ -19,7 +19,7 @@ from bridge.model.entity import Queue
 from bridge.topology import names
 from tests.fixtures.broker import Broker
 from tests.fixtures.sidecar import Rig, Seen
-from tests.integration.declared import eventually
+from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.kills
 
@@ -180,7 +180,7 @@ def test_a_kill_while_an_expired_message_goes_back(rig: MakeRig, step: str) -> N
     """It reaches the dead-letter queue; as a native message it may do so twice."""
     orders = rig(dead_lettering_on_message_expiration=True)
     orders.publish(b"late", expiration="1")
-    assert eventually(lambda: not orders.is_empty(names.EXPIRED_UNNUMBERED))
+    eventually(lambda: not orders.is_empty(names.EXPIRED_UNNUMBERED))
     doomed = orders.start(failpoint=f"expired_unnumbered.return.{step}")
     assert doomed.process.wait(10) == -signal.SIGKILL
     orders.start()

@@ -15,7 +15,8 @@ from bridge.model.errors import EntityNotFound, ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door
 from tests.integration.session_door import PATH, SessionClient, bodies, send
 
 QUEUE = model.Queue(name="orders", requires_session=True)
@@ -52,11 +53,11 @@ async def test_everybody_is_told_nothing_is_left_and_a_new_one_works(
             await _knows(door, is_there=False)
             with pytest.raises(EntityNotFound):
                 await SessionClient(door).accept("a", timeout_s=1)
-            await until(lambda door=door: not door.namespace._sessions._holders.all)
+            await until(lambda door=door: not door.namespace._sessions._owners.all)
         for name in (names.active_queue("orders"), names.sessions_queue("orders")):
             with pytest.raises(NotFound):
                 await (await connection.channel()).declarations.declare_queue(name, passive=True)
-        assert first.namespace._sessions._holders.budget.used_bytes == 0
+        assert first.namespace._sessions._owners.budget.used_bytes == 0
         await first.namespace.administration.create(QUEUE)
         await _knows(second, is_there=True)
         await send(first, "a", "new")

@@ -12,9 +12,10 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, ReceiveMode, Release
 from bridge.engine.clock import now_ms
-from bridge.engine.sessions import holder, windows
+from bridge.engine.sessions import owner, windows
 from bridge.machine.sessions import ages
 from bridge.model import entity as model
+from bridge.model.entity import SESSION_SHARDS_DEFAULT
 from bridge.model.errors import (
     MessageLockLost,
     MessageNotFound,
@@ -26,10 +27,12 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+from bridge.topology.shards import shard_of
 from bridge.wire import headers
 from bridge.wire.basic import Properties, python_value, text
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 from tests.integration.session_door import PATH, SessionClient, bodies, send
 
 QUEUE = model.Queue(
@@ -53,6 +56,12 @@ async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
 async def accept(door: Door, session_id: str | None = None, **options: object) -> SessionClient:
     """Accept a session."""
     return await SessionClient(door).accept(session_id, **options)  # type: ignore[arg-type]
+
+
+def waiting(door: Door) -> int:
+    """How many receivers wait for the next session, in every shard."""
+    owners = door.namespace._sessions._owners.all
+    return min((len(each.messages.machine._supply.receivers) for each in owners), default=0)
 
 
 async def test_a_session_has_its_messages_in_order_and_no_others(door: Door) -> None:
@@ -87,10 +96,10 @@ async def test_a_session_is_one_receivers(door: Door) -> None:
 async def test_who_waits_has_the_next_session_as_soon_as_it_is_there(door: Door) -> None:
     """First come, first served; and who has given up has none."""
     early = asyncio.create_task(accept(door))
-    await until(lambda: "1 waiting" in repr(door.namespace._sessions))
+    await until(lambda: waiting(door) == 1)
     given_up = asyncio.create_task(accept(door))
     late = asyncio.create_task(accept(door))
-    await until(lambda: "3 waiting" in repr(door.namespace._sessions))
+    await until(lambda: waiting(door) == 3)
     given_up.cancel()
     await asyncio.gather(given_up, return_exceptions=True)
     await send(door, "x", "1")
@@ -269,11 +278,18 @@ async def test_an_expired_message_is_delivered_to_nobody(door: Door) -> None:
     """It is a dead letter; what is behind it comes."""
     await send(door, "a", "1", ttl_ms=300)
     await send(door, "a", "2")
-    await asyncio.sleep(0.5)
+    await until(lambda: _has_been_there(door, "2", for_ms=300))  # so has the one before it
     client = await accept(door, "a")
     assert bodies(await client.receive()) == ["2"]
     (dead,) = await door.client(path=DEAD).receive()
     assert dead.record.body == b"1"
+
+
+async def _has_been_there(door: Door, body: str, *, for_ms: int) -> bool:
+    """Whether a message has its number, and has had it for so long."""
+    there = await door.namespace.peek(PATH, 1, 10)
+    found = [each for each in there if bodies([each]) == [body]]
+    return bool(found) and now_ms() - found[0].enqueued_ms > for_ms
 
 
 async def test_a_message_without_a_session_is_a_dead_letter(
@@ -304,12 +320,12 @@ async def test_a_native_consumer_is_named(door: Door, confirming: Channel) -> No
     """It takes messages out of their sessions."""
     await confirming.consumers.consume(names.active_queue("orders"), lambda delivery: None)
     await accept(door, "a")
-    assert any("orders" in each for each in door.namespace.warnings)
+    await until(lambda: any("orders" in each for each in door.namespace.state.warnings))
 
 
 async def test_bodies_that_are_not_in_memory_come_again(door: Door) -> None:
     """In order; RabbitMQ has them."""
-    door.namespace._sessions._holders.budget.limit_bytes = 4_000
+    door.namespace._sessions._owners.budget.limit_bytes = 4_000
     await send(door, "a", *map(str, range(50)))
     client = await accept(door, "a")
     for start in range(0, 50, 10):
@@ -328,7 +344,7 @@ async def test_more_is_held_than_a_channels_window(
     held.receiver.add_credit(100)
     for number in range(100):
         await send(door, f"s{number % 4}", str(number))
-    await until(lambda: "100 messages" in repr(door.namespace._sessions))
+    await until(lambda: door.namespace._sessions.held("orders") == 100)
     assert bodies(await held.wait(25)) == [str(number) for number in range(1, 100, 4)]
     for _ in range(3):
         client = await accept(door)
@@ -345,10 +361,13 @@ async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When enough has passed by; before 4.3 alone. The old ones are what they were, in order."""
-    monkeypatch.setattr(holder, "SWEEP_S", 0.2)
+    monkeypatch.setattr(owner, "SWEEP_S", 0.2)
     monkeypatch.setattr(ages, "STEP", 5)
     monkeypatch.setattr(ages, "GONE_MIN", 20)
-    await send(door, "old", "1", "2")
+    of_busy = shard_of("busy", SESSION_SHARDS_DEFAULT)
+    names_ = (f"old {number}" for number in range(100))
+    old = next(each for each in names_ if shard_of(each, SESSION_SHARDS_DEFAULT) == of_busy)
+    await send(door, old, "1", "2")
     busy = await accept(door, "busy")
     for number in range(40):
         await send(door, "busy", str(number))
@@ -356,14 +375,15 @@ async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
     keeps_log = not door.namespace.capabilities.compacts_logs
 
     def is_refreshed() -> bool:
-        return door.namespace._sessions._holders.all[0].messages.arrivals == 40 + 2 + 2
+        owners = door.namespace._sessions._owners.all
+        return sum(each.messages.arrivals for each in owners) == 40 + 2 + 2
 
     if keeps_log:
         await until(is_refreshed)
     else:
         await asyncio.sleep(0.5)
         assert not is_refreshed()
-    client = await accept(door, "old")
+    client = await accept(door, old)
     received = await client.receive(2)
     assert bodies(received) == ["1", "2"]
     assert [each.delivery_count for each in received] == [0, 0]
@@ -377,7 +397,7 @@ async def test_as_much_as_can_be_held_stops_nothing(
     """Bodies come again, and what waits in RabbitMQ comes when something has left."""
     monkeypatch.setattr(windows, "WINDOW", 10)
     monkeypatch.setattr(windows, "WINDOWS_MAX", 2)
-    door.namespace._sessions._holders.budget.limit_bytes = 4_000
+    door.namespace._sessions._owners.budget.limit_bytes = 4_000
     client = await accept(door, "a")
     await send(door, "a", *map(str, range(25)))
     await until(lambda: "20 messages" in repr(door.namespace._sessions))

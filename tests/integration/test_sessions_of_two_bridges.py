@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -13,12 +14,17 @@ from bridge.engine.api import Abandon, Complete, Defer, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, SessionCannotBeLocked, SessionLockLost
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door
+from tests.integration.door import open_door as open_any_door
 from tests.integration.session_door import PATH, SessionClient, bodies, send
 
 QUEUE = model.Queue(
     name="orders", lock_duration_ms=5_000, max_delivery_count=3, requires_session=True
 )
+
+open_door = partial(open_any_door, session_shards=1)
+"""One shard: one bridge owns all sessions, and the other asks it."""
 
 
 @pytest_asyncio.fixture

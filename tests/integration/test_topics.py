@@ -19,7 +19,8 @@ from bridge.model.name import EntityPath, SubQueue, parse_path
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
-from tests.integration.door import Client, Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Client, Door, open_door, outgoing
 
 RED = model.Rule(name="red", filter=model.CorrelationFilter(properties=(("color", "red"),)))
 TOPIC = model.Topic(
@@ -194,9 +195,13 @@ async def test_rules_changed_through_another_bridge_count_within_a_second(
     async with open_door(endpoint, broker.management_url) as other:
         for asked, told in ((door, other), (other, door)):
             await asked.namespace.administration.delete_rule(path, "red")
-            await until(lambda told=told: told.namespace.administration.rules(path) == (), 1.0)
+            await until(
+                lambda told=told: told.namespace.administration.rules(path) == (), within_s=1.0
+            )
             await asked.namespace.administration.create_rule(path, RED)
-            await until(lambda told=told: told.namespace.administration.rules(path) == (RED,), 1.0)
+            await until(
+                lambda told=told: told.namespace.administration.rules(path) == (RED,), within_s=1.0
+            )
         for body, color in (("a", "red"), ("b", "blue")):
             await other.namespace.send(EVENTS, [outgoing(body, color=color)])
         assert await numbers(door.client(path=at("red")), 1) == [(b"a", 1, 1)]
@@ -296,7 +301,7 @@ async def test_a_full_topic_refuses_sends(door: Door) -> None:
         await door.namespace.send(path, [large])
 
     async def is_refused() -> bool:
-        await door.namespace.check()
+        await door.namespace.reconciler.check()
         try:
             await door.namespace.schedule(path, [])
         except QuotaExceeded:

@@ -18,13 +18,8 @@ from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS, Capabil
 from bridge.topology.parts import SCHEMA_ARGUMENT, bucket_queue
 from bridge.topology.resources import Topology
 from tests.fixtures.broker import Broker
-from tests.integration.declared import (
-    count,
-    declare,
-    effective_settings,
-    eventually,
-    put_policies,
-)
+from tests.fixtures.waiting import eventually
+from tests.integration.declared import count, declare, effective_settings, put_policies
 
 NAMESPACE = model.Namespace(
     tier=model.Tier.BASIC,
@@ -138,7 +133,7 @@ def test_the_effective_settings_are_the_compilers(
         found = effective_settings(broker, vhost)
         return {queue: settings for queue, (_, _, settings) in found.items() if settings}
 
-    assert eventually(lambda: shown() == expected), shown()
+    eventually(lambda: shown() == expected)
 
 
 def test_the_definitions_are_kept_as_they_are(
@@ -160,15 +155,15 @@ def test_expired_messages_are_kept_or_dropped(
 ) -> None:
     """As DeadLetteringOnMessageExpiration says; and what is dropped is nowhere retained."""
     publish(channel, f"{queue}/$active")
-    assert eventually(lambda: count(channel, queue) == 0)
+    eventually(lambda: count(channel, queue) == 0)
     dead = f"{queue}/$deadletterqueue"
-    assert eventually(lambda: count(channel, dead) == len(kept))
+    eventually(lambda: count(channel, dead) == len(kept))
 
     def retained() -> list[int | None]:
         row = broker.management("GET", f"/api/queues/{vhost}/{queue}")
         return [row.get("messages"), row.get("messages_dlx")]
 
-    assert eventually(lambda: retained() == [0, 0]), retained()
+    eventually(lambda: retained() == [0, 0])
     assert reasons(channel, dead) == kept
     assert count(channel, "$sb/sink") == 0
 
@@ -180,7 +175,7 @@ def test_other_deaths_are_always_kept(channel: BlockingChannel, queue: str) -> N
     method, _, _ = channel.basic_get(queue)
     channel.basic_reject(method.delivery_tag, requeue=False)
     dead = f"{queue}/$deadletterqueue"
-    assert eventually(lambda: count(channel, dead) == 1)
+    eventually(lambda: count(channel, dead) == 1)
 
     publish(channel, f"{queue}/$active")
     deliveries = 0
@@ -198,7 +193,7 @@ def test_other_deaths_are_always_kept(channel: BlockingChannel, queue: str) -> N
 def test_what_expires_in_the_inbox_comes_back_to_the_sequencer(channel: BlockingChannel) -> None:
     """A native `expiration` must not end a message before it has a number."""
     publish(channel, "forever", expiration="50")
-    assert eventually(lambda: count(channel, "$sb/lapsed") == 1)
+    eventually(lambda: count(channel, "$sb/lapsed") == 1)
     assert count(channel, "forever/$inbox") == 0
 
 

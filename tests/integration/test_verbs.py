@@ -35,7 +35,8 @@ from bridge.wire import headers
 from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
-from tests.integration.door import Door, open_door, outgoing, until
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
 
 QUEUES = (
     model.Queue(name="orders", lock_duration_ms=5_000, dead_lettering_on_message_expiration=True),
@@ -443,7 +444,7 @@ async def test_a_definition_that_somebody_writes_by_hand_is_carried_out(
     for form, limit in ((short, 9), ({**short, "maxDeliveryCount": 3}, 2)):
         name = definitions.parameter_name(vhost, "by-hand")
         await door.management.put_global_parameter(name, form)
-        await door.namespace.check()
+        await door.namespace.reconciler.check()
         assert await door.management.global_parameter(name) == form
         (policy,) = [p for p in await door.management.policies() if "by-hand" in p.pattern]
         assert policy.definition["delivery-limit"] == limit
@@ -459,7 +460,7 @@ async def test_a_definition_in_the_wrong_place_is_left_out(
     for entity, name in (("other", "orders"), ("added", "added")):
         form = definitions.to_json(model.Queue(name=name, max_delivery_count=7))
         await door.management.put_global_parameter(definitions.parameter_name(vhost, entity), form)
-    await door.namespace.check()
+    await door.namespace.reconciler.check()
     assert door.namespace.entity(EntityPath("added")).max_delivery_count == 7
     assert door.namespace.entity(door.path).max_delivery_count == 10
     assert "poison place=definition" in caplog.text
@@ -481,21 +482,22 @@ async def test_a_foreign_policy_on_our_queues_is_a_reason_not_to_be_ready(
     """It is named, with what it rules."""
     policy = Policy(name="mine", pattern="^orders$", definition={"max-length": 5}, priority=999)
     await door.management.put_policy(policy)
-    await door.namespace.check()
+    await door.namespace.reconciler.check()
     assert not door.namespace.state.is_ready
     (reason,) = door.namespace.state.reasons
     assert "'mine' (max-length) rules the queue 'orders'" in reason
     await door.management.delete_policy("mine")
-    await door.namespace.check()
+    await door.namespace.reconciler.check()
     assert door.namespace.state.is_ready
 
 
 async def test_a_sequencer_that_fails_again_and_again_is_a_reason_not_to_be_ready(
     door: Door, confirming: Channel
 ) -> None:
-    """Somebody has deleted an exchange of ours: what is sent is stored, but gets no number."""
+    """An exchange of ours is another's now: what is sent is stored, but gets no number."""
     await until(lambda: not door.sidecar.reasons)
     await confirming.declarations.delete_exchange("orders/$active")
+    await confirming.declarations.declare_exchange("orders/$active", "direct")
     await door.send("a")
     await until(lambda: any("'orders' fails again" in each for each in door.sidecar.reasons))
 
@@ -507,7 +509,7 @@ async def test_an_entity_that_is_removed_is_looked_after_no_more(
     await until(lambda: door.sidecar.meters["dropping"].is_active)
     await confirming.declarations.delete_queue("dropping/$inbox")
     await door.management.delete_global_parameter(definitions.parameter_name(vhost, "dropping"))
-    await door.namespace.check()
+    await door.namespace.reconciler.check()
     assert "dropping" not in door.sidecar.meters
     with pytest.raises(EntityNotFound):
         await door.namespace.send(EntityPath("dropping"), [outgoing("a")])

@@ -30,7 +30,8 @@ from bridge.topology.resources import Exchange, Topology, Value
 from policies.live import topology_of
 from policies.writers import WRITERS, Wanted, rabbitmqadmin
 from tests.fixtures.broker import Broker
-from tests.integration.declared import count, eventually
+from tests.fixtures.waiting import eventually
+from tests.integration.declared import count
 from tests.integration.reading import (
     apply_kubernetes,
     apply_terraform,
@@ -249,7 +250,7 @@ def test_what_is_loaded_is_what_was_compiled(
     def live() -> Topology:
         return topology_of(broker.management("GET", "/api/definitions"), given.vhost)
 
-    assert eventually(lambda: shape(live()) == wanted_shape), shape(live()) ^ wanted_shape
+    eventually(lambda: shape(live()) == wanted_shape)
     if to != "kubernetes":
         named = {parameter.name: parameter.value for parameter in given.topology.parameters}
         assert named == {each.name: each.value for each in live().parameters}
@@ -260,7 +261,7 @@ def test_what_is_loaded_is_what_was_compiled(
         rows = broker.management("GET", f"/api/queues/{given.vhost}{fast}")
         return {row["name"]: dict(row.get("effective_policy_definition") or {}) for row in rows}
 
-    assert eventually(lambda: effective() == expected), effective()
+    eventually(lambda: effective() == expected)
 
 
 @pytest.fixture
@@ -289,8 +290,8 @@ def test_plain_rabbitmq_expires_limits_and_filters(
     publish("Orders.eu", "any", b"expires", mandatory=True)
     publish("drops", "any", b"is dropped", mandatory=True)
     dead = "Orders.eu/$deadletterqueue"
-    assert eventually(lambda: count(channel, dead) == 1)
-    assert eventually(lambda: count(channel, "drops") == 0)
+    eventually(lambda: count(channel, dead) == 1)
+    eventually(lambda: count(channel, "drops") == 0)
     assert count(channel, "drops/$deadletterqueue") == 0
 
     publish("Orders.eu", "any", b"fails", mandatory=True)
@@ -317,13 +318,13 @@ def test_plain_rabbitmq_expires_limits_and_filters(
         taken.extend([body] if body else [])
         return bool(taken)
 
-    assert eventually(takes_it)
+    eventually(takes_it)
     assert taken == [b"moves on"]
 
     red = {"color": "red", "size": 3, "new": True}
     for headers in (red, {**red, "size": 4}, {}):
         publish("events", "", b"", pika.BasicProperties(headers=headers), mandatory=True)
-    assert eventually(lambda: count(channel, "events/subscriptions/All") == 3)
+    eventually(lambda: count(channel, "events/subscriptions/All") == 3)
     assert count(channel, "events/subscriptions/red") == 1
 
 
@@ -351,5 +352,5 @@ def test_plain_rabbitmq_deletes_an_idle_queue(
         return False
 
     assert not is_gone()
-    assert eventually(is_gone)
+    eventually(is_gone)
     assert count(channel, "idle/$deadletterqueue") == 0

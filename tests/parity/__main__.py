@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bridge.broker.node.folder import PLUGINS
 from bridge.broker.node.installation import Installation
-from bridge.broker.node.private import PLUGINS
 from tests.brokers.node import Node
 from tests.fixtures.broker import Broker
 from tests.parity import go_sdk, python_sdk

@@ -27,10 +27,11 @@ from bridge.gateway.settings import Settings
 from bridge.model.access import sign
 from bridge.model.access_rules import RuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import types, writing
 from bridge.wire.amqp10.composite import encode_composite
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import BATCH_FORMAT, Message, MessageProperties, encode_message
+from bridge.wire.amqp10.message import BATCH_FORMAT, Message, encode_message
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
     Attach,
@@ -156,21 +157,21 @@ def request(operation: str, body: Any, **properties: Any) -> bytes:
 def message(body: bytes) -> bytes:
     """Return an encoded message as SDKs write it."""
     return (
-        types.encode(Described(Ulong(0x70), [True, None, Uint(60_000)]))
-        + types.encode(
+        writing.encode(Described(Ulong(0x70), [True, None, Uint(60_000)]))
+        + writing.encode(
             Described(
                 Ulong(0x72), {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(9_000_000_000_000)}
             )
         )
-        + types.encode(Described(Ulong(0x73), ["id", None, None, "subject"]))
-        + types.encode(Described(Ulong(0x74), {"a": 1, "b": UUID(int=5), "c": Char("x")}))
-        + types.encode(Described(Ulong(0x75), body))
+        + writing.encode(Described(Ulong(0x73), ["id", None, None, "subject"]))
+        + writing.encode(Described(Ulong(0x74), {"a": 1, "b": UUID(int=5), "c": Char("x")}))
+        + writing.encode(Described(Ulong(0x75), body))
     )
 
 
 def plain(body: bytes) -> bytes:
     """Return the smallest message."""
-    return types.encode(Described(Ulong(0x75), body))
+    return writing.encode(Described(Ulong(0x75), body))
 
 
 def conversation(generator: random.Random, sas: str) -> list[Step]:
@@ -355,7 +356,7 @@ def spoil_field(generator: random.Random, step: Step) -> bytes:
     if items:
         items[generator.randrange(len(items))] = generator.choice(ODD_VALUES)
     return frame_of(
-        step.channel, types.encode(Described(described.descriptor, items)) + step.payload
+        step.channel, writing.encode(Described(described.descriptor, items)) + step.payload
     )
 
 

@@ -24,7 +24,7 @@ from bridge.gateway.connection import Connection
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import types, writing
 from bridge.wire.amqp10.composite import encode_composite
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
 from bridge.wire.amqp10.message import BATCH_FORMAT
@@ -94,13 +94,13 @@ def in_field(generator: random.Random, step: Step) -> tuple[str, bytes]:
     """Return a step's frame with a hostile value in one of its fields."""
     name, raw = value(generator, 12_000)
     described, _ = types.decode(encode_composite(step.performative))
-    items = [types.encode(item) for item in described.value] or [b""]
+    items = [writing.encode(item) for item in described.value] or [b""]
     at = generator.randrange(len(items))
     if generator.random() < 0.5:
         raw = hostile.compound(0xD1, 2, b"\xa3\x01k" + raw)
     items[at] = raw
     kind = type(step.performative).__name__
-    body = b"\x00" + types.encode(described.descriptor)
+    body = b"\x00" + writing.encode(described.descriptor)
     body += hostile.compound(0xD0, len(items), b"".join(items)) + step.payload
     return f"{name} in field {at} of {kind}", frame_of(step.channel, body)
 

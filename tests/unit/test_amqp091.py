@@ -30,7 +30,7 @@ EXAMPLES: dict[str, object] = {
 }
 
 
-def _class_of(method: int) -> type[pamqp.frame.base.Frame]:
+def _class_of(method: int) -> type[pamqp.base.Frame]:
     return witness.INDEX_MAPPING[method]
 
 
@@ -110,7 +110,7 @@ def test_a_body_is_split_at_the_limit(size: int) -> None:
     ],
 )
 def test_settlements_mean_the_same_to_others(
-    method: int, bits: int, expected: pamqp.frame.base.Frame
+    method: int, bits: int, expected: pamqp.base.Frame
 ) -> None:
     """Flags of acks, rejects and nacks stand where pamqp looks for them."""
     _, channel, received = pamqp.frame.unmarshal(wire.settle_frame(2, method, 9, bits))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.client import address as client
 
 HOST = ("rabbit", 5672)
 
@@ -21,6 +22,7 @@ HOST = ("rabbit", 5672)
         ("amqp://u:@rabbit", Endpoint(hosts=(HOST,), user="u", password="")),
         ("amqp://a,b:1,[::1]:2", Endpoint(hosts=(("a", 5672), ("b", 1), ("::1", 2)))),
         ("amqp://[::1]", Endpoint(hosts=(("::1", 5672),))),
+        ("AMQP://rabbit:", Endpoint(hosts=(HOST,))),
     ],
 )
 def test_a_url_means(url: str, expected: Endpoint) -> None:
@@ -35,6 +37,8 @@ def test_a_url_means(url: str, expected: Endpoint) -> None:
         ("rabbit:5672", "begins with amqp"),
         ("amqp://", "names a host"),
         ("amqp://a,,b", "names a host"),
+        ("amqp://:5672", "names a host"),
+        ("amqp://[::1]5672", "names a host"),
         ("amqp://rabbit:port", "not a port"),
         ("amqp://rabbit:70000", "not a port"),
         ("amqp://rabbit/a/b", "%2F"),
@@ -42,9 +46,10 @@ def test_a_url_means(url: str, expected: Endpoint) -> None:
     ],
 )
 def test_what_is_wrong_with_a_url_is_said(url: str, sentence: str) -> None:
-    """Each mistake has a sentence of its own."""
-    with pytest.raises(ValueError, match=sentence):
-        parse_url(url)
+    """Each mistake has a sentence of its own, for the bridge as for the library."""
+    for read in (parse_url, client.parse):
+        with pytest.raises(ValueError, match=sentence):
+            read(url)
 
 
 def test_tls_has_its_port_and_checks_the_host() -> None:
@@ -63,8 +68,11 @@ def test_certificates_need_tls() -> None:
 
 
 def test_no_password_is_shown() -> None:
-    """Neither repr nor str of an endpoint holds the password."""
+    """Neither an endpoint nor an error shows the password."""
     endpoint = parse_url("amqp://u:geheim@rabbit/v")
 
     assert "geheim" not in repr(endpoint) + str(endpoint)
+    with pytest.raises(ValueError, match="not a port") as error:
+        parse_url("amqp://u:geheim/@rabbit")
+    assert "geheim" not in str(error.value)
     assert str(endpoint) == "amqp://rabbit:5672/v"

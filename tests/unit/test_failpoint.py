@@ -21,9 +21,9 @@ PASSING = frozenset({"failpoint", "point", "site", "SITE"})
 ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("requests.py", "send"): "likewise",
-    ("seat.py", "_put_token"): "likewise",
-    ("seat.py", "store"): "likewise, and acks by `_drop`",
-    ("publisher.py", "tell"): "is called by `Sender.tell` and `Sender.answer`, which have theirs",
+    ("ownership.py", "_put_token"): "likewise",
+    ("stored_states.py", "store"): "likewise, and acks by `_drop`",
+    ("publisher.py", "tell"): "is called by `Sender.tell`, which has its own",
     ("settlements.py", "_write"): "likewise; what is not told is found by RabbitMQ's count",
     ("view.py", "_write_again"): "likewise; it is true for ever, and may stand there twice",
     ("stream_tail.py", "catch_up"): "likewise; a mark, which nobody else reads",

@@ -11,15 +11,10 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.model.duration import MAX_MS, TIME_MAX_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties
-from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.fields import (
-    AMQP_ENCODED,
-    FROM_AMQP,
-    MappingError,
-    compound_items,
+from bridge.wire.amqp10.primitives import (
     encode_binary,
     encode_list,
     encode_map,
@@ -27,6 +22,14 @@ from bridge.wire.mapping.fields import (
     encode_symbol,
     encode_timestamp,
     encode_uint,
+)
+from bridge.wire.basic import FieldValue, Properties
+from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.fields import (
+    AMQP_ENCODED,
+    FROM_AMQP,
+    MappingError,
+    compound_items,
     skip_value,
 )
 from bridge.wire.mapping.inward import properties_from_map, record_from_message
@@ -35,6 +38,7 @@ from bridge.wire.mapping.outward import (
     merge_properties,
     message_from_record,
 )
+from bridge.wire.native import clean
 from bridge.wire.record import Record
 
 NULL = b"\x40"
@@ -463,6 +467,29 @@ def test_a_negative_time_to_live_is_none() -> None:
     record = record_from_message(header + data(b"x"), new_message_id="m").record
 
     assert headers.TIME_TO_LIVE not in (record.properties.headers or {})
+
+
+@pytest.mark.parametrize(("creation_ms", "expiry_ms"), [(-(2**63), 2**63 - 1), (0, 2**63 - 1)])
+def test_no_message_lives_longer_than_azures_longest_time_span(
+    creation_ms: int, expiry_ms: int
+) -> None:
+    """Two times may lie so far apart that no field of RabbitMQ's holds the difference."""
+    times = [NULL] * 8 + [encode_timestamp(expiry_ms), encode_timestamp(creation_ms)]
+    raw = section(part.PROPERTIES, encode_list(times)) + data(b"x")
+    record = through_rabbitmq(record_from_message(raw, new_message_id="m").record)
+
+    assert (record.properties.headers or {})[headers.TIME_TO_LIVE] == ("l", MAX_MS)
+
+
+@pytest.mark.parametrize("late", [encode_timestamp(2**63 - 1), b"\x81\x7f" + b"\xff" * 7])
+def test_nothing_is_scheduled_beyond_the_year_9999(late: bytes) -> None:
+    """Each further 68 years would be a queue more, and no SDK can read such a time."""
+    key = encode_symbol(b"x-opt-scheduled-enqueue-time")
+    raw = section(part.MESSAGE_ANNOTATIONS, encode_map([(key, late)])) + data(b"x")
+    native = Properties(headers={headers.SCHEDULED_ENQUEUE_TIME: ("l", 2**63 - 1)})
+
+    for found in (record_from_message(raw, new_message_id="m"), clean(native)):
+        assert found.scheduled_ms == TIME_MAX_MS
 
 
 @pytest.mark.parametrize("group_id", [b"\x54\x05", encode_binary(b"\xff"), b"\xa3\x01\xff"])

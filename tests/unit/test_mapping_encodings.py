@@ -10,20 +10,23 @@ import pytest
 from bridge.wire import headers
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import BATCH_MESSAGES_MAX, batch_messages
-from bridge.wire.basic import Properties
-from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.fields import (
-    MappingError,
+from bridge.wire.amqp10.primitives import (
     encode_binary,
     encode_list,
     encode_map,
     encode_string,
     encode_symbol,
     encode_timestamp,
+)
+from bridge.wire.basic import Properties
+from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.fields import (
+    MappingError,
     map_items,
     textual,
 )
-from bridge.wire.mapping.inward import SERVICE_ANNOTATIONS, record_from_message
+from bridge.wire.mapping.inward import record_from_message
+from bridge.wire.mapping.names import SERVICE_ANNOTATIONS
 from bridge.wire.mapping.outward import merge_properties, message_from_record
 from bridge.wire.record import Record
 from tests.unit.wire.amqp10 import hostile
@@ -58,7 +61,7 @@ DESCRIPTORS: dict[str, Callable[[int], bytes]] = {
     "sym32": lambda code: b"\x00" + long(0xB3)(SYMBOLS[code]),
 }
 
-SYMBOLS = {
+SYMBOLS: dict[int, bytes] = {
     part.MESSAGE_ANNOTATIONS: b"amqp:message-annotations:map",
     part.PROPERTIES: b"amqp:properties:list",
     part.APPLICATION_PROPERTIES: b"amqp:application-properties:map",
@@ -360,3 +363,11 @@ def test_messages_of_a_batch_are_limited() -> None:
     assert len(batch_messages(one * BATCH_MESSAGES_MAX)) == BATCH_MESSAGES_MAX
     with pytest.raises(DecodeError, match="16001 messages"):
         batch_messages(one * (BATCH_MESSAGES_MAX + 1))
+
+
+def test_a_native_content_type_is_ascii_to_clients() -> None:
+    """A symbol is nothing else, and strict clients refuse the message."""
+    properties = Properties(content_type="text/plain; title=\u00fcber", content_encoding="\udcff")
+    message = message_from_record(Record(properties, b""), sequence_number=1, enqueued_ms=1)
+    start, _, end = part.split_sections(message).at[part.PROPERTIES]
+    assert b"text/plain; title=?ber" in message[start:end]

@@ -6,7 +6,9 @@ import argparse
 
 import pytest
 
-from bridge.cli.settings import read_settings
+from bridge.cli import sidecar
+from bridge.cli.main import main
+from bridge.cli.settings import SettingsError, read_settings
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,42 @@ def test_ports_of_tls_alone() -> None:
         (443, True),
     ]
     assert none.tls_ports == ()
+
+
+def test_session_entities_are_made_with_four_shards_unless_said_otherwise() -> None:
+    """1 to 64, by option or variable; anything else is refused by name."""
+    assert read_settings(argparse.Namespace(), {}).session_shards == 4
+    assert read_settings(argparse.Namespace(session_shards="1"), {}).session_shards == 1
+    said = {"BUSBRIDGE_SESSION_SHARDS": "64"}
+    assert read_settings(argparse.Namespace(), said).session_shards == 64
+    for wrong in ("0", "65", "many"):
+        with pytest.raises(SettingsError, match="--session-shards"):
+            read_settings(argparse.Namespace(session_shards=wrong), {})
+
+
+def test_a_sidecar_heeds_nothing_of_a_gateway_s() -> None:
+    """Neither its variables, which may stand in a shared environment, nor its options."""
+    environment = {
+        "BUSBRIDGE_TLS_PORT": "https",
+        "BUSBRIDGE_AUTH": "/nowhere",
+        "BUSBRIDGE_ADMIN_PORT": "1234",
+    }
+    with pytest.raises(SettingsError):
+        read_settings(argparse.Namespace(), environment)
+    settings = read_settings(argparse.Namespace(), environment, sidecar.OPTIONS)
+    assert (settings.tls_ports, settings.auth) == ((), None)
+    assert settings.admin_port.number == 1234
+    for option in ("--port", "--auth", "--tls-cert", "--connections-max"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["sidecar", option, "1"])
+
+
+def test_the_help_of_a_sidecar_names_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the variables, and without those of a gateway."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["sidecar", "--help"])
+    said = capsys.readouterr().out
+    for option in sidecar.OPTIONS:
+        assert f"--{option} " in said
+        assert f"$BUSBRIDGE_{option.upper().replace('-', '_')}" in said.replace("\n", "")
+    assert "--tls" not in said

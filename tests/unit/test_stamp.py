@@ -17,7 +17,7 @@ FIELDS: st.SearchStrategy[FieldValue] = st.one_of(
     st.tuples(st.just("l"), INT64),
     st.tuples(st.just("t"), st.booleans()),
 )
-KEYS = st.text(min_size=1, max_size=12).filter(lambda key: not stamp.is_reserved(key))
+KEYS = st.text(min_size=1, max_size=12).filter(lambda key: not headers.is_reserved(key))
 CANONICAL = st.builds(
     Properties,
     content_type=SHORT,

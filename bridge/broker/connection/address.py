@@ -9,6 +9,7 @@ all that was published there (3.10, 4.0 and 4.3).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -35,15 +36,20 @@ async def take_address(channel: Channel) -> None:
 async def await_ends(connection: HasChannels, addresses: Iterable[str]) -> None:
     """Wait until the channels that have these addresses are over; `connection` is where to ask."""
     for address in addresses:
-        channel = await connection.channel()
-        try:
+        with contextlib.suppress(NotFound), await connection.channel() as channel:
             while True:  # RabbitMQ tells nobody
                 await channel.declarations.declare_queue(address, passive=True)
                 await asyncio.sleep(POLL_S)
+
+
+async def is_there(connection: HasChannels, name: str) -> bool:
+    """Whether there is a queue, or the channel that has this address; asked on `connection`."""
+    with await connection.channel() as channel:
+        try:
+            await channel.declarations.declare_queue(name, passive=True)
         except NotFound:
-            pass
-        finally:
-            channel.abandon()
+            return False
+    return True
 
 
 def _ignore(delivery: Delivery) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from bridge.broker.connection.answer import arguments_of, done
 from bridge.broker.connection.transport import Transport
 from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
 from bridge.wire.amqp091 import (
@@ -28,6 +27,9 @@ RPC_TIMEOUT_S = 30.0
 _OF_QUEUES = frozenset((BASIC_CONSUME_OK, BASIC_GET_OK, BASIC_GET_EMPTY))
 """Answers that come from a queue's own process. RabbitMQ ends the whole connection when that gives
 none (541): its Raft server is stopped, or has no leader within half a minute."""
+
+
+Made = TypeVar("Made")
 
 
 class Question:
@@ -117,13 +119,22 @@ class Calls:
         self.transport.write(frame)
         return question
 
-    def call(self, answer: int, method: int, *arguments: object) -> Awaitable[tuple[Any, ...]]:
-        """Ask; what is awaited returns the arguments of the answer."""
-        return arguments_of(self.ask((answer,), method, *arguments).future)
+    def say(self, method: int, *arguments: object) -> None:
+        """Write a method that has no answer."""
+        if self.close_reason is not None:
+            raise self.close_reason.again()
+        self.before_write()
+        self.transport.write(method_frame(self.number, method, *arguments))
+
+    def call(
+        self, make: Callable[..., Made], answer: int, method: int, *arguments: object
+    ) -> Awaitable[Made]:
+        """Ask; what is awaited returns what is made of the answer's arguments."""
+        return _made(self.ask((answer,), method, *arguments).future, make)
 
     def tell(self, answer: int, method: int, *arguments: object) -> Awaitable[None]:
         """Ask for what has no other answer than that it is done."""
-        return done(self.ask((answer,), method, *arguments).future)
+        return _done(self.ask((answer,), method, *arguments).future)
 
     def close(self, error: BrokerError) -> None:
         """Take no more calls, for this reason."""
@@ -168,6 +179,14 @@ class Calls:
         """Answer all questions with this error."""
         while self._questions:
             self._questions.popleft().fail(error())
+
+
+async def _made(answer: asyncio.Future[Any], make: Callable[..., Made]) -> Made:
+    return make(*(await answer).arguments)
+
+
+async def _done(answer: asyncio.Future[Any]) -> None:
+    await answer
 
 
 def _nothing() -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import cast
+from types import TracebackType
+from typing import Self, cast
 
-from bridge.broker.connection.answer import closed
 from bridge.broker.connection.calls import RPC_TIMEOUT_S, Calls, Question
 from bridge.broker.connection.consumers import ChannelConsumers
 from bridge.broker.connection.declarations import Declarations
@@ -22,6 +22,7 @@ from bridge.broker.connection.publisher import CONFIRM_TIMEOUT_S, ChannelPublish
 from bridge.broker.connection.transport import Transport
 from bridge.broker.errors import (
     BrokerError,
+    BrokerSilent,
     ChannelClosed,
     ConnectionLost,
     channel_closed,
@@ -47,10 +48,12 @@ BODY_BYTES_MAX = 512 << 20
 class Channel:
     """A channel of a connection; `Connection.channel` makes them.
 
+    One that is only asked something is a context manager: `abandon` ends it.
+
     Attributes:
         number: its number on the connection.
         owner: for which queue or entity it is; "" when for none of its own.
-        declarations: declares, binds, purges and deletes.
+        declarations: declares, binds and deletes.
         consumers: takes messages out of queues, and settles them.
         publisher: publishes.
         closed: set when the channel is closed.
@@ -70,7 +73,6 @@ class Channel:
         self.number = number
         self.owner = ""
         self._transport = transport
-        self._timeout_s = timeout_s
         self._calls = Calls(transport, number, self._give_up, timeout_s)
         self.declarations = Declarations(self._calls)
         self.consumers = ChannelConsumers(self, self._calls)
@@ -87,6 +89,7 @@ class Channel:
         self._missing = 0
         self._closing: asyncio.Future[None] | None = None
         self._barrier: asyncio.Future[None] | None = None
+        self._required: set[str] = set()
 
     def __repr__(self) -> str:
         state = "open" if self.close_reason is None else f"closed: {self.close_reason}"
@@ -94,6 +97,22 @@ class Channel:
             f"<Channel {self.number} [{state}, {self.publisher.unconfirmed} unconfirmed, "
             f"{self.consumers.outstanding} outstanding]>"
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.abandon()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether RabbitMQ has an alarm and reads nothing of the connection."""
+        return self._transport.is_blocked
 
     @property
     def awaits_queue(self) -> bool:
@@ -108,11 +127,17 @@ class Channel:
         """Write what opens it; `Connection.channel_soon` has done so."""
         self._calls.ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
 
-    def barrier(self) -> asyncio.Future[None]:
+    def barrier(self, queues: Iterable[str] = ()) -> asyncio.Future[None]:
         """Return what is done when RabbitMQ has handled all written until the end of this turn.
 
-        It leaves in the same packet as the acks of this turn, and all who ask share it.
+        It leaves in the same packet as the publishes and acks of this turn, and all who ask share
+        it.
+
+        Args:
+            queues: that must be there then, or the channel is closed with NotFound. That asks no
+                queue for anything: RabbitMQ looks into a table.
         """
+        self._required.update(queues)
         if self._barrier is None:
             if self.close_reason is not None:
                 raise self.close_reason.again()
@@ -123,12 +148,15 @@ class Channel:
 
     def _write_barrier(self) -> None:
         barrier, self._barrier = self._barrier, None
+        required, self._required = self._required, set()
         if barrier is None:
             return
         if self.close_reason is not None:
             barrier.set_exception(self.close_reason.again())
             barrier.exception()
         else:
+            for queue in required:
+                self.declarations.require_queue(queue)
             self._calls.ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
 
     def when_written(self, told: OnWritten) -> None:
@@ -145,9 +173,9 @@ class Channel:
     def _on_written(self, told: OnWritten) -> None:
         self._calls.notify(told, self.close_reason)
 
-    def drain(self) -> Awaitable[None]:
-        """Wait until little of what was written is unsent."""
-        return self._transport.drain(self._timeout_s)
+    def notify(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call back; a callback that fails closes the channel."""
+        self._calls.notify(callback, *arguments)
 
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
@@ -164,14 +192,20 @@ class Channel:
                 channel that stands still keeps what it holds, and its place in the inbox, until
                 RabbitMQ ends it with its connection.
         """
-        return closed(self.consumers.linger(), self._end, self._close_timeout_s, self._on_silent)
+        return self._closed(self.consumers.linger())
 
-    def _end(self) -> asyncio.Future[None] | None:
+    async def _closed(self, lingering: Awaitable[None]) -> None:
+        await lingering
         self.abandon()
-        return self._closing
-
-    def _on_silent(self, text: str) -> None:
-        self._transport.lose(ConnectionLost(text=text))
+        if self._closing is None or self._closing.done():
+            return
+        try:
+            async with asyncio.timeout(self._close_timeout_s):
+                await asyncio.shield(self._closing)
+        except TimeoutError:
+            text = f"no answer to channel.close within {self._close_timeout_s:g} s"
+            self._transport.lose(ConnectionLost(text=text))
+            raise BrokerSilent(text=text) from None
 
     def abandon(self) -> None:
         """Close it without waiting for RabbitMQ's answer."""

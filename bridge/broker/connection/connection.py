@@ -65,7 +65,7 @@ class Connection:
         self._timeout_s = timeout_s
         self._confirm_timeout_s = confirm_timeout_s
         self._transport = Transport(self._on_lost)
-        self._transport.sinks[0] = self
+        self._transport.handlers[0] = self
         self._channels: dict[int, Channel] = {}
         self._free: list[int] = []
         self._channel_max = _CHANNELS_MAX_DEFAULT
@@ -201,16 +201,12 @@ class Connection:
             confirm_timeout_s=self._confirm_timeout_s,
         )
         channel.owner = owner
-        self._channels[number] = self._transport.sinks[number] = channel
+        self._channels[number] = self._transport.handlers[number] = channel
         return channel
 
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
         self._transport.flush()
-
-    async def drain(self) -> None:
-        """Wait until little of what was written is unsent."""
-        await self._transport.drain(self._timeout_s)
 
     async def close(self) -> None:
         """Say goodbye and close; never raises, and takes a few seconds at most."""
@@ -333,7 +329,7 @@ class Connection:
 
     def _on_free(self, number: int) -> None:
         if self._channels.pop(number, None) is not None:
-            del self._transport.sinks[number]
+            del self._transport.handlers[number]
             self._free.append(number)
 
     def _on_lost(self, error: ConnectionLost) -> None:
@@ -347,7 +343,7 @@ class Connection:
         for channel in list(self._channels.values()):
             channel.finish(error)
         self._channels.clear()
-        self._transport.sinks.clear()
+        self._transport.handlers.clear()
         self.closed.set()
         if self.on_closed is not None:
             self._notify(self.on_closed, error)

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge.broker.connection.answer import begun, done
 from bridge.broker.connection.calls import Calls, Question
 from bridge.broker.connection.delivery import Delivery
 from bridge.wire import amqp091 as wire
@@ -115,7 +114,7 @@ class ChannelConsumers:
         """
         tag = tag or f"busbridge-{next(_TAGS)}"
         started = self._start(tag, queue, on_delivery, on_cancel, arguments, no_ack)
-        return begun(tag, started, partial(self._cancel_started, tag))
+        return self._begun(tag, started)
 
     def consume_soon(
         self,
@@ -162,7 +161,16 @@ class ChannelConsumers:
 
     def cancel(self, tag: str) -> Awaitable[None]:
         """End a consumer; when that is done, nothing more is delivered to it."""
-        return done(self.cancel_soon(tag))
+        return self._calls.tell(wire.BASIC_CANCEL_OK, wire.BASIC_CANCEL, tag, False)
+
+    async def _begun(self, tag: str, started: asyncio.Future[Any]) -> str:
+        try:
+            # Before 4.3 a basic.cancel that comes before consume-ok crashes RabbitMQ's channel.
+            await asyncio.shield(started)
+        except asyncio.CancelledError:
+            started.add_done_callback(partial(self._cancel_started, tag))
+            raise
+        return tag
 
     def _cancel_started(self, tag: str, started: asyncio.Future[Any]) -> None:
         if started.exception() is None and self._calls.close_reason is None:

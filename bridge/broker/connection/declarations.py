@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import NamedTuple
 
-from bridge.broker.connection.answer import made
 from bridge.broker.connection.calls import Calls
 from bridge.topology import resources
 from bridge.wire import amqp091 as wire
@@ -28,7 +27,7 @@ def _table(arguments: Arguments) -> Table:
 
 
 class Declarations:
-    """The part of a channel that declares, binds, purges and deletes.
+    """The part of a channel that declares, binds and deletes.
 
     Each call raises the ChannelClosed that RabbitMQ answers with (NotFound, PreconditionFailed,
     ...); the channel is closed then.
@@ -44,7 +43,6 @@ class Declarations:
         *,
         durable: bool = True,
         auto_delete: bool = False,
-        internal: bool = False,
         passive: bool = False,
         arguments: Arguments = None,
     ) -> Awaitable[None]:
@@ -53,7 +51,7 @@ class Declarations:
             name, kind, arguments = exchange.name, exchange.type, exchange.arguments
         else:
             name = exchange
-        flags = (passive, durable, auto_delete, internal, False)
+        flags = (passive, durable, auto_delete, False, False)
         return self._calls.tell(
             wire.EXCHANGE_DECLARE_OK,
             wire.EXCHANGE_DECLARE,
@@ -80,10 +78,23 @@ class Declarations:
         else:
             name = queue
         flags = (passive, durable, exclusive, auto_delete, False)
-        answer = self._calls.call(
-            wire.QUEUE_DECLARE_OK, wire.QUEUE_DECLARE, 0, name, *flags, _table(arguments)
+        return self._calls.call(
+            QueueState,
+            wire.QUEUE_DECLARE_OK,
+            wire.QUEUE_DECLARE,
+            0,
+            name,
+            *flags,
+            _table(arguments),
         )
-        return made(answer, QueueState)
+
+    def require_queue(self, queue: str) -> None:
+        """Have RabbitMQ close the channel with NotFound when a queue is not there.
+
+        When it is RabbitMQ says nothing, and asks no queue for its state.
+        """
+        flags = (True, False, False, False, True)
+        self._calls.say(wire.QUEUE_DECLARE, 0, queue, *flags, {})
 
     def bind(self, binding: resources.Binding) -> Awaitable[None]:
         """Bind what a binding names."""
@@ -136,35 +147,14 @@ class Declarations:
             _table(arguments),
         )
 
-    def unbind_exchange(
-        self, destination: str, source: str, routing_key: str = "", *, arguments: Arguments = None
-    ) -> Awaitable[None]:
-        """Remove a binding between exchanges; one that is not there is no error."""
-        return self._calls.tell(
-            wire.EXCHANGE_UNBIND_OK,
-            wire.EXCHANGE_UNBIND,
-            0,
-            destination,
-            source,
-            routing_key,
-            False,
-            _table(arguments),
-        )
-
     def delete_queue(self, queue: str) -> Awaitable[int]:
         """Delete a queue with what is in it; returns how many messages that were."""
-        answer = self._calls.call(
-            wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False
+        return self._calls.call(
+            int, wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False
         )
-        return made(answer, int)
 
     def delete_exchange(self, exchange: str) -> Awaitable[None]:
         """Delete an exchange with its bindings."""
         return self._calls.tell(
             wire.EXCHANGE_DELETE_OK, wire.EXCHANGE_DELETE, 0, exchange, False, False
         )
-
-    def purge_queue(self, queue: str) -> Awaitable[int]:
-        """Remove what is ready in a queue; returns how many messages that were."""
-        answer = self._calls.call(wire.QUEUE_PURGE_OK, wire.QUEUE_PURGE, 0, queue, False)
-        return made(answer, int)

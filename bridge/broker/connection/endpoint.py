@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
-_PORTS = {"amqp": 5672, "amqps": 5671}
+from bridge.model.rabbitmq_url import read_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,47 +51,19 @@ def parse_url(
     Raises:
         ValueError: with a sentence that says what is wrong. It never quotes the password.
     """
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme not in _PORTS:
-        raise ValueError("a RabbitMQ URL begins with amqp:// or amqps://")
-    if "?" in rest or "#" in rest:
-        raise ValueError("a RabbitMQ URL here takes no query; TLS files are options of their own")
-    address, _, path = rest.partition("/")
-    if "/" in path:
-        raise ValueError("a virtual host in a URL is percent-encoded: / is written %2F")
-    login, _, nodes = address.rpartition("@")
-    hosts = tuple(_host(node, _PORTS[scheme]) for node in nodes.split(","))
-    is_tls = scheme == "amqps"
-    if not is_tls and (ca or cert or key):
+    found = read_url(url)
+    if not found.is_tls and (ca or cert or key):
         raise ValueError("certificates need amqps://")
-    name, has_password, password = login.partition(":")
-    is_external = bool(cert) and not has_password
-    if not login and not is_external:
-        name, password = "guest", "guest"
+    is_external = bool(cert) and found.password is None
+    user, password = (found.user or "", "") if is_external else found.login
     return Endpoint(
-        hosts=hosts,
-        vhost=unquote(path) or "/",
-        user=unquote(name),
-        password=unquote(password),
-        tls=_tls(ca, cert, key) if is_tls else None,
+        hosts=found.hosts,
+        vhost=found.vhost,
+        user=user,
+        password=password,
+        tls=_tls(ca, cert, key) if found.is_tls else None,
         is_external=is_external,
     )
-
-
-def _host(node: str, port: int) -> tuple[str, int]:
-    host, number = node, ""
-    if node.startswith("["):
-        host, _, number = node[1:].partition("]")
-        number = number.removeprefix(":")
-    elif ":" in node:
-        host, _, number = node.rpartition(":")
-    if not host:
-        raise ValueError("a RabbitMQ URL names a host, or several with commas between them")
-    if number:
-        if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536:
-            raise ValueError(f"{number!r} is not a port number")
-        port = int(number)
-    return host, port
 
 
 def _tls(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext:

@@ -11,23 +11,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bridge.broker.connection.calls import Calls
 from bridge.broker.connection.transport import PARTS_MAX
 from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,
+    HeaderTooLarge,
     PublishRefused,
     Unroutable,
     WriteBufferFull,
 )
+from bridge.broker.outcome import Done, resolve
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Properties
 
-Settled = Callable[[BrokerError | None], None]
-"""Called once for a publish: None when it was confirmed, else why it was not."""
-
-_Publish = tuple[str, str, bytes, bytes, Settled | None]
+_Publish = tuple[str, str, bytes, bytes, Done | None]
 """Exchange, routing key, properties, body, and who wants to know."""
 
 CONFIRM_TIMEOUT_S = 30.0
@@ -39,18 +39,12 @@ _WATCHES = 4
 
 
 class ChannelPublisher:
-    """The part of a channel that publishes.
-
-    Attributes:
-        on_confirm: called with (number, multiple, is_ack) for each confirm. A returned message is
-            reported singly as not acked, before the range that it is in.
-    """
+    """The part of a channel that publishes."""
 
     def __init__(self, calls: Calls, confirm_timeout_s: float) -> None:
         self._calls = calls
         self._number = calls.number
         self._transport = calls.transport
-        self.on_confirm: Callable[[int, bool, bool], None] | None = None
         self._confirm_timeout_s = confirm_timeout_s
         self._routes: dict[tuple[str, str, bool], bytes] = {}
         self._is_confirming = False
@@ -91,7 +85,7 @@ class ChannelPublisher:
         body: bytes,
         *,
         mandatory: bool = True,
-        settled: Settled | None = None,
+        settled: Done | None = None,
     ) -> int:
         """Write a message at the end of this turn of the loop and return its number (1, 2, ...).
 
@@ -104,13 +98,19 @@ class ChannelPublisher:
             settled: called when it is confirmed, refused, returned, or lost with the channel.
 
         Raises:
-            BrokerError: nothing was published (the channel is closed, or WriteBufferFull).
+            BrokerError: nothing was published (the channel is closed, WriteBufferFull, or
+                HeaderTooLarge).
         """
         if self._calls.close_reason is not None:
             raise self._calls.close_reason.again()
         transport = self._transport
         if transport.is_full:
             raise WriteBufferFull(text="RabbitMQ reads too slowly; too much is unsent")
+        if len(properties) + wire.CONTENT_HEADER_BYTES > transport.payload_max:
+            raise HeaderTooLarge(
+                text=f"the properties of a message to {exchange or routing_key!r} have "
+                f"{len(properties):,} bytes; a frame holds {transport.payload_max:,}"
+            )
         route = exchange, routing_key, mandatory
         method = self._routes.get(route)
         if method is None:
@@ -150,16 +150,14 @@ class ChannelPublisher:
         """
         assert self._is_confirming, "confirm_select comes first"
         future: asyncio.Future[None] = self._transport.loop.create_future()
-
-        def settled(error: BrokerError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.publish(exchange, routing_key, properties, body, mandatory=mandatory, settled=settled)
+        self.publish(
+            exchange,
+            routing_key,
+            properties,
+            body,
+            mandatory=mandatory,
+            settled=partial(resolve, future),
+        )
         return future
 
     def on_confirmed(self, number: int, multiple: bool, is_ack: bool) -> None:
@@ -180,16 +178,12 @@ class ChannelPublisher:
                 continue
             if has_refusals:
                 error = self._refusal(each, publish, is_ack)
-                if error is not None and self.on_confirm is not None:
-                    self._calls.notify(self.on_confirm, each, False, False)
             settled = publish[4]
             if settled is not None:
                 try:
                     settled(error)
                 except Exception as failure:
                     self._calls.blame(failure)
-        if self.on_confirm is not None and is_ack and (multiple or error is None):
-            self._calls.notify(self.on_confirm, number, multiple, True)
 
     def _refusal(self, number: int, publish: _Publish, is_ack: bool) -> BrokerError | None:
         returned = self._refusals.pop(number, None)

@@ -1,8 +1,8 @@
 """Frames in and out of one socket, and the heartbeats that tell whether it is alive.
 
-Reading: every chunk is cut into frames at once and each frame goes to the sink of its channel.
+Reading: every chunk is cut into frames at once and each frame goes to the handler of its channel.
 Writing: parts are collected and joined once per turn of the event loop, so that a thousand
-publishes are one `send`. A sink that wants to add something at the very end of a turn (acks that
+publishes are one `send`. A handler that wants to add something at the very end of a turn (acks that
 can be said in one frame) registers itself in `due`; who waits until the kernel has what was written
 in a turn, in `written`.
 """
@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import cast
 
-from bridge.broker.connection.answer import drained
-from bridge.broker.connection.outlet import Outlet
-from bridge.broker.connection.sink import Sink
-from bridge.broker.errors import BrokerError, ConnectionLost, TlsRefused
+from bridge.broker.connection.frame_handler import FrameHandler
+from bridge.broker.connection.socket_writer import SocketWriter
+from bridge.broker.errors import ConnectionLost, TlsRefused
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,
@@ -37,7 +36,7 @@ PARTS_MAX = 4_000
 """So many unjoined parts are written without waiting for the end of the turn."""
 
 PAUSE_BYTES = 1 << 20
-"""Above this many unsent bytes `drain` waits."""
+"""From this many unsent bytes on they are counted."""
 
 UNSENT_POLL_S = 0.002
 """How often a socket that would block is looked at again for those who wait in `written`."""
@@ -51,7 +50,7 @@ class Transport(asyncio.Protocol):
     """The socket of one connection.
 
     Attributes:
-        sinks: channel number -> who takes its frames.
+        handlers: channel number -> who takes its frames.
         parts: what is to be written at the end of this turn.
         due: called at the end of this turn, before `parts` are joined.
         written: called once when the kernel has them all, or the connection has ended.
@@ -62,7 +61,7 @@ class Transport(asyncio.Protocol):
     """
 
     def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
-        self.sinks: dict[int, Sink] = {}
+        self.handlers: dict[int, FrameHandler] = {}
         self.parts: list[bytes] = []
         self.due: list[Callable[[], None]] = []
         self.written: list[Callable[[], None]] = []
@@ -75,13 +74,12 @@ class Transport(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
-        self._outlet: Outlet | None = None
+        self._writer: SocketWriter | None = None
         self._untold: list[Callable[[], None]] = []
         self._unsent_watch: asyncio.Handle | None = None
         self._rest = b""
         self._is_flush_due = False
         self._is_paused = False
-        self._drained: list[asyncio.Future[None]] = []
         self._has_heard = True
         self._has_written = True
         self._silent_ticks = 0
@@ -93,7 +91,7 @@ class Transport(asyncio.Protocol):
         """Keep the socket, and with TLS the transport below."""
         self._socket = cast(asyncio.Transport, transport)
         self._socket.set_write_buffer_limits(high=PAUSE_BYTES)
-        self._outlet = Outlet(self._socket, plain)
+        self._writer = SocketWriter(self._socket, plain)
 
     def data_received(self, data: bytes) -> None:
         """Cut a chunk into frames and hand them out."""
@@ -102,7 +100,7 @@ class Transport(asyncio.Protocol):
             data = self._rest + data
         at = 0
         size = len(data)
-        sinks = self.sinks
+        handlers = self.handlers
         read_head = FRAME_HEAD.unpack_from
         try:
             while size - at >= FRAME_OVERHEAD:
@@ -118,17 +116,17 @@ class Transport(asyncio.Protocol):
                 at = end + 1
                 if kind == FRAME_HEARTBEAT:
                     continue
-                sink = sinks.get(channel)
-                if sink is None:
+                handler = handlers.get(channel)
+                if handler is None:
                     if self.lost is not None:
                         return
                     raise ValueError(f"a frame for channel {channel}, which is not open")
                 if kind == FRAME_METHOD:
-                    sink.on_method(data, start, end)
+                    handler.on_method(data, start, end)
                 elif kind == FRAME_BODY:
-                    sink.on_body(data, start, end)
+                    handler.on_body(data, start, end)
                 elif kind == FRAME_HEADER:
-                    sink.on_header(data, start, end)
+                    handler.on_header(data, start, end)
                 else:
                     raise ValueError(f"a frame of type {kind}")
         except (ValueError, IndexError, struct.error) as error:
@@ -154,14 +152,13 @@ class Transport(asyncio.Protocol):
         self.lose(error)
 
     def pause_writing(self) -> None:
-        """Make `drain` wait."""
+        """Much is unsent: count it."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Let `drain` go on."""
+        """Little is."""
         self._is_paused = False
         self.is_full = False
-        self._release_drained(None)
 
     def write(self, frame: bytes) -> None:
         """Write at the end of this turn of the loop."""
@@ -198,26 +195,26 @@ class Transport(asyncio.Protocol):
 
     def _send(self, data: bytes) -> None:
         """Give as much as possible to the kernel now, and the rest to the event loop."""
-        assert self._outlet is not None
-        self._outlet.write(data)
-        if self._is_paused and self._outlet.unsent_bytes > UNSENT_BYTES_MAX:
+        assert self._writer is not None
+        self._writer.write(data)
+        if self._is_paused and self._writer.unsent_bytes > UNSENT_BYTES_MAX:
             self.is_full = True
 
     def _tell_written(self) -> None:
         """Tell those who wait until the kernel has what they wrote, once it has."""
-        assert self._outlet is not None
+        assert self._writer is not None
         if self._unsent_watch is not None:
             return
-        if self._outlet.unsent_bytes:
+        if self._writer.unsent_bytes:
             # uvloop writes what goes over TLS at the end of the turn.
             self._unsent_watch = self.loop.call_soon(self._watch_unsent)
             return
         self._tell()
 
     def _watch_unsent(self) -> None:
-        assert self._outlet is not None
+        assert self._writer is not None
         self._unsent_watch = None
-        if self._outlet.unsent_bytes:
+        if self._writer.unsent_bytes:
             self._unsent_watch = self.loop.call_later(UNSENT_POLL_S, self._watch_unsent)
             return
         self._tell()
@@ -226,21 +223,6 @@ class Transport(asyncio.Protocol):
         untold, self._untold = self._untold, []
         for tell in untold:
             tell()
-
-    def drain(self, timeout_s: float) -> Awaitable[None]:
-        """Wait until little is unsent; BrokerSilent after the deadline."""
-        if self.lost is not None:
-            raise self.lost.again()
-        self.flush()
-        if not self._is_paused:
-            return asyncio.sleep(0)
-        waiter: asyncio.Future[None] = self.loop.create_future()
-        self._drained.append(waiter)
-        return drained(waiter, timeout_s, self._forget_drained)
-
-    def _forget_drained(self, waiter: asyncio.Future[None]) -> None:
-        if waiter in self._drained:
-            self._drained.remove(waiter)
 
     def start_heartbeats(self, interval_s: float) -> None:
         """Send one when nothing else was sent, and end the connection when nothing comes."""
@@ -276,18 +258,7 @@ class Transport(asyncio.Protocol):
         self.parts.clear()
         self.due.clear()
         self._rest = b""
-        self._release_drained(error)
         self._on_lost(error)
         self._untold += self.written
         self.written.clear()
         self._tell()
-
-    def _release_drained(self, error: BrokerError | None) -> None:
-        waiters, self._drained = self._drained, []
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error.again())

@@ -205,37 +205,6 @@ class Management:
         """Load definitions into the broker."""
         await self._http.request("POST", "definitions", body=dict(definitions))
 
-    async def whoami(self) -> dict[str, Any]:
-        """Return the user's name and tags."""
-        user: dict[str, Any] = await self._http.request("GET", "whoami")
-        return user
-
-    async def permissions(self) -> dict[str, Any] | None:
-        """Return the user's rights on the virtual host (configure, write, read); None if none.
-
-        A user without the tag administrator may not ask: ManagementRefused 401.
-        """
-        name = (await self.whoami())["name"]
-        path = "permissions", self.vhost, name
-        rights: dict[str, Any] | None = await self._http.request("GET", *path, absent=None)
-        return rights
-
-    async def feature_flags(self) -> dict[str, str]:
-        """Return the state of each feature flag: `enabled`, `disabled`, `unavailable`."""
-        return {row["name"]: row["state"] for row in await self._rows("feature-flags")}
-
-    async def vhosts(self) -> list[str]:
-        """Return the names of all virtual hosts that the user sees."""
-        return [row["name"] for row in await self._rows("vhosts")]
-
-    async def connections(self) -> _Rows:
-        """Return the client connections; a new one shows up after seconds."""
-        return await self._rows("connections")
-
-    async def close_connection(self, name: str) -> None:
-        """Close a client's connection by RabbitMQ's name of it."""
-        await self._http.request("DELETE", "connections", name, absent=None)
-
     async def _rows(self, *path: str, columns: Sequence[str] = ()) -> _Rows:
         query = {"columns": ",".join(columns)} if columns else {}
         rows: _Rows = await self._http.request("GET", *path, query=query)

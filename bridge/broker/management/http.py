@@ -6,6 +6,7 @@ import asyncio
 import base64
 import html
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -14,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import ConnectionLost, LoginRefused, ManagementRefused
+from bridge.broker.errors import LoginRefused, ManagementRefused, ManagementSilent
 from bridge.broker.management import json_answers
 
 PORT = 15_672
@@ -78,13 +79,13 @@ class HttpApi:
             except TimeoutError:
                 failures.append(f"{base} did not answer within {self._timeout_s:g} s")
             except (OSError, aiohttp.ClientError) as error:
-                failures.append(f"{base}: {error}")
+                failures.append(f"{base}: {_words(error)}")
             else:
                 # Whoever answers is asked first the next time.
                 self._bases.remove((base, login))
                 self._bases.insert(0, (base, login))
                 return _answer(status, text, f"{verb} /api/{'/'.join(path)}", bool(absent))
-        raise ConnectionLost(text="no management API answers: " + "; ".join(failures))
+        raise ManagementSilent(text="no management API answers: " + "; ".join(failures))
 
     async def _exchange(
         self,
@@ -122,13 +123,24 @@ class HttpApi:
 def _base(url: str, endpoint: Endpoint) -> tuple[str, str]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"a management URL begins with http:// or https://, not {url[:8]!r}")
+        raise ValueError(
+            f"a management URL begins with http:// or https://, not {url.rpartition('@')[2]!r}"
+        )
     user, password = endpoint.user, endpoint.password
     if parts.username is not None:
         user, password = unquote(parts.username), unquote(parts.password or "")
     login = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     address = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{address}{parts.path.rstrip('/')}", login
+
+
+def _words(error: Exception) -> str:
+    """Return what went wrong; where is said before it."""
+    if isinstance(error, aiohttp.ClientSSLError):  # its number is no system error's
+        return str(error)
+    if isinstance(error, aiohttp.ClientConnectorError) and (number := error.os_error.errno):
+        return os.strerror(number) if number > 0 else str(error.os_error.strerror)
+    return str(error)
 
 
 def _answer(status: int, text: str, what: str, is_absence_fine: bool) -> Any:

@@ -38,6 +38,16 @@ class Entry(NamedTuple):
     body: bytes
 
 
+def read_entry(delivery: Delivery) -> Entry | None:
+    """Return what a stream has delivered; `None` when it cannot be read: anybody may publish."""
+    try:
+        properties = Properties.decode(delivery.properties)
+    except ValueError:
+        return None
+    offset = (properties.headers or {}).get(OFFSET, ("V", None))[1]
+    return Entry(offset, properties, delivery.body) if isinstance(offset, int) else None
+
+
 Take = Callable[[Entry], bool]
 """Takes one entry; says whether it was the last that is wanted."""
 
@@ -153,14 +163,11 @@ class JournalReader:
             count += 1
             if done.done():
                 return
+            entry = read_entry(delivery)
+            if entry is None:
+                return
             try:
-                properties = Properties.decode(delivery.properties)
-                stands = (properties.headers or {}).get(OFFSET, ("V", None))[1]
-            except ValueError:
-                return  # no entry of ours: anybody may publish into the journal
-            try:
-                assert isinstance(stands, int), "a stream says where each message stands"
-                if take(Entry(stands, properties, delivery.body)):
+                if take(entry):
                     done.set_result(None)
                 elif count % ack_every == 0:
                     channel.consumers.ack(delivery.tag, multiple=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.streams.journal_reader import OFFSET, Entry
-from bridge.wire.basic import Properties, Table
+from bridge.broker.streams.journal_reader import OFFSET, Entry, read_entry
+from bridge.wire.basic import Table
 
 FIRST: tuple[str, object] = ("S", b"first")
 LAST: tuple[str, object] = ("S", b"last")
@@ -54,16 +54,6 @@ class _Reading:
             self.error, self.is_enough = error, True
 
 
-def read_entry(delivery: Delivery) -> Entry | None:
-    """Return what a stream has delivered; `None` when it cannot be read: anybody may publish."""
-    try:
-        properties = Properties.decode(delivery.properties)
-    except ValueError:
-        return None
-    offset = (properties.headers or {}).get(OFFSET, ("V", None))[1]
-    return Entry(offset, properties, delivery.body) if isinstance(offset, int) else None
-
-
 async def read_stream(
     connection: HasChannels,
     stream: str,
@@ -71,7 +61,6 @@ async def read_stream(
     take: Callable[[Entry], bool],
     *,
     prefetch: int = 250,
-    empty_s: float = EMPTY_S,
 ) -> int:
     """Hand over a stream's entries, oldest first, until it ends or `take` says that it is enough.
 
@@ -80,35 +69,32 @@ async def read_stream(
     Args:
         start: `FIRST`, `LAST` or `at` an offset.
         prefetch: how many RabbitMQ delivers at a time.
-        empty_s: how long to wait for the first.
 
     Raises:
         NotFound: there is no such stream.
         BrokerError: the channel ended.
     """
     reading = _Reading(take)
-    channel = await connection.channel()
-    try:
+    # Nothing is to be settled, so nothing is to be waited for at the end.
+    with await connection.channel() as channel:
         arguments: Table = {OFFSET: start}
         consumers = channel.consumers
         await asyncio.gather(  # in one packet: a peek is made of such reads
             consumers.qos(prefetch),
             consumers.consume(stream, reading.on_delivery, arguments=arguments),
         )
-        if await _begins(channel, reading, empty_s):
+        if await _begins(channel, reading):
             await _go_on(channel, reading, prefetch)
-    finally:
-        channel.abandon()  # nothing is to be settled, so nothing is to be waited for
     if reading.error is not None:
         raise reading.error
     return reading.count
 
 
-async def _begins(channel: Channel, reading: _Reading, empty_s: float) -> bool:
+async def _begins(channel: Channel, reading: _Reading) -> bool:
     closed = asyncio.ensure_future(channel.closed.wait())
     try:
         await asyncio.wait(
-            (reading.begun, closed), timeout=empty_s, return_when=asyncio.FIRST_COMPLETED
+            (reading.begun, closed), timeout=EMPTY_S, return_when=asyncio.FIRST_COMPLETED
         )
     finally:
         closed.cancel()

@@ -4,5 +4,12 @@ from bridge.client.aio.client import ServiceBusClient
 from bridge.client.aio.receiver import ServiceBusReceiver
 from bridge.client.aio.renewer import AutoLockRenewer
 from bridge.client.aio.sender import ServiceBusSender
+from bridge.client.aio.session import ServiceBusSession
 
-__all__ = ["AutoLockRenewer", "ServiceBusClient", "ServiceBusReceiver", "ServiceBusSender"]
+__all__ = [
+    "AutoLockRenewer",
+    "ServiceBusClient",
+    "ServiceBusReceiver",
+    "ServiceBusSender",
+    "ServiceBusSession",
+]

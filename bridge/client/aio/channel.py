@@ -6,6 +6,7 @@ What is asked is done in order, in one task; publishes wait for their confirms i
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
@@ -45,6 +46,7 @@ class AioChannel:
     ) -> None:
         self._on_closed = on_closed
         self._calls: asyncio.Queue[_Call] = asyncio.Queue()
+        self._unwritten: deque[Callable[[], None]] = deque()
         self._ends: dict[str, Callable[[], None]] = {}
         self._publishing: set[asyncio.Task[None]] = set()
         self._flying: dict[str, asyncio.Event] = {}
@@ -128,6 +130,14 @@ class AioChannel:
         """Settle a message for good."""
         self._calls.put_nowait(lambda: self._inner.basic_ack(tag, wait=False))
 
+    def written(self, call: Callable[[], None]) -> None:
+        """Have something called when what was said here is with the kernel, or lost."""
+        self._unwritten.append(call)
+        if self.is_closed:
+            self._tell_written()
+        else:
+            self._calls.put_nowait(self._on_written)
+
     def reject(self, tag: int) -> None:
         """Give a message back, counted."""
         self._calls.put_nowait(lambda: self._inner.basic_reject(tag, requeue=True, wait=False))
@@ -160,10 +170,18 @@ class AioChannel:
         """The channel has ended, or its connection."""
         for task in list(self._publishing):
             task.cancel()
+        self._tell_written()
         if not self.is_closed:
             self.is_closed = True
             self._task.cancel()
             self._on_closed(error)
+
+    async def _on_written(self) -> None:
+        self._unwritten.popleft()()
+
+    def _tell_written(self) -> None:
+        while self._unwritten:
+            self._unwritten.popleft()()
 
     async def _work(self) -> None:
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -13,13 +14,13 @@ import tenacity
 from bridge.client.aio.connection import AioWire
 from bridge.client.aio.receiver import ServiceBusReceiver
 from bridge.client.aio.sender import ServiceBusSender
-from bridge.client.constants import ServiceBusReceiveMode, ServiceBusSubQueue
-from bridge.client.core.directory import guarded
+from bridge.client.core.call import Call
 from bridge.client.core.namespace import Namespace
-from bridge.client.core.options import Options, sub_queue_of, subscription_path
-from bridge.client.core.received import Received
-from bridge.client.core.refusals import unsupported
+from bridge.client.core.options import Options, subscription_path
+from bridge.client.core.receiving import receiving_from
+from bridge.client.core.session_listing import Listing
 from bridge.client.exceptions import OperationTimeoutError
+from bridge.message.received import Received
 
 CONNECT_S = 20.0
 """How long an operation waits for a connection before it fails."""
@@ -80,30 +81,13 @@ class ServiceBusClient:
         """Return a sender to a topic."""
         return ServiceBusSender(self, topic_name, "topic_name", options)
 
-    def get_queue_receiver(
-        self,
-        queue_name: str,
-        *,
-        session_id: object = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: Any = None,
-        prefetch_count: int = 0,
-        **options: Any,
-    ) -> ServiceBusReceiver:
-        """Return a receiver of a queue, or of its dead-letter sub-queue."""
-        if session_id is not None:
-            unsupported("sessions")
-        return ServiceBusReceiver(
-            self,
-            queue_name,
-            sub_queue_of(sub_queue, queue_name),
-            ServiceBusReceiveMode(receive_mode),
-            max_wait_time,
-            auto_lock_renewer,
-            options,
-        )
+    def get_queue_receiver(self, queue_name: str, **options: Any) -> ServiceBusReceiver:
+        """Return a receiver of a queue, or of its dead-letter sub-queue.
+
+        Args:
+            options: sub_queue, receive_mode, max_wait_time, auto_lock_renewer, as the SDK has them.
+        """
+        return ServiceBusReceiver(self, queue_name, receiving_from(queue_name, **options))
 
     def get_subscription_receiver(
         self, topic_name: str, subscription_name: str, **options: Any
@@ -111,15 +95,27 @@ class ServiceBusClient:
         """Return a receiver of a subscription, or of its dead-letter sub-queue."""
         return self.get_queue_receiver(subscription_path(topic_name, subscription_name), **options)
 
-    def list_queue_sessions(self, queue_name: str, **options: Any) -> Any:
-        """Not here."""
-        unsupported("list_queue_sessions")
+    def list_queue_sessions(
+        self, queue_name: str, *, state_updated_after: datetime | None = None, **options: Any
+    ) -> AsyncIterator[str]:
+        """Iterate over the ids of a queue's sessions: those with messages or a state.
+
+        Args:
+            state_updated_after: those whose state was set after this time instead.
+        """
+        return self._sessions(Listing(queue_name, state_updated_after))
 
     def list_subscription_sessions(
         self, topic_name: str, subscription_name: str, **options: Any
-    ) -> Any:
-        """Not here."""
-        unsupported("list_subscription_sessions")
+    ) -> AsyncIterator[str]:
+        """Iterate over the ids of a subscription's sessions; see `list_queue_sessions`."""
+        return self.list_queue_sessions(subscription_path(topic_name, subscription_name), **options)
+
+    async def _sessions(self, listing: Listing) -> AsyncIterator[str]:
+        while page := await self._run(listing.next_page()):
+            listing.read(len(page))
+            for each in page:
+                yield each
 
     async def close(self) -> None:
         """Close the connections; what is locked goes back to its queue at once."""
@@ -131,50 +127,54 @@ class ServiceBusClient:
                 await wire.close()
         self._sending = self._receiving = self._namespace = None
 
-    async def _run(
-        self,
-        name: str,
-        *arguments: Any,
-        timeout_s: float | None = None,
-        is_receiving: bool = False,
-        is_tried_again: bool = True,
-    ) -> Any:
+    async def _administer(self, request: Any, read: Callable[[Any], Any]) -> Any:
+        """Have a bridge carry out what an administration client asks; return what is read of it.
+
+        Args:
+            read: is given its answer, and raises what was refused.
+        """
+        return await self._run(Call("administer", (request,), read=read))
+
+    async def _run(self, call: Call) -> Any:
         """Have the namespace do something; return what it answers."""
-        attempt = partial(self._once, name, arguments, timeout_s, is_receiving)
-        if not is_tried_again or not self._options.retry.total:
-            return await attempt()
+        if not call.is_tried_again or not self._options.retry.total:
+            return await self._once(call)
+        attempt = partial(self._once, call)
         return await tenacity.AsyncRetrying(**self._options.retry.arguments())(attempt)
 
-    async def _once(
-        self, name: str, arguments: tuple[Any, ...], timeout_s: float | None, is_receiving: bool
-    ) -> Any:
-        namespace = await self._connected(is_receiving)
+    async def _once(self, call: Call) -> Any:
+        namespace = await self._connected(call.is_receiving)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        guarded(answer, getattr(namespace, name), *arguments, answer)
+        call.begin(namespace, answer)
         try:
-            async with asyncio.timeout(timeout_s or self._options.try_timeout):
-                return await answer
+            async with asyncio.timeout(call.timeout_s or self._options.try_timeout):
+                result = await answer
         except TimeoutError as error:
-            raise OperationTimeoutError(f"{name} did not end in time.", error=error) from None
+            call.undo(namespace, answer)
+            raise OperationTimeoutError(f"{call.name} did not end in time.", error=error) from None
+        except asyncio.CancelledError:
+            call.undo(namespace, answer)
+            raise
+        return result if call.read is None else call.read(result)
 
-    async def _pull(self, arguments: tuple[Any, ...]) -> Any:
+    async def _pull(
+        self, call: Call, put_back: Callable[[Received], Call | None]
+    ) -> list[Received]:
         """Wait for messages; when cancelled, the next receiver has what came."""
         namespace = await self._connected(True)
-        answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Received]] = loop.create_future()
         stops: list[Callable[[], None]] = []
-        guarded(answer, namespace.pull, *arguments, answer, stops.append)
+        call.begin(namespace, answer, stops.append)
         try:
             return await answer
         except asyncio.CancelledError:
             for stop in stops:
                 stop()
             if not answer.cancelled() and answer.exception() is None:
-                path, sub_queue, *_ = arguments
-                for token in (each.lock_token for each in answer.result()):
-                    if token is not None:
-                        released: asyncio.Future[None] = answer.get_loop().create_future()
-                        settle = partial(namespace.settle, path, sub_queue, token, "release")
-                        guarded(released, settle, None, None, released)
+                for back in map(put_back, answer.result()):
+                    if back is not None:
+                        back.begin(namespace, loop.create_future())
             raise
 
     async def _connected(self, is_receiving: bool) -> Namespace:

@@ -1,12 +1,14 @@
 """aio-pika with encoded properties, and with all names that RabbitMQ takes.
 
 pamqp, which it reads frames with, has one type for all integers, so a message that is published
-again would not be the one that came. What it decodes stays as it is; the bytes are kept beside it.
+again would not be the one that came. What it decodes stays as it is; the bytes are kept beside it,
+and are all there is of a message whose text is no UTF-8.
 It also refuses names that RabbitMQ takes (`$`, `~`): that is left to RabbitMQ.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, cast
 
@@ -59,7 +61,10 @@ def _keep_raw() -> None:
     unmarshal = header.ContentHeader.unmarshal
 
     def unmarshal_and_keep(self: Any, data: bytes) -> None:
-        unmarshal(self, data)
+        # A native publisher's text may be no UTF-8: the connection would end, and the message come
+        # again on the next. What pamqp has not read by then nobody asks it for.
+        with contextlib.suppress(ValueError):
+            unmarshal(self, data)
         setattr(self, _ATTRIBUTE, data[_HEAD_BYTES:])
 
     header.ContentHeader.unmarshal = unmarshal_and_keep  # type: ignore[method-assign]

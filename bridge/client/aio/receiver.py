@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core.received import Received
-from bridge.client.core.refusals import unsupported
-from bridge.client.messages import (
-    ServiceBusReceivedMessage,
-    instant,
-    received_messages,
-    settleable,
-)
-from bridge.model.name import SubQueue
+from bridge.client.aio.session import ServiceBusSession
+from bridge.client.core.call import Call, numbers_of
+from bridge.client.core.receiving import Receiving, renewed
+from bridge.client.exceptions import ServiceBusError
+from bridge.client.received_message import ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
     from bridge.client.aio.client import ServiceBusClient
@@ -26,33 +21,17 @@ if TYPE_CHECKING:
 class ServiceBusReceiver:
     """Receives from a queue or subscription; made by a client. Iterating gives each message."""
 
-    def __init__(
-        self,
-        client: ServiceBusClient,
-        entity_path: str,
-        sub_queue: SubQueue,
-        receive_mode: ServiceBusReceiveMode,
-        max_wait_time: float | None,
-        auto_lock_renewer: Any,
-        options: dict[str, Any],
-    ) -> None:
-        if max_wait_time is not None and max_wait_time <= 0:
-            raise ValueError("The max_wait_time must be greater than 0.")
-        if auto_lock_renewer is not None and receive_mode is not ServiceBusReceiveMode.PEEK_LOCK:
-            raise ValueError("Messages received in RECEIVE_AND_DELETE mode have no locks to renew.")
+    def __init__(self, client: ServiceBusClient, entity_path: str, receiving: Receiving) -> None:
         self._client = client
-        self._sub_queue = sub_queue
-        self._mode = receive_mode
-        self._max_wait_s = max_wait_time
-        self._renewer = auto_lock_renewer
-        self._is_closed = False
-        self._next_peek = 1
+        self._receiving = receiving
         self.entity_path = entity_path
-        self.client_identifier = options.get("client_identifier") or f"SBReceiver-{uuid4()}"
+        self.client_identifier = receiving.identifier
+        source = receiving.session
+        self._session = None if source is None else ServiceBusSession(source, self._run)
 
     async def __aenter__(self) -> ServiceBusReceiver:
-        self._check()
-        await self._client._run("check", self.entity_path, is_receiving=True)
+        self._receiving.check()
+        await self._open()
         return self
 
     async def __aexit__(
@@ -67,7 +46,7 @@ class ServiceBusReceiver:
         return self
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
-        found = await self.receive_messages(1, self._max_wait_s)
+        found = await self._pull(self._receiving.next)
         if not found:
             raise StopAsyncIteration
         return found[0]
@@ -77,8 +56,8 @@ class ServiceBusReceiver:
 
     @property
     def session(self) -> Any:
-        """Not here."""
-        unsupported("sessions")
+        """The session; `None` where there is none."""
+        return self._session
 
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
@@ -86,16 +65,11 @@ class ServiceBusReceiver:
         """Receive up to so many messages.
 
         Args:
-            max_wait_time: seconds to wait for the first; by default the receiver's, else no end.
+            max_wait_time: seconds to wait for the first; by default the receiver's, else 60.
         """
-        self._check()
-        if max_wait_time is not None and max_wait_time <= 0:
-            raise ValueError("The max_wait_time must be greater than 0.")
-        if max_message_count is not None and max_message_count <= 0:
-            raise ValueError("The max_message_count must be greater than 0")
-        wait_s = max_wait_time or self._max_wait_s
-        asked = self.entity_path, self._sub_queue, max_message_count or 1, wait_s, self._mode
-        return self._registered(await self._client._pull(asked))
+        return await self._pull(
+            lambda: self._receiving.pull(max_message_count, max_wait_time), max_wait_time
+        )
 
     async def peek_messages(
         self,
@@ -106,14 +80,11 @@ class ServiceBusReceiver:
         **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
         """Return messages without locking any: from a number on, or behind those peeked last."""
-        self._check(timeout)
-        if max_message_count < 1:
-            raise ValueError("max_message_count must be 1 or greater.")
-        asked = self.entity_path, self._sub_queue, sequence_number or self._next_peek
-        found = await self._client._run("peek", *asked, max_message_count, timeout_s=timeout)
-        if found:
-            self._next_peek = found[-1].sequence_number + 1
-        return list(received_messages(found, is_peeked=True))
+        return self._receiving.peeked(
+            await self._run(
+                lambda: self._receiving.peek(max_message_count, sequence_number, timeout)
+            )
+        )
 
     async def receive_deferred_messages(
         self,
@@ -127,15 +98,9 @@ class ServiceBusReceiver:
         Raises:
             MessageNotFoundError: one of them is not there, or is locked.
         """
-        self._check(timeout)
-        given = [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)
-        if not given:
-            return []
-        asked = self.entity_path, self._sub_queue, given, self._mode
-        found = await self._client._run(
-            "receive_deferred", *asked, timeout_s=timeout, is_tried_again=False
-        )
-        return self._registered(found)
+        given = numbers_of(sequence_numbers)
+        found = await self._run(lambda: self._receiving.deferred(given, timeout)) if given else []
+        return self._receiving.received(self, found)
 
     async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
         """Settle a message for good.
@@ -166,24 +131,38 @@ class ServiceBusReceiver:
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **options: Any
     ) -> datetime:
         """Give a message's lock its full duration from now; return its end."""
-        self._check(timeout)
-        token = settleable(message, self._mode)
-        until_ms = await self._client._run(
-            "renew", self.entity_path, self._sub_queue, token, timeout_s=timeout, is_receiving=True
-        )
-        message._until_ms = until_ms
-        return instant(until_ms)
+        return renewed(message, await self._run(lambda: self._receiving.renew(message, timeout)))
 
     async def close(self) -> None:
-        """Receive nothing more; locks stay until they end or the client is closed."""
-        self._is_closed = True
+        """Receive nothing more; locks stay until they end or the client is closed.
 
-    def _registered(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
-        messages = list(received_messages(found))
-        if self._renewer is not None:
-            for message in messages:
-                self._renewer.register(self, message)
-        return messages
+        A session's lock ends, and those of its messages.
+        """
+        asked = self._receiving.close()
+        if asked is not None:
+            with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
+                await self._client._run(asked)
+
+    async def _open(self, wait_s: float | None = None) -> None:
+        if not self._receiving.is_open:
+            found = await self._client._run(self._receiving.open(wait_s))
+            self._receiving.opened(self, found)
+
+    async def _run(self, asking: Callable[[], Call]) -> Any:
+        """Have something carried out, when there is something to receive from."""
+        self._receiving.check()
+        await self._open()
+        return await self._client._run(asking())
+
+    async def _pull(
+        self, asking: Callable[[], Call], wait_s: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        self._receiving.check()
+        await self._open(wait_s)
+        asked = asking()
+        return self._receiving.received(
+            self, await self._client._pull(asked, self._receiving.put_back)
+        )
 
     async def _settle(
         self,
@@ -192,14 +171,5 @@ class ServiceBusReceiver:
         reason: str | None = None,
         description: str | None = None,
     ) -> None:
-        self._check()
-        token = settleable(message, self._mode)
-        asked = self.entity_path, self._sub_queue, token, how, reason, description
-        await self._client._run("settle", *asked, is_receiving=True, is_tried_again=False)
+        await self._client._run(self._receiving.settle(message, how, reason, description))
         message._is_settled = True
-
-    def _check(self, timeout: float | None = None) -> None:
-        if self._is_closed:
-            raise ValueError("The handler has already been shutdown. Make another one.")
-        if timeout is not None and timeout <= 0:
-            raise ValueError("The timeout must be greater than 0.")

@@ -1,4 +1,4 @@
-"""The asynchronous `AutoLockRenewer`: a task for each message."""
+"""The asynchronous `AutoLockRenewer`: a task for each lock."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from bridge.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
-from bridge.client.messages import ServiceBusReceivedMessage
-from bridge.client.sync.renewer import DURATION_S, next_renewal_s
+from bridge.client.core.renewal import DURATION_S, Renewal
 
-OnFailure = Callable[[ServiceBusReceivedMessage, Exception | None], Awaitable[None]]
+OnFailure = Callable[[Any, Exception | None], Awaitable[None]]
 
 
 class AutoLockRenewer:
-    """Renews the locks of messages until they are settled.
+    """Renews the locks of messages and sessions until they are settled or closed.
 
     Args:
         max_lock_renewal_duration: for how long, in seconds.
-        on_lock_renew_failure: awaited with a message whose lock is lost.
+        on_lock_renew_failure: awaited with a message or session whose lock is lost.
+        loop: accepted; locks are renewed on the loop that registers them.
     """
 
     def __init__(
         self,
         max_lock_renewal_duration: float = DURATION_S,
         on_lock_renew_failure: OnFailure | None = None,
-        **options: Any,
+        loop: object = None,
     ) -> None:
         self._duration_s = max_lock_renewal_duration
         self._on_failure = on_lock_renew_failure
@@ -48,24 +47,21 @@ class AutoLockRenewer:
     def register(
         self,
         receiver: Any,
-        renewable: ServiceBusReceivedMessage,
+        renewable: Any,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: OnFailure | None = None,
     ) -> None:
-        """Renew a message's lock until it is settled.
+        """Renew a message's lock until it is settled, or a session's until its receiver closes.
 
         Raises:
-            ValueError: the renewer is closed, or the message has no lock.
+            ValueError: the renewer is closed, or there is no lock.
         """
         if self._is_closed:
             raise ValueError("The AutoLockRenewer has already been shutdown.")
-        if renewable.lock_token is None:
-            raise ValueError("Only messages that are locked can be registered.")
-        end_s = time.monotonic() + (max_lock_renewal_duration or self._duration_s)
+        duration_s = max_lock_renewal_duration or self._duration_s
         on_failure = on_lock_renew_failure or self._on_failure
-        task = asyncio.get_running_loop().create_task(
-            self._renew(receiver, renewable, end_s, on_failure)
-        )
+        renewal = Renewal(receiver, renewable, duration_s, on_failure)
+        task = asyncio.get_running_loop().create_task(self._keep(renewal))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -77,27 +73,17 @@ class AutoLockRenewer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _renew(
-        self,
-        receiver: Any,
-        message: ServiceBusReceivedMessage,
-        end_s: float,
-        on_failure: OnFailure | None,
-    ) -> None:
-        while message.lock_token is not None:
-            await asyncio.sleep(max(0.0, next_renewal_s(message) - time.monotonic()))
-            if message.lock_token is None:
+    async def _keep(self, renewal: Renewal) -> None:
+        while not renewal.is_over:
+            await asyncio.sleep(max(0.0, renewal.due_s() - time.monotonic()))
+            if renewal.is_over:
                 return
-            if time.monotonic() >= end_s:
-                message.auto_renew_error = AutoLockRenewTimeout(
-                    "The lock was renewed for as long as it should be."
-                )
+            if renewal.is_enough:
+                renewal.expire()
                 return
             try:
-                await receiver.renew_message_lock(message)
+                await renewal.renew()
             except Exception as error:
-                if message.lock_token is not None:
-                    message.auto_renew_error = AutoLockRenewFailed(str(error), error=error)
-                    if on_failure is not None:
-                        await on_failure(message, error)
+                if renewal.fail(error):
+                    await renewal.on_failure(renewal.renewable, error)
                 return

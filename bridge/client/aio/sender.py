@@ -6,14 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from bridge.client.messages import (
-    Sendable,
-    ServiceBusMessageBatch,
-    all_encoded,
-    milliseconds,
-)
+from bridge.client.batch import ServiceBusMessageBatch
+from bridge.client.core.sending import Sending
+from bridge.client.messages import Sendable
 
 if TYPE_CHECKING:
     from bridge.client.aio.client import ServiceBusClient
@@ -26,14 +22,13 @@ class ServiceBusSender:
         self, client: ServiceBusClient, entity_name: str, kind: str, options: dict[str, Any]
     ) -> None:
         self._client = client
-        self._is_closed = False
+        self._sending = Sending(entity_name, options)
         self.entity_name = entity_name
-        self.client_identifier = options.get("client_identifier") or f"SBSender-{uuid4()}"
+        self.client_identifier = self._sending.identifier
         self.__dict__[kind] = entity_name
 
     async def __aenter__(self) -> ServiceBusSender:
-        self._check()
-        await self._client._run("message_bytes_max", self.entity_name)
+        await self._client._run(self._sending.limit())
         return self
 
     async def __aexit__(
@@ -61,10 +56,7 @@ class ServiceBusSender:
             OutcomeUnknownError: the connection was lost before the confirm.
             ServiceBusError: see `bridge.client.exceptions`.
         """
-        self._check(timeout)
-        await self._client._run(
-            "send", self.entity_name, all_encoded(message)[0], timeout_s=timeout
-        )
+        await self._client._run(self._sending.send(message, timeout))
 
     async def schedule_messages(
         self,
@@ -75,12 +67,8 @@ class ServiceBusSender:
         **options: Any,
     ) -> list[int]:
         """Send messages for later; return their sequence numbers."""
-        self._check(timeout)
-        batch, due_ms = all_encoded(messages)[0], milliseconds(schedule_time_utc)
-        found = await self._client._run(
-            "schedule", self.entity_name, batch, due_ms, timeout_s=timeout
-        )
-        return list(found)
+        asked = self._sending.schedule(messages, schedule_time_utc, timeout)
+        return list(await self._client._run(asked))
 
     async def cancel_scheduled_messages(
         self,
@@ -94,9 +82,7 @@ class ServiceBusSender:
         Raises:
             MessageNotFoundError: one of them is not scheduled any more.
         """
-        self._check(timeout)
-        given = [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)
-        await self._client._run("cancel", self.entity_name, given, timeout_s=timeout)
+        await self._client._run(self._sending.cancel(sequence_numbers, timeout))
 
     async def create_message_batch(
         self, max_size_in_bytes: int | None = None
@@ -106,20 +92,9 @@ class ServiceBusSender:
         Raises:
             ValueError: it would be larger than the entity's largest message.
         """
-        self._check()
-        most = await self._client._run("message_bytes_max", self.entity_name)
-        if max_size_in_bytes is not None and max_size_in_bytes > most:
-            raise ValueError(
-                f"Max message size should be less than {most} bytes, not {max_size_in_bytes}."
-            )
-        return ServiceBusMessageBatch(max_size_in_bytes or most)
+        most_bytes = await self._client._run(self._sending.limit())
+        return self._sending.batch(most_bytes, max_size_in_bytes)
 
     async def close(self) -> None:
         """Send nothing more."""
-        self._is_closed = True
-
-    def _check(self, timeout: float | None = None) -> None:
-        if self._is_closed:
-            raise ValueError("The handler has already been shutdown. Make another one.")
-        if timeout is not None and timeout <= 0:
-            raise ValueError("The timeout must be greater than 0.")
+        self._sending.is_closed = True

@@ -6,9 +6,10 @@ and then that one, by its queue, until it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from bridge.client.core.publisher import Answered, Publisher
+from bridge.client.core.publisher import TIMEOUT_S, Answered, Publisher
 from bridge.client.core.wire import Answer, Unroutable, Wire, fail
 from bridge.client.exceptions import (
     ServiceBusCommunicationError,
@@ -19,7 +20,7 @@ from bridge.client.exceptions import (
 from bridge.model.errors import ServiceBusError as ModelError
 from bridge.topology import names
 from bridge.topology.description import Described, decode
-from bridge.wire.basic import Table, encode_table, text
+from bridge.wire.basic import Table, array, encode_table, long, text
 from bridge.wire.notifications import WHO
 from bridge.wire.reply import Done, Refused, decode_reply
 
@@ -29,28 +30,43 @@ FRESH_S = 15.0
 DISCOVERY_S = 10.0
 
 NO_BRIDGE = (
-    "No bridge answers in this virtual host: run `busbridge serve` on it, and see that the client "
-    "has the same RabbitMQ and virtual host."
+    "No bridge answers in this virtual host: run `busbridge serve` or `sidecar` on it, and see "
+    "that the client has the same RabbitMQ and virtual host."
 )
 
 Then = Callable[[Described], None]
 
+Replied = Callable[[str, bytes | Exception], None]
+"""Given a bridge's queue, and its reply as it came, or why there is none."""
+
 
 class Directory:
-    """What is known of entities."""
+    """What is known of entities.
 
-    def __init__(self, wire: Wire, publisher: Publisher) -> None:
+    Args:
+        held: how many active messages and dead letters of an entity this client holds.
+    """
+
+    def __init__(
+        self, wire: Wire, publisher: Publisher, held: Callable[[str], Sequence[int]]
+    ) -> None:
         self._wire = wire
         self._publisher = publisher
+        self._held = held
         self._known: dict[str, tuple[Described, float]] = {}
         self._bridge: str | None = None
 
     def known(self, path: str, answer: Answer, then: Then) -> None:
-        """Go on with an entity's definition, or have `answer` fail."""
+        """Go on with an entity's definition of the last `FRESH_S`, or have `answer` fail."""
         found = self._known.get(path.lower())
         if found is not None and self._wire.now_s() - found[1] < FRESH_S:
             guarded(answer, then, found[0])
-            return
+        else:
+            self.read(path, answer, then)
+
+    def read(self, path: str, answer: Answer, then: Then) -> None:
+        """Go on with an entity's definition as it is now, or have `answer` fail."""
+        found = self._known.get(path.lower())
 
         def answered(body: bytes | Exception) -> None:
             if not isinstance(body, Exception):
@@ -60,30 +76,49 @@ class Directory:
             else:
                 fail(answer, body)
 
-        self.ask({"do": text("client-describe"), "path": text(path)}, answered)
+        self.ask({"do": text("client-describe"), "path": text(path), **self.held(path)}, answered)
 
-    def ask(self, question: Table, answered: Answered) -> None:
-        """Ask a bridge; what it refuses is an error of `exceptions`."""
-        body = encode_table(question)
+    def held(self, path: str) -> Table:
+        """Return what a question says of the messages that this client holds."""
+        return {"held": array([long(count) for count in self._held(path)])}
 
-        def on_answer(reply: bytes | Exception) -> None:
+    def ask(self, question: Table, answered: Answered, exchange: str = "") -> None:
+        """Ask a bridge; what it refuses is an error of `exceptions`.
+
+        Args:
+            exchange: from which bridges' queues are reached by their names.
+        """
+
+        def replied(bridge: str, reply: bytes | Exception) -> None:
             found = content_of(reply)
             answered(found if isinstance(found, Exception) else found.content)
 
-        def on_first(reply: bytes | Exception) -> None:
+        self.ask_any(question, replied, exchange=exchange)
+
+    def ask_any(
+        self, question: Table, replied: Replied, *, wait_s: float = TIMEOUT_S, exchange: str = ""
+    ) -> None:
+        """Ask a bridge; `replied` is told which one has answered, and what."""
+        body = encode_table(question)
+        ask = partial(self._publisher.ask, exchange)
+
+        def on_first(bridge: str, reply: bytes | Exception) -> None:
             if isinstance(reply, Unroutable):
                 self._bridge = None
-                self._discover(on_found, answered)
+                self._discover(on_found, failed)
             else:
-                on_answer(reply)
+                replied(bridge, reply)
 
         def on_found(bridge: str) -> None:
-            self._publisher.ask("", bridge, {}, body, on_answer)
+            ask(bridge, {}, body, partial(replied, bridge), wait_s=wait_s)
 
-        if self._bridge is None:
-            self._discover(on_found, answered)
+        failed = partial(replied, "")
+        bridge = self._bridge
+        if bridge is None:
+            self._discover(on_found, failed)
         else:
-            self._publisher.ask("", self._bridge, {}, body, on_first)
+            first = partial(on_first, bridge)
+            ask(bridge, {}, body, first, wait_s=wait_s)
 
     def _discover(self, then: Callable[[str], None], failed: Answered) -> None:
         def answered(reply: bytes | Exception) -> None:

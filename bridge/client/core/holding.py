@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from bridge.client.core.received import Received
 from bridge.client.core.wire import Channel
 from bridge.message.message import Message
+from bridge.message.received import Received
 
 
 @dataclass(slots=True, eq=False)

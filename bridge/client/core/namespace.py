@@ -8,10 +8,13 @@ from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.directory import Directory, guarded
+from bridge.client.core.entity_receiver import EntityReceiver
+from bridge.client.core.envelopes import batch_body, new_identity, send_entity
+from bridge.client.core.peeking import Peeking
 from bridge.client.core.publisher import Publisher
-from bridge.client.core.remote import Remote
-from bridge.client.core.room import Room
-from bridge.client.core.sending import batch_body, new_identity, send_entity
+from bridge.client.core.remote import Remote, details_of
+from bridge.client.core.sessions import Sessions
+from bridge.client.core.settlements import Settlements
 from bridge.client.core.wire import Answer, Refused, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
@@ -23,11 +26,12 @@ from bridge.client.exceptions import (
 )
 from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.description import Described
-from bridge.wire import envelope, headers
-from bridge.wire.basic import Table, text
+from bridge.wire import envelope
+from bridge.wire.administration import Request
 from bridge.wire.envelope import Operation
 from bridge.wire.reply import Refused as RefusedReply
 from bridge.wire.reply import decode_reply
@@ -35,7 +39,13 @@ from bridge.wire.reply import decode_reply
 REFRESH_S = 15.0
 """A queue that is received from has its definition read again, which also shows that it is used."""
 
-_KIND: Table = {headers.KIND: text(envelope.KIND)}
+PLAIN_ON_SESSION_ENTITY = (
+    "It is not possible for an entity that requires sessions to create a non-sessionful message "
+    "receiver."
+)
+RECEIVER_OF_FORWARDED = (
+    "Cannot create a message receiver on an entity with auto-forwarding enabled."
+)
 
 
 class Namespace:
@@ -44,15 +54,21 @@ class Namespace:
     Args:
         sending: the connection that publishes; RabbitMQ may block it.
         receiving: the connection that receives and settles.
+
+    Attributes:
+        sessions: those that the client holds.
     """
 
     def __init__(self, sending: Wire, receiving: Wire) -> None:
         self._receiving = receiving
         self._publisher = Publisher(sending)
-        self._directory = Directory(sending, self._publisher)
+        self._directory = Directory(sending, self._publisher, self._held_of)
         self._remote = Remote(self._publisher, self._directory)
+        self.sessions = Sessions(sending, self._publisher, self._directory, self._remote)
         self._settled = SettledMemory()
-        self._rooms: dict[tuple[str, SubQueue], Room] = {}
+        self._settlements = Settlements(sending, self._publisher)
+        self._peeking = Peeking(self._directory, self._remote, self._settlements)
+        self._receivers: dict[tuple[str, SubQueue], EntityReceiver] = {}
         self._is_closed = False
 
     def send(self, path: str, batch: Sequence[bytes], answer: Answer) -> None:
@@ -124,8 +140,8 @@ class Namespace:
         """
 
         def then(described: Described) -> None:
-            room = self._room(described, sub_queue)
-            begun(partial(room.stop, room.pull(count, wait_s, mode, answer)))
+            receiver = self._receiver_of(described, sub_queue)
+            begun(partial(receiver.stop, receiver.pull(count, wait_s, mode, answer)))
 
         self._directory.known(path, answer, then)
 
@@ -146,22 +162,20 @@ class Namespace:
         """
         entity = EntityPath(path, sub_queue)
         if self._remote.holds(token):
-            given = {"reason": reason, "description": description}
-            details = {name: text(value) for name, value in given.items() if value is not None}
-            self._remote.settle(entity, token, how, details, answer)
+            self._remote.settle(entity, token, how, details_of(reason, description), answer)
             return
-        room = self._held(path, sub_queue)
+        receiver = self._held(path, sub_queue)
         match how:
             case "complete":
-                room.complete(token, answer)
+                receiver.complete(token, answer)
             case "abandon":
-                room.abandon(token, answer)
+                receiver.abandon(token, answer)
             case "dead-letter":
-                room.dead_letter(token, reason, description, answer)
+                receiver.dead_letter(token, reason, description, answer)
             case "release":
-                room.release(token, answer)
+                receiver.release(token, answer)
             case "defer":
-                defer = partial(room.defer, token, answer)
+                defer = partial(receiver.defer, token, answer)
                 self._remote.prepare(EntityPath(path), answer, defer)
             case _:
                 raise AssertionError(how)
@@ -175,7 +189,10 @@ class Namespace:
 
     def peek(self, path: str, sub_queue: SubQueue, start: int, count: int, answer: Answer) -> None:
         """Answer with messages from a sequence number on, `count` at most, locking none."""
-        self._remote.peek(EntityPath(path, sub_queue), start, count, answer)
+        receivers = [
+            receiver for (key, _), receiver in self._receivers.items() if key == path.lower()
+        ]
+        self._peeking.peek(EntityPath(path, sub_queue), start, count, receivers, answer)
 
     def receive_deferred(
         self,
@@ -190,53 +207,68 @@ class Namespace:
         entity = EntityPath(path, sub_queue)
         self._remote.receive_deferred(entity, numbers, is_locking, answer)
 
+    def administer(self, request: Request, answer: Answer) -> None:
+        """Answer with the `Response` to a request to the administration API."""
+        self._remote.administer(request, answer)
+
+    def lose(self) -> None:
+        """Nothing of what was begun can be relied on: what is held comes again."""
+        self._settlements.lose()
+        for receiver in self._receivers.values():
+            receiver.lose()
+
     def close(self) -> None:
         """End all that is held and waited for; what is locked goes back to its queue."""
         self._is_closed = True
-        for room in self._rooms.values():
-            room.close()
-        self._rooms.clear()
+        self.sessions.close_all()
+        self._settlements.close()
+        for receiver in self._receivers.values():
+            receiver.close()
+        self._receivers.clear()
 
-    def _held(self, path: str, sub_queue: SubQueue) -> Room:
-        room = self._rooms.get((path.lower(), sub_queue))
-        if room is None:
+    def _held_of(self, path: str) -> list[int]:
+        """Return how many active messages and dead letters of an entity are held here."""
+        receivers = [
+            self._receivers.get((path.lower(), each))
+            for each in (SubQueue.NONE, SubQueue.DEAD_LETTER)
+        ]
+        return [0 if receiver is None else receiver.held_count for receiver in receivers]
+
+    def _held(self, path: str, sub_queue: SubQueue) -> EntityReceiver:
+        receiver = self._receivers.get((path.lower(), sub_queue))
+        if receiver is None:
             raise MessageLockLostError("This client holds no lock in this queue.")
-        return room
+        return receiver
 
-    def _room(self, described: Described, sub_queue: SubQueue) -> Room:
+    def _receiver_of(self, described: Described, sub_queue: SubQueue) -> EntityReceiver:
+        if self._is_closed:
+            raise ValueError("The ServiceBusClient is closed.")
         entity = described.entity
-        if isinstance(entity, model.Topic):
-            raise ServiceBusError(f"'{entity.path}' is a topic: receive from its subscriptions.")
-        if not entity.status.allows_receives:
-            raise MessagingEntityDisabledError(
-                f"Messaging entity '{entity.path}' is currently disabled."
-            )
-        if entity.requires_session and sub_queue is SubQueue.NONE:
-            raise ServiceBusError(
-                f"'{entity.path}' requires sessions, which bridge.client does not receive; use the "
-                "Azure SDK through the gateway."
-            )
+        _check_receivable(entity, sub_queue)
         key = entity.path.lower(), sub_queue
-        room = self._rooms.get(key)
-        if room is None:
-            room = self._rooms[key] = Room(
+        receiver = self._receivers.get(key)
+        if receiver is None:
+            receiver = self._receivers[key] = EntityReceiver(
                 described,
                 sub_queue,
                 wire=self._receiving,
                 publisher=self._publisher,
                 settled=self._settled,
+                settlements=self._settlements,
             )
-            self._receiving.later(REFRESH_S, partial(self._refresh, room))
-        return room
+            self._receiving.later(REFRESH_S, partial(self._refresh, receiver))
+        return receiver
 
-    def _refresh(self, room: Room) -> None:
+    def _refresh(self, receiver: EntityReceiver) -> None:
         """Read the definition of a queue that is in use again, now and then."""
         if self._is_closed:
             return
-        if room.is_in_use:
-            refreshed = _Refreshed(room)
-            guarded(refreshed, self._directory.known, room.path, refreshed, room.update)
-        self._receiving.later(REFRESH_S, partial(self._refresh, room))
+        if receiver.is_in_use:
+            refreshed = _Refreshed(receiver)
+            guarded(
+                refreshed, self._directory.known, receiver.place.path, refreshed, refreshed.learn
+            )
+        self._receiving.later(REFRESH_S, partial(self._refresh, receiver))
 
     def _ask_sequencer(self, described: Described, body: bytes, path: str, answer: Answer) -> None:
         def answered(reply: bytes | Exception) -> None:
@@ -250,14 +282,42 @@ class Namespace:
                 succeed(answer, list(found.numbers))
 
         front = names.front(described.entity.path)
-        self._publisher.ask(front, "", _KIND, body, answered, is_kept=True)
+        self._publisher.ask(front, "", envelope.HEADERS, body, answered, is_kept=True)
+
+
+def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
+    """Refuse what nobody may receive from now."""
+    if isinstance(entity, model.Topic):
+        raise MessagingEntityNotFoundError(
+            f"'{entity.path}' is a topic: receive from its subscriptions."
+        )
+    if not entity.status.allows_receives:
+        raise MessagingEntityDisabledError(
+            f"Messaging entity '{entity.path}' is currently disabled."
+        )
+    if entity.requires_session and sub_queue is SubQueue.NONE:
+        raise ServiceBusError(PLAIN_ON_SESSION_ENTITY)
+    if target_of(entity, sub_queue):
+        raise ServiceBusError(RECEIVER_OF_FORWARDED)
 
 
 class _Refreshed:
-    """The future of a definition that is read again: who waits is told that an entity is gone."""
+    """The future of a definition that is read again: who waits is told that nothing may come."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, receiver: EntityReceiver) -> None:
+        self._receiver = receiver
+
+    def learn(self, described: Described) -> None:
+        """Have the receiver follow the definition, and receive no more if that is so now."""
+        place, entity = self._receiver.place, described.entity
+        if not isinstance(entity, model.Topic):
+            self._receiver.update(described)
+        try:
+            _check_receivable(
+                entity, SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE
+            )
+        except ServiceBusError as error:
+            self._receiver.refuse(error)
 
     def done(self) -> bool:
         """Whether it has a result: it never has."""
@@ -269,7 +329,7 @@ class _Refreshed:
     def set_exception(self, error: BaseException) -> None:
         """Tell those who wait, if no waiting helps."""
         if isinstance(error, MessagingEntityNotFoundError):
-            self._room.refuse(error)
+            self._receiver.refuse(error)
 
 
 def _confirmed(answer: Answer, path: str, error: Exception | None) -> None:

@@ -1,12 +1,16 @@
-"""What a client publishes: messages, and questions that are answered by direct reply-to."""
+"""What a client publishes: messages, and questions that are answered by direct reply-to.
+
+To others the channel is an address: what is said to it comes here, in order, as long as it lasts.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bridge.client.core.wire import Channel, Confirmed, Delivery, Timer, Wire
 from bridge.client.exceptions import OperationTimeoutError, OutcomeUnknownError, ServiceBusError
+from bridge.machine.publication import Publication
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
 
@@ -25,6 +29,7 @@ class Publisher:
         self._channel: Channel | None = None
         self._numbers = itertools.count(1)
         self._questions: dict[str, tuple[Answered, Timer]] = {}
+        self._listeners: dict[str, Answered] = {}
 
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
@@ -49,6 +54,29 @@ class Publisher:
         channel = self._open()
         timer = self._wire.later(TIMEOUT_S, give_up)
         channel.publish(exchange, key, properties, body, tell)
+
+    def publish_all(self, publishes: Sequence[Publication], confirmed: Confirmed) -> None:
+        """Publish; `confirmed` is called once: when all are confirmed, or with the first error.
+
+        Raises:
+            ServiceBusError: there is no connection; nothing was published.
+        """
+        left = len(publishes)
+
+        def count(error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 or (error is not None and left > 0):
+                left = 0
+                confirmed(error)
+
+        for index, each in enumerate(publishes):
+            try:
+                self.publish(*each, count)
+            except ServiceBusError as error:
+                if not index:
+                    raise
+                count(error)
 
     def ask(
         self, exchange: str, key: str, headers: Table, body: bytes, answered: Answered,
@@ -84,6 +112,14 @@ class Publisher:
         self._questions[number] = answered, self._wire.later(wait_s, give_up)
         channel.publish(exchange, key, properties.encode(), body, confirmed)
 
+    def listen(self, name: str, heard: Answered) -> None:
+        """Have what comes under a name heard, until the channel ends: then `heard` is told so."""
+        self._listeners[name] = heard
+
+    def ignore(self, name: str) -> None:
+        """Hear nothing more under a name."""
+        self._listeners.pop(name, None)
+
     def _open(self) -> Channel:
         if self._channel is None or self._channel.is_closed:
             self._channel = self._wire.open(self._on_closed, has_confirms=True)
@@ -94,12 +130,19 @@ class Publisher:
 
     def _on_closed(self, error: ServiceBusError) -> None:
         self._channel = None
+        listeners, self._listeners = self._listeners, {}
+        for heard in listeners.values():
+            heard(error)
         for number in list(self._questions):
             self._answer(number, OutcomeUnknownError(f"The answer was lost: {error}"))
 
     def _on_reply(self, delivery: Delivery) -> None:
         number = Properties.decode(delivery.properties).correlation_id or ""
-        self._answer(number, delivery.body)
+        heard = self._listeners.get(number)
+        if heard is not None:
+            heard(delivery.body)
+        else:
+            self._answer(number, delivery.body)
 
     def _answer(self, number: str, answer: bytes | Exception) -> None:
         asked = self._questions.pop(number, None)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core.holding import Held
-from bridge.client.core.received import Received
 from bridge.client.core.wire import Answer, Timer, Wire, fail, succeed
+from bridge.message.received import Received
 
 FURTHER_S = 0.2
 """How long a call goes on waiting when it has one message and was asked for more."""
 
 
-class Pull:
+HeldT = TypeVar("HeldT")
+
+
+class Pull(Generic[HeldT]):
     """What it wants, and what it has.
 
     Attributes:
         number: names it to the strategy of receiving.
         got: what has come for it, as it is held and as its caller will see it.
         is_withdrawn: it takes what is on its way, and then ends.
+        is_finished: what it has was given to its caller, or back.
     """
 
     def __init__(
@@ -27,12 +31,18 @@ class Pull:
     ) -> None:
         self.number = number
         self.mode = mode
-        self.got: list[tuple[Held, Received]] = []
+        self.got: list[tuple[HeldT, Received]] = []
         self.is_withdrawn = False
+        self.is_finished = False
         self._count = count
         self._answer = answer
         self._timer: Timer | None = None
         self._end_s: float | None = None
+
+    @property
+    def lacks(self) -> int:
+        """How many more it wants."""
+        return self._count - len(self.got)
 
     @property
     def is_full(self) -> bool:
@@ -53,6 +63,7 @@ class Pull:
 
     def finish(self) -> bool:
         """Give its caller what it has; return whether there is still one."""
+        self.is_finished = True
         self._cancel()
         if self._answer.done():
             return False

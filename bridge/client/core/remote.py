@@ -1,4 +1,4 @@
-"""What a bridge does for a client: peeks, deferred messages and the locks of these."""
+"""What a bridge does for a client: peeks, deferred messages and their locks, administration."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from uuid import UUID
 
 from bridge.client.core.directory import Directory, content_of, guarded
 from bridge.client.core.publisher import Publisher
-from bridge.client.core.received import Received
 from bridge.client.core.wire import Answer, Unroutable, fail, succeed
-from bridge.client.exceptions import MessageLockLostError
+from bridge.client.exceptions import (
+    MessageLockLostError,
+    OutcomeUnknownError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+)
+from bridge.message.received import read_shown
 from bridge.model.name import EntityPath
 from bridge.topology import names
-from bridge.wire.basic import Properties, Table, array, boolean, encode_table, long, text
-from bridge.wire.record import Record
+from bridge.wire.administration import Request, decode_response, encode_request
+from bridge.wire.basic import Table, array, boolean, encode_table, long, text
 from bridge.wire.reply import Done
-from bridge.wire.shown import Shown, decode
+from bridge.wire.shown import decode
 
 INSTANCE_BYTES = 6
 """The part of a lock's token that names the bridge which holds it."""
@@ -33,9 +38,12 @@ class Remote:
         self._locked: set[UUID] = set()
 
     def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
-        """Answer with messages from a sequence number on, `count` at most."""
+        """Answer with messages from a sequence number on, `count` at most.
+
+        With a count of 0 bridges and clients only begin to tell what leaves the entity.
+        """
         question = _question("client-peek", path)
-        question |= {"start": long(start), "count": long(count)}
+        question |= {"start": long(start), "count": long(count)} | self._directory.held(path.entity)
         self._directory.ask(question, partial(self._on_shown, answer))
 
     def receive_deferred(
@@ -46,6 +54,19 @@ class Remote:
         question["numbers"] = array([long(number) for number in numbers])
         question["lock"] = boolean(is_locking)
         self._directory.ask(question, partial(self._on_shown, answer))
+
+    def administer(self, request: Request, answer: Answer) -> None:
+        """Answer with the `Response` to a request to the administration API."""
+
+        def answered(reply: bytes | Exception) -> None:
+            if isinstance(reply, OutcomeUnknownError) and request.method == "GET":
+                fail(answer, ServiceBusConnectionError(reply.message))  # it may be asked again
+            elif isinstance(reply, Exception):
+                fail(answer, _permission(reply))
+            else:
+                guarded(answer, lambda raw: succeed(answer, decode_response(raw)), reply)
+
+        self._directory.ask(encode_request(request), answered, names.ADMINISTRATION)
 
     def prepare(self, path: EntityPath, answer: Answer, then: Callable[[], None]) -> None:
         """Have the queue of an entity's deferred messages, then go on."""
@@ -113,7 +134,7 @@ class Remote:
             guarded(answer, self._show, answer, reply)
 
     def _show(self, answer: Answer, raw: bytes) -> None:
-        found = [_received(each) for each in decode(raw)]
+        found = [read_shown(each) for each in decode(raw)]
         self._locked |= {each.lock_token for each in found if each.lock_token is not None}
         succeed(answer, found)
 
@@ -122,15 +143,18 @@ def _question(what: str, path: EntityPath) -> Table:
     return {"do": text(what), "path": text(str(path))}
 
 
-def _received(shown: Shown) -> Received:
-    return Received(
-        record=Record(Properties.decode(shown.properties), shown.body),
-        sequence_number=shown.number,
-        enqueued_ms=shown.enqueued_ms,
-        delivery_count=shown.failures,
-        lock_token=None if shown.token is None else UUID(bytes=shown.token),
-        locked_until_ms=shown.until_ms,
-        time_to_live_ms=shown.ttl_ms,
-        dead_letter=shown.death,
-        state=shown.state,
-    )
+def details_of(reason: str | None, description: str | None) -> Table:
+    """Return what is said with a settlement."""
+    given = {"reason": reason, "description": description}
+    return {name: text(value) for name, value in given.items() if value is not None}
+
+
+def _permission(error: Exception) -> Exception:
+    """Return what helps where RabbitMQ has refused the exchange, and so the question."""
+    if "ACCESS_REFUSED" in str(error) and names.ADMINISTRATION in str(error):
+        return ServiceBusAuthorizationError(
+            "RabbitMQ's user may not administer: it needs the permission to write to the exchange "
+            f"{names.ADMINISTRATION} of this virtual host.",
+            error=error,
+        )
+    return error

@@ -7,8 +7,6 @@ from typing import Any
 
 import tenacity
 
-from bridge.client.exceptions import ServiceBusError
-
 
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
@@ -34,5 +32,5 @@ class RetryOptions:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether nothing was done, and it may be done later."""
-    return isinstance(error, ServiceBusError) and error._retryable
+    """Whether an error of the library's says that doing it again is safe, and may help."""
+    return getattr(error, "_retryable", False)

@@ -1,91 +1,76 @@
-"""What is sent, as the envelopes that a sequencer takes; checked as every door checks it."""
+"""One sender, whatever the lane: its arguments, checked, and the calls that they make."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
 
-from bridge.client.exceptions import (
-    MessageSizeExceededError,
-    MessagingEntityDisabledError,
-    ServiceBusError,
-)
-from bridge.message.envelopes import Outgoing, encode
-from bridge.model import entity as model
-from bridge.topology.description import Described
-from bridge.wire.envelope import Operation
-from bridge.wire.mapping.inward import record_from_message
+from bridge.client.batch import ServiceBusMessageBatch, all_encoded
+from bridge.client.core.call import Call, check_timeout, numbers_of
+from bridge.client.exceptions import ServiceBusError
+from bridge.client.messages import Sendable, milliseconds
+from bridge.model.name import SubQueue
 
-
-def new_identity() -> bytes:
-    """Return an identity for an envelope."""
-    return uuid.uuid4().bytes
+_SUB_QUEUE = f"/{SubQueue.DEAD_LETTER.value}"
 
 
-def send_entity(described: Described) -> model.SendEntity:
-    """Return the definition of what takes messages.
+class Sending:
+    """What one sender asks for.
 
-    Raises:
-        ServiceBusError: it is a subscription.
-        MessagingEntityDisabledError: its status forbids sends.
+    Attributes:
+        is_closed: it asks for nothing any more.
+        identifier: the sender's name in logs.
     """
-    entity = described.entity
-    if isinstance(entity, model.Subscription):
-        raise ServiceBusError(f"Messages are sent to a topic, not to '{entity.path}'.")
-    if not entity.status.allows_sends:
-        raise MessagingEntityDisabledError(
-            f"Messaging entity '{entity.path}' is currently disabled for Send operations."
-        )
-    return entity
 
+    def __init__(self, entity_name: str, options: dict[str, Any]) -> None:
+        self._entity_name = entity_name
+        self.is_closed = False
+        self.identifier = options.get("client_identifier") or f"SBSender-{uuid4()}"
 
-def batch_body(
-    operation: Operation,
-    described: Described,
-    batch: Sequence[bytes],
-    scheduled_ms: int | None = None,
-) -> bytes:
-    """Return the envelope that holds a batch.
+    def limit(self) -> Call:
+        """Ask for the largest message that the entity takes; so it is seen that it is there."""
+        self._check()
+        return Call("message_bytes_max", (self._entity_name,))
 
-    Args:
-        batch: AMQP 1.0 sections of each message.
-        scheduled_ms: when to enqueue all of them (UTC ms); `None`: as each says.
+    def send(
+        self, message: Sendable | ServiceBusMessageBatch | Iterable[Sendable], timeout: float | None
+    ) -> Call:
+        """Send."""
+        self._check(timeout)
+        return Call("send", (self._entity_name, all_encoded(message)), timeout)
 
-    Raises:
-        MessageSizeExceededError, ServiceBusError: a message may not enter.
-    """
-    entity = send_entity(described)
-    limit_bytes = described.message_bytes_max
-    requires_session = isinstance(entity, model.Queue) and entity.requires_session
-    outgoing = []
-    for raw in batch:
-        if len(raw) > limit_bytes:
-            raise MessageSizeExceededError(_too_large(entity.path, len(raw), limit_bytes))
-        inward = record_from_message(raw, new_message_id=uuid.uuid4().hex)
-        if requires_session and inward.session_id is None:
+    def schedule(
+        self, messages: Sendable | Iterable[Sendable], due: datetime, timeout: float | None
+    ) -> Call:
+        """Send for later; each message has that time then, as with the SDK."""
+        self._check(timeout)
+        asked = self._entity_name, all_encoded(messages, due), milliseconds(due)
+        return Call("schedule", asked, timeout)
+
+    def cancel(self, sequence_numbers: int | Iterable[int], timeout: float | None) -> Call:
+        """Remove what is scheduled."""
+        self._check(timeout)
+        return Call("cancel", (self._entity_name, numbers_of(sequence_numbers)), timeout)
+
+    def batch(self, most_bytes: int, wanted_bytes: int | None) -> ServiceBusMessageBatch:
+        """Return an empty batch.
+
+        Raises:
+            ValueError: it would be larger than the entity's largest message.
+        """
+        if wanted_bytes is not None and wanted_bytes > most_bytes:
+            raise ValueError(
+                f"Max message size should be less than {most_bytes} bytes, not {wanted_bytes}."
+            )
+        return ServiceBusMessageBatch(wanted_bytes or most_bytes)
+
+    def _check(self, timeout: float | None = None) -> None:
+        if self.is_closed:
+            raise ValueError("The handler has already been shutdown. Make another one.")
+        check_timeout(timeout)
+        if self._entity_name.lower().endswith(_SUB_QUEUE):
             raise ServiceBusError(
-                f"The SessionId was not set on a message, and '{entity.path}' requires sessions."
+                f"Messages are sent to a queue or topic; '{self._entity_name}' is a sub-queue."
             )
-        outgoing.append(
-            Outgoing(
-                record=inward.record,
-                size_bytes=len(raw),
-                scheduled_ms=inward.scheduled_ms if scheduled_ms is None else scheduled_ms,
-                session_id=inward.session_id,
-            )
-        )
-    try:
-        body = encode(operation, entity, outgoing, new_identity())
-    except ValueError as error:
-        raise MessageSizeExceededError(f"A message cannot be stored: {error}.") from error
-    most = described.capabilities.message_bytes_max
-    if len(body) > most:
-        raise MessageSizeExceededError(_too_large(entity.path, len(body), most))
-    return body
-
-
-def _too_large(path: str, size_bytes: int, limit_bytes: int) -> str:
-    return (
-        f"The message (size:{size_bytes} bytes) exceeds the limit ({limit_bytes} bytes) currently "
-        f"allowed on '{path}'."
-    )

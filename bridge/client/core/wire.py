@@ -6,7 +6,9 @@ be used from the moment it is made: what is asked before RabbitMQ has opened it 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from concurrent.futures import InvalidStateError
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,6 +88,9 @@ class Channel(Protocol):
     def ack(self, tag: int) -> None:
         """Settle a message for good."""
 
+    def written(self, call: Callable[[], None]) -> None:
+        """Have something called when what was said here is with the kernel, or lost."""
+
     def reject(self, tag: int) -> None:
         """Give a message back; that counts as a failed delivery on every version."""
 
@@ -141,12 +146,14 @@ class Answer(Protocol):
 
 
 def succeed(answer: Answer, result: Any = None) -> None:
-    """Give a result to whoever still waits."""
+    """Give a result to whoever still waits; he may give up in this instant, in his own thread."""
     if not answer.done():
-        answer.set_result(result)
+        with contextlib.suppress(InvalidStateError):
+            answer.set_result(result)
 
 
 def fail(answer: Answer, error: BaseException) -> None:
     """Give an error to whoever still waits."""
     if not answer.done():
-        answer.set_exception(error)
+        with contextlib.suppress(InvalidStateError):
+            answer.set_exception(error)

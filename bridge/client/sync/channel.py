@@ -14,7 +14,7 @@ from pika.exceptions import AMQPError
 from bridge.client.core.confirms import Confirms
 from bridge.client.core.wire import Confirmed, Delivery
 from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
-from bridge.client.sync.raw import RawConnection, RawProperties
+from bridge.client.sync.raw import RawConnection, RawProperties, text_of
 
 _Got = Callable[[Delivery | None], None]
 
@@ -41,6 +41,7 @@ class PikaChannel:
         self._gets: deque[tuple[str, _Got]] = deque()
         self._ends: dict[str, Callable[[], None]] = {}
         self.is_closed = False
+        self._connection = connection
         self._channel = connection.channel(on_open_callback=self._on_open)
         self._channel.add_on_close_callback(self._on_close)
 
@@ -66,8 +67,8 @@ class PikaChannel:
     ) -> None:
         """Begin to consume."""
 
-        def on_message(channel: Any, method: Any, properties: RawProperties, body: bytes) -> None:
-            on_delivery(Delivery(method.delivery_tag, method.exchange, properties.raw, body))
+        def on_message(delivery_tag: int, exchange: str, properties: bytes, body: bytes) -> None:
+            on_delivery(Delivery(delivery_tag, exchange, properties, body))
 
         def begin() -> None:
             self._ends[tag] = on_ended
@@ -105,7 +106,14 @@ class PikaChannel:
 
     def ack(self, tag: int) -> None:
         """Settle a message for good."""
-        self._do(lambda: self._channel.basic_ack(tag))
+        if self._channel.is_open:
+            self._connection.ack(self._channel.channel_number, tag)
+        elif not self.is_closed:
+            self.lose(ServiceBusConnectionError("The channel was lost."))
+
+    def written(self, call: Callable[[], None]) -> None:
+        """Have something called when what was said here is with the kernel, or lost."""
+        self._connection.written(call)
 
     def reject(self, tag: int) -> None:
         """Give a message back, counted."""
@@ -159,8 +167,8 @@ class PikaChannel:
         queue, _ = self._gets[0]
 
         def found(channel: Any, method: Any, properties: RawProperties, body: bytes) -> None:
-            left = method.message_count
-            self._got(Delivery(method.delivery_tag, method.exchange, properties.raw, body, left))
+            tag, exchange = method.delivery_tag, text_of(method.exchange)
+            self._got(Delivery(tag, exchange, properties.raw, body, method.message_count))
 
         self._channel.basic_get(queue, found)
 
@@ -205,4 +213,4 @@ class PikaChannel:
         )
 
     def _on_return(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        self._confirms.on_return(method.exchange, method.routing_key)
+        self._confirms.on_return(text_of(method.exchange), text_of(method.routing_key))

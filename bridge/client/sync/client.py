@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 import tenacity
 
-from bridge.client.constants import ServiceBusReceiveMode, ServiceBusSubQueue
-from bridge.client.core.directory import guarded
+from bridge.client.core.call import Call
 from bridge.client.core.namespace import Namespace
-from bridge.client.core.options import Options, sub_queue_of, subscription_path
-from bridge.client.core.refusals import unsupported
+from bridge.client.core.options import Options, subscription_path
+from bridge.client.core.receiving import receiving_from
+from bridge.client.core.session_listing import Listing
 from bridge.client.exceptions import OperationTimeoutError, ServiceBusConnectionError
 from bridge.client.sync.connection import PikaWire
+from bridge.client.sync.outcome import Outcome
 from bridge.client.sync.receiver import ServiceBusReceiver
 from bridge.client.sync.sender import ServiceBusSender
 from bridge.client.sync.thread import IoThread
@@ -86,30 +86,13 @@ class ServiceBusClient:
         """Return a sender to a topic."""
         return ServiceBusSender(self, topic_name, "topic_name", options)
 
-    def get_queue_receiver(
-        self,
-        queue_name: str,
-        *,
-        session_id: object = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: Any = None,
-        prefetch_count: int = 0,
-        **options: Any,
-    ) -> ServiceBusReceiver:
-        """Return a receiver of a queue, or of its dead-letter sub-queue."""
-        if session_id is not None:
-            unsupported("sessions")
-        return ServiceBusReceiver(
-            self,
-            queue_name,
-            sub_queue_of(sub_queue, queue_name),
-            ServiceBusReceiveMode(receive_mode),
-            max_wait_time,
-            auto_lock_renewer,
-            options,
-        )
+    def get_queue_receiver(self, queue_name: str, **options: Any) -> ServiceBusReceiver:
+        """Return a receiver of a queue, or of its dead-letter sub-queue.
+
+        Args:
+            options: sub_queue, receive_mode, max_wait_time, auto_lock_renewer, as the SDK has them.
+        """
+        return ServiceBusReceiver(self, queue_name, receiving_from(queue_name, **options))
 
     def get_subscription_receiver(
         self, topic_name: str, subscription_name: str, **options: Any
@@ -117,15 +100,26 @@ class ServiceBusClient:
         """Return a receiver of a subscription, or of its dead-letter sub-queue."""
         return self.get_queue_receiver(subscription_path(topic_name, subscription_name), **options)
 
-    def list_queue_sessions(self, queue_name: str, **options: Any) -> Any:
-        """Not here."""
-        unsupported("list_queue_sessions")
+    def list_queue_sessions(
+        self, queue_name: str, *, state_updated_after: datetime | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Iterate over the ids of a queue's sessions: those with messages or a state.
+
+        Args:
+            state_updated_after: those whose state was set after this time instead.
+        """
+        return self._sessions(Listing(queue_name, state_updated_after))
 
     def list_subscription_sessions(
         self, topic_name: str, subscription_name: str, **options: Any
-    ) -> Any:
-        """Not here."""
-        unsupported("list_subscription_sessions")
+    ) -> Iterator[str]:
+        """Iterate over the ids of a subscription's sessions; see `list_queue_sessions`."""
+        return self.list_queue_sessions(subscription_path(topic_name, subscription_name), **options)
+
+    def _sessions(self, listing: Listing) -> Iterator[str]:
+        while page := self._run(listing.next_page()):
+            listing.read(len(page))
+            yield from page
 
     def close(self) -> None:
         """Close the connections; what is locked goes back to its queue at once.
@@ -134,64 +128,74 @@ class ServiceBusClient:
         """
         self._is_closed = True
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or not thread.is_here:
             return
-        done: Future[None] = Future()
-        thread.call(partial(self._end, done))
-        if not thread.is_current:
-            with contextlib.suppress(TimeoutError):
-                done.result(CLOSE_S)
-        thread.stop()
+        thread.call(partial(self._end, thread))
+        thread.join(CLOSE_S)
 
-    def _end(self, done: Future[None]) -> None:
+    def _end(self, thread: IoThread) -> None:
         assert self._namespace is not None
         assert self._sending is not None
+        assert self._receiving is not None
         self._namespace.close()
-        wires = [wire for wire in (self._sending, self._receiving) if wire is not None]
+        wires = [self._sending, self._receiving]
         for wire in wires:
             wire.close()
         # pika closes channels and connection by asking RabbitMQ, which answers in this thread.
-        self._sending.later(0.05, partial(self._ended, wires, 0, done))
+        wires[0].later(0.05, partial(self._ended, thread, wires, 0))
 
-    def _ended(self, wires: list[PikaWire], tries: int, done: Future[None]) -> None:
+    def _ended(self, thread: IoThread, wires: list[PikaWire], tries: int) -> None:
         if tries < 40 and any(wire.is_closing for wire in wires):
-            wires[0].later(0.05, partial(self._ended, wires, tries + 1, done))
+            wires[0].later(0.05, partial(self._ended, thread, wires, tries + 1))
         else:
-            done.set_result(None)
+            thread.stop()
 
-    def _run(
-        self,
-        name: str,
-        *arguments: Any,
-        timeout_s: float | None = None,
-        is_receiving: bool = False,
-        is_tried_again: bool = True,
-    ) -> Any:
+    def _administer(self, request: Any, read: Callable[[Any], Any]) -> Any:
+        """Have a bridge carry out what an administration client asks; return what is read of it.
+
+        Args:
+            read: is given its answer, and raises what was refused.
+        """
+        return self._run(Call("administer", (request,), read=read))
+
+    def _run(self, call: Call) -> Any:
         """Have the namespace do something; return what it answers."""
-        attempt = partial(self._once, name, arguments, timeout_s, is_receiving)
-        if not is_tried_again or not self._options.retry.total:
-            return attempt()
+        if not call.is_tried_again or not self._options.retry.total:
+            return self._once(call)
+        attempt = partial(self._once, call)
         return tenacity.Retrying(**self._options.retry.arguments())(attempt)
 
-    def _once(
-        self, name: str, arguments: tuple[Any, ...], timeout_s: float | None, is_receiving: bool
-    ) -> Any:
-        namespace, thread = self._connected(is_receiving)
-        answer: Future[Any] = Future()
-        thread.call(partial(guarded, answer, getattr(namespace, name), *arguments, answer))
+    def _once(self, call: Call) -> Any:
+        namespace, thread = self._connected(call.is_receiving)
+        answer: Outcome = Outcome()
+        thread.do(partial(call.begin, namespace, answer))
+        timeout_s = call.timeout_s or self._options.try_timeout
         try:
-            return answer.result(timeout_s or self._options.try_timeout)
-        except TimeoutError as error:
-            answer.cancel()
-            raise OperationTimeoutError(f"{name} did not end in time.", error=error) from None
+            if not answer.done():
+                with thread.awaited(answer):
+                    if not answer.wait(timeout_s):
+                        raise OperationTimeoutError(f"{call.name} did not end in time.")
+            result = answer.result()
+        except BaseException as error:
+            self._give_up(thread, call, answer)
+            if error is answer.exception() and _is_foreign(error):
+                thread.tear()
+            raise
+        return result if call.read is None else call.read(result)
 
-    def _pull(self, arguments: tuple[Any, ...]) -> Any:
+    def _give_up(self, thread: IoThread, call: Call, answer: Outcome) -> None:
+        if not answer.cancel() and call.undone_by is not None:
+            thread.call(partial(call.undo, self._namespace, answer))
+
+    def _pull(self, call: Call) -> Any:
         """Wait for messages; an interrupt ends the wait, and gives back what comes after it."""
         namespace, thread = self._connected(True)
-        answer: Future[Any] = Future()
+        answer: Outcome = Outcome()
         stops: list[Callable[[], None]] = []
-        thread.call(partial(guarded, answer, namespace.pull, *arguments, answer, stops.append))
+        thread.do(partial(call.begin, namespace, answer, stops.append))
         try:
+            with thread.awaited(answer):
+                answer.wait()
             return answer.result()
         except BaseException:
             answer.cancel()
@@ -215,14 +219,14 @@ class ServiceBusClient:
             if wire is None or wire.is_up:
                 continue
             thread.call(wire.start_once)
-            up: Future[None] = Future()
+            up: Outcome = Outcome()
             thread.call(partial(wire.ready, up))
-            try:
-                up.result(CONNECT_S)
-            except TimeoutError:
-                raise ServiceBusConnectionError(
-                    f"No connection within {CONNECT_S:.0f} s: {wire.last_error}"
-                ) from None
+            with thread.awaited(up):
+                if not up.wait(CONNECT_S):
+                    raise ServiceBusConnectionError(
+                        f"No connection within {CONNECT_S:.0f} s: {wire.last_error}"
+                    )
+            up.result()
         return self._namespace, thread
 
     def _start(self) -> IoThread:
@@ -233,5 +237,12 @@ class ServiceBusClient:
                 self._sending = PikaWire(thread, address, "publishing")
                 self._receiving = PikaWire(thread, address, "consuming")
                 self._namespace = Namespace(self._sending, self._receiving)
+                thread.on_torn.append(self._namespace.lose)
                 self._thread = thread
             return self._thread
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Whether an error is none that the library raises: a signal handler's, or a defect's."""
+    is_ours = type(error).__module__.startswith("bridge.")
+    return not is_ours and not isinstance(error, ValueError | TypeError | NotImplementedError)

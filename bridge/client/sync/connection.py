@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -20,7 +19,7 @@ from pika.exceptions import (
 
 from bridge.client.address import Address
 from bridge.client.core.backoff import Backoff
-from bridge.client.core.wire import succeed
+from bridge.client.core.wire import Answer, succeed
 from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
@@ -28,6 +27,7 @@ from bridge.client.exceptions import (
     ServiceBusServerBusyError,
 )
 from bridge.client.sync.channel import PikaChannel
+from bridge.client.sync.loop import Timer
 from bridge.client.sync.raw import RawConnection
 from bridge.client.sync.thread import IoThread
 
@@ -37,18 +37,8 @@ BLOCKED_GRACE_S = 2.0
 log = logging.getLogger("azure.servicebus.bridge")
 
 
-class _Timer:
-    def __init__(self, loop: Any, wait_s: float, call: Callable[[], None]) -> None:
-        self._loop = loop
-        self._handle = loop.call_later(wait_s, call)
-
-    def cancel(self) -> None:
-        """It will not be called."""
-        self._loop.remove_timeout(self._handle)
-
-
 class PikaWire:
-    """One connection; everything but `wait_up` is for the I/O thread.
+    """One connection; to be used in turns of the I/O thread.
 
     Args:
         purpose: what RabbitMQ shows of it.
@@ -59,13 +49,14 @@ class PikaWire:
 
     def __init__(self, thread: IoThread, address: Address, purpose: str) -> None:
         self._thread = thread
+        thread.on_torn.append(self._give_up_connection)
         self._address = address
         self._purpose = purpose
         self._next_host = 0
         self._connection: RawConnection | None = None
         self._channels: WeakSet[PikaChannel] = WeakSet()
         self._backoff = Backoff()
-        self._waiting: list[Future[None]] = []
+        self._waiting: list[Answer] = []
         self._refused: ServiceBusError | None = None
         self._blocked: str | None = None
         self._is_started = self._is_closed = False
@@ -109,7 +100,7 @@ class PikaWire:
             custom_ioloop=self._thread.loop,
         )
 
-    def ready(self, answer: Future[None]) -> None:
+    def ready(self, answer: Answer) -> None:
         """Answer when the connection is there, or RabbitMQ refuses the login."""
         if self.is_up:
             succeed(answer)
@@ -143,9 +134,9 @@ class PikaWire:
         """A clock that only goes forward."""
         return time.monotonic()
 
-    def later(self, wait_s: float, call: Callable[[], None]) -> _Timer:
+    def later(self, wait_s: float, call: Callable[[], None]) -> Timer:
         """Call something after a while."""
-        return _Timer(self._thread.loop, wait_s, call)
+        return self._thread.loop.call_later(wait_s, call)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call something at the end of this turn."""
@@ -194,6 +185,11 @@ class PikaWire:
         if not self._is_closed:
             log.warning("The connection to RabbitMQ was lost (%s): %s", self._purpose, error)
             self._again()
+
+    def _give_up_connection(self) -> None:
+        """What is known of it, or was written, may be half of what should be."""
+        if self._connection is not None and self._connection.is_open:
+            self._connection.abort()
 
     def _again(self) -> None:
         if not self._is_closed:

@@ -8,13 +8,29 @@ sent: a failed delivery that nobody had.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pika import SelectConnection, frame, spec
 from pika.channel import Channel
+from pika.exceptions import InvalidFrameError, StreamLostError
 
 _HEAD = struct.Struct(">BHI")
+_ACK = struct.Struct(">BHIHHQBB")
 _CONTENT = struct.Struct(">HHQ")
+_METHOD = struct.Struct(">BHII")
+_FRONT = struct.Struct(">BHIHHQ")
+_TAG = struct.Struct(">Q")
+_FRAME_BYTES = 8
+_KINDS = {spec.FRAME_METHOD, spec.FRAME_HEADER, spec.FRAME_BODY, spec.FRAME_HEARTBEAT}
+_DELIVER = spec.Basic.Deliver.INDEX
+
+RECEIVED_BYTES = 1 << 16
+"""So much is read at a time."""
+
+FULL_S = 0.005
+"""So often it is looked whether the kernel has taken the rest, when its buffer was full."""
 
 
 class RawProperties(spec.BasicProperties):  # type: ignore[misc]
@@ -33,16 +49,52 @@ class RawProperties(spec.BasicProperties):  # type: ignore[misc]
 
 
 class RawChannel(Channel):  # type: ignore[misc]
-    """A channel that gives a consumer all that it is sent."""
+    """A channel that gives a consumer all that it is sent: tag, exchange, properties and body."""
 
     def _on_deliver(self, method_frame: Any, header_frame: Any, body: bytes) -> None:
         consumer = self._consumers.get(method_frame.method.consumer_tag)
         if consumer is not None:
-            consumer(self, method_frame.method, header_frame.properties, body)
+            method = method_frame.method
+            exchange = text_of(method.exchange)
+            consumer(method.delivery_tag, exchange, header_frame.properties.raw, body)
 
 
 class RawConnection(SelectConnection):  # type: ignore[misc]
-    """A connection whose messages have `RawProperties`, and are written in one piece."""
+    """A connection whose messages have `RawProperties`, and are written in one piece, at once."""
+
+    _frame_buffer: bytes
+
+    def written(self, call: Callable[[], None]) -> None:
+        """Have something called when all is with the kernel, or lost."""
+        transport = self._transport
+        if transport is None or not transport.get_write_buffer_size():
+            call()
+        else:
+            self._nbio.call_later(FULL_S, partial(self.written, call))
+
+    def ack(self, channel: int, tag: int) -> None:
+        """Write an ack; most of what is written are these."""
+        self._output_marshaled_frames([_ACK.pack(1, channel, 13, 60, 80, tag, 0, 0xCE)])
+
+    def abort(self) -> None:
+        """End it without a word to RabbitMQ."""
+        self._terminate_stream(StreamLostError("It was interrupted in the middle of a write."))
+
+    def _adapter_emit_data(self, data: bytes) -> None:
+        """Give it to the kernel now, not when the loop has found that it takes more."""
+        transport = self._transport
+        if transport is None or transport._state != transport._STATE_ACTIVE:
+            return  # it has ended, maybe in the middle of a frame
+        sent = 0
+        if not transport.get_write_buffer_size():
+            try:
+                sent = transport._sock.send(data)
+            except TimeoutError:  # a signal handler's, maybe behind the write
+                raise
+            except OSError:
+                pass  # the transport meets it again, and does what is due
+        if sent < len(data):
+            transport.write(data[sent:])
 
     def _create_channel(self, channel_number: int, on_open_callback: Any) -> RawChannel:
         return RawChannel(self, channel_number, on_open_callback)
@@ -54,6 +106,60 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         self.frames_sent += len(marshaled_frames)
         self._adapter_emit_data(data)
 
+    def _proto_connection_made(self, transport: Any) -> None:
+        transport._MAX_RECV_BYTES = RECEIVED_BYTES
+        super()._proto_connection_made(transport)
+
+    def _on_data_available(self, data_in: bytes) -> None:
+        """Read frames: those of a message at once where they are all there."""
+        self.bytes_received += len(data_in)
+        data, at = self._frame_buffer + data_in, 0
+        while at < len(data):
+            end = self._deliver(data, at)
+            if end == at:
+                self._frame_buffer = data[at : _frame_end(data, at)]
+                count, found = self._read_frame()
+                if not found:
+                    break
+                end += count
+                self._process_frame(found)
+            at = end
+        self._frame_buffer = data[at:]
+
+    def _deliver(self, data: bytes, at: int) -> int:
+        """Give a consumer its message; return the message's end, or where it began.
+
+        pika makes eight objects of a delivery, and asks its callbacks about each frame.
+        """
+        if len(data) < at + _METHOD.size:
+            return at
+        kind, number, method_bytes, method = _METHOD.unpack_from(data, at)
+        head_at = at + method_bytes + _FRAME_BYTES
+        if method != _DELIVER or kind != spec.FRAME_METHOD or len(data) < head_at + _FRONT.size:
+            return at
+        front, head_number, head_bytes, _, _, body_bytes = _FRONT.unpack_from(data, head_at)
+        body_at = head_at + head_bytes + _FRAME_BYTES
+        end: int = body_at + body_bytes + _FRAME_BYTES
+        if (front, head_number) != (spec.FRAME_HEADER, number) or len(data) < end:
+            return at
+        if _HEAD.unpack_from(data, body_at) != (spec.FRAME_BODY, number, body_bytes):
+            return at  # it is in several frames, or in none
+        if not data[head_at - 1] == data[body_at - 1] == data[end - 1] == spec.FRAME_END:
+            return at
+        tag, tag_at = _short(data, at + _METHOD.size)
+        consumer = self._consumer(number, tag)
+        if consumer is None:
+            return at
+        exchange, _ = _short(data, tag_at + _TAG.size + 1)
+        raw = data[head_at + _FRONT.size : body_at - 1]
+        self.frames_received += 3
+        consumer(_TAG.unpack_from(data, tag_at)[0], exchange, raw, data[body_at + 7 : end - 1])
+        return end
+
+    def _consumer(self, number: int, tag: str) -> Callable[[int, str, bytes, bytes], None] | None:
+        channel = self._channels.get(number)
+        return None if channel is None else channel._consumers.get(tag)
+
     def _read_frame(self) -> tuple[int, Any]:
         buffer = self._frame_buffer
         if len(buffer) < _HEAD.size or buffer[0] != spec.FRAME_HEADER:
@@ -62,6 +168,26 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         end = _HEAD.size + size + 1
         if len(buffer) < end:
             return 0, None
+        if buffer[end - 1] != spec.FRAME_END:
+            raise InvalidFrameError("Invalid FRAME_END marker")
         _, _, body_size = _CONTENT.unpack_from(buffer, _HEAD.size)
         raw = bytes(buffer[_HEAD.size + _CONTENT.size : end - 1])
         return end, frame.Header(channel, body_size, RawProperties(raw))
+
+
+def _frame_end(data: bytes, at: int) -> int:
+    """Return the end of a frame, or of all that is there of it."""
+    if len(data) < at + _HEAD.size or data[at] not in _KINDS:
+        return len(data)
+    return at + int(_HEAD.unpack_from(data, at)[2]) + _FRAME_BYTES
+
+
+def _short(data: bytes, at: int) -> tuple[str, int]:
+    """Return a short string, and its end."""
+    end = at + 1 + data[at]
+    return text_of(data[at + 1 : end]), end
+
+
+def text_of(value: str | bytes) -> str:
+    """Return a short string of pika's, which leaves one that is no UTF-8 as it is."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")

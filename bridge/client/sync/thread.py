@@ -1,105 +1,190 @@
-"""The I/O thread of a client: pika's loop, and a way to have something done there.
+"""The I/O thread of a client, and how the threads of the application work beside it.
 
-A handler of the application may take an hour: heartbeats are sent here. What is called is handed
-over without a lock, so a signal handler may do it too.
+A handler of the application may take an hour: what RabbitMQ sends is read, and heartbeats are sent,
+in the I/O thread. What the application asks is done in its own thread, if nobody else is at work at
+that moment: handing it over and back would take longer than most of it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import threading
-from collections import deque
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from pika.adapters.select_connection import IOLoop
+from bridge.client.exceptions import OutcomeUnknownError, ServiceBusError
+from bridge.client.sync.loop import Loop
+from bridge.client.sync.outcome import Outcome
 
-from bridge.client.exceptions import ServiceBusError
+PASS_S = 0.0005
+"""Who has not taken another turn within this time does something else."""
 
-log = logging.getLogger("azure.servicebus.bridge")
+PASS_MAX_S = 0.005
+"""So long what RabbitMQ sends may wait for them."""
+
+TORN = "The client was interrupted in the middle of a call: nobody knows what came of this one."
+ENDED = "The client was closed before the call had ended."
+INTERRUPTING = (
+    "A signal handler has interrupted this ServiceBusClient in the middle of a call: there it can "
+    "only be closed."
+)
 
 
 class IoThread:
     """A thread that ends with `stop`, or with the process.
 
     Attributes:
-        loop: pika's; to be used in this thread only.
+        loop: pika's; to be used in turns of this object only.
+        on_torn: called when an exception of the application's (a signal handler's, an interrupt)
+            has ended a turn in the middle: nothing of the connections can be relied on then.
     """
 
     def __init__(self) -> None:
-        self.loop = IOLoop()
-        self._calls: deque[Callable[[], None]] = deque()
-        self._is_woken = False
-        self._is_stopped = False
+        self.loop = Loop()
+        self.on_torn: list[Callable[[], None]] = []
+        # It knows its owner: a signal handler may run in the middle of a turn of its own thread.
+        self._turn = threading.RLock()
+        self._is_wanted = False
+        self._torn: list[Outcome] | None = None
+        self._is_stopped = self._is_ended = False
+        self._turns = self._turns_seen = 0
+        self._awaited: set[Outcome] = set()
+        self._hurry = threading.Event()
         self._pid = os.getpid()
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._reading, False)
-        os.set_blocking(self._writing, False)
-        self.loop.add_handler(self._reading, self._on_wake, IOLoop.READ)
         self._thread = threading.Thread(target=self._run, name="busbridge client", daemon=True)
         self._thread.start()
 
     def call(self, call: Callable[[], None]) -> None:
-        """Have something called in the thread.
+        """Have something called in the thread; without a lock, so for a signal handler too.
 
         Raises:
             ServiceBusError: this process was forked from the one that made the client.
         """
-        if os.getpid() != self._pid:
+        self._check_process()
+        self.loop.add_callback(call)
+
+    def do(self, call: Callable[[], None]) -> None:
+        """Call something: here and now, unless something is under way or waits for its turn.
+
+        Raises:
+            ServiceBusError: this process was forked from the one that made the client, or it is in
+                the middle of a turn: nothing could be waited for.
+        """
+        self._check_process()
+        if self._is_interrupted:
+            raise ServiceBusError(INTERRUPTING)
+        loop = self.loop
+        if self._is_wanted or self._torn is not None or loop.calls:
+            loop.add_callback(call)
+            return
+        with self._turn:
+            try:
+                call()
+                for _ in range(len(loop.soons)):
+                    loop.soons.popleft()()
+            except BaseException:
+                self.tear()
+                raise
+            finally:
+                self._turns += 1
+                if loop.is_overdue:
+                    loop.wake()
+
+    def tear(self) -> None:
+        """A turn was ended in the middle."""
+        self._torn = list(self._awaited)
+        self.loop.wake()
+
+    @contextmanager
+    def awaited(self, answer: Outcome) -> Iterator[None]:
+        """Somebody waits for what RabbitMQ sends; at the latest until the thread ends."""
+        self._awaited.add(answer)
+        self._hurry.set()
+        try:
+            if self._is_ended:
+                answer.end(OutcomeUnknownError(ENDED))
+            yield
+        finally:
+            self._awaited.discard(answer)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have something called at the end of this turn; in a turn only."""
+        self.loop.soons.append(call)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the thread is of this process, and not of one that this was forked from."""
+        return os.getpid() == self._pid
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the thread, or a turn of it was interrupted by what asks."""
+        return threading.current_thread() is self._thread or self._is_interrupted
+
+    def stop(self) -> None:
+        """End the thread when it has done what was called."""
+        self.call(self._stop)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the thread has ended, unless it cannot before this returns."""
+        if not self.is_current:
+            self._thread.join(timeout_s)
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether this thread is in the middle of a turn."""
+        return bool(self._turn._is_owned())  # type: ignore[attr-defined]
+
+    def _check_process(self) -> None:
+        if not self.is_here:
             raise ServiceBusError(
                 "The process was forked after this ServiceBusClient was made; make one in the "
                 "child."
             )
-        self._calls.append(call)
-        if not self._is_woken:
-            self._is_woken = True
-            with contextlib.suppress(BlockingIOError, OSError):
-                os.write(self._writing, b"!")
-
-    def soon(self, call: Callable[[], None]) -> None:
-        """Have something called at the end of this turn; in the thread only."""
-        self._calls.append(call)
-        if not self._is_woken:
-            self._is_woken = True
-            os.write(self._writing, b"!")
-
-    @property
-    def is_current(self) -> bool:
-        """Whether this is the thread."""
-        return threading.current_thread() is self._thread
-
-    def stop(self) -> None:
-        """End the thread when it has done what was called; returns when it has ended."""
-        self.call(self._stop)
-        if not self.is_current:
-            self._thread.join(timeout=5.0)
-
-    def _on_wake(self, *event: Any) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._reading, 4096)
-        self._is_woken = False
-        for _ in range(len(self._calls)):
-            call = self._calls.popleft()
-            try:
-                call()
-            except Exception:
-                log.exception("The client's I/O thread goes on after an error.")
 
     def _stop(self) -> None:
         self._is_stopped = True
-        self.loop.stop()
 
     def _run(self) -> None:
-        try:
-            while not self._is_stopped:
-                try:
-                    self.loop.start()
-                except Exception:
-                    log.exception("The client's I/O thread goes on after an error.")
-        finally:
-            self.loop.remove_handler(self._reading)
-            self.loop.close()
-            os.close(self._reading)
-            os.close(self._writing)
+        loop = self.loop
+        ready: list[tuple[int, int]] = []
+        while True:
+            self._is_wanted = True
+            with self._turn:
+                self._is_wanted = False
+                if self._torn is not None:
+                    self._mend(self._torn)
+                loop.turn(ready)
+                if self._is_stopped:
+                    self._end()
+                    return
+                loop.prepare()
+            ready = loop.wait()
+            self._let_pass()
+
+    def _mend(self, awaited: list[Outcome]) -> None:
+        """Give up what may be half done, before anything is written behind it."""
+        self._torn = None
+        for call in self.on_torn:
+            self.loop.do(call)
+        for answer in awaited:
+            answer.end(OutcomeUnknownError(TORN))
+
+    def _end(self) -> None:
+        self.loop.close()
+        self._is_ended = True
+        for answer in list(self._awaited):
+            answer.end(OutcomeUnknownError(ENDED))
+
+    def _let_pass(self) -> None:
+        """Let those take their turns first who do one thing after another and wait for nothing.
+
+        Threads that work by turns for every message are twice as slow as one and then the other.
+        """
+        end_s = time.monotonic() + PASS_MAX_S
+        while self._turns != self._turns_seen and not self._awaited and time.monotonic() < end_s:
+            self._turns_seen = self._turns
+            self._hurry.clear()
+            self._hurry.wait(PASS_S)
+        self._turns_seen = self._turns

@@ -15,15 +15,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, ResourceLocked
 from bridge.broker.management.api import Management
+from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.provision import check_fixed, new_incarnation, provide
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.model import entity as model
 from bridge.model.errors import (
     EntityAlreadyExists,
@@ -53,19 +55,22 @@ class Administration:
 
     Args:
         on_changed: called with an entity's path when its definition was written or deleted.
+        session_shards: those of a session entity that is made.
     """
 
     def __init__(
         self,
         directory: Directory,
         management: Management,
-        intake: Intake,
+        connections: ConsumerConnections,
         capabilities: Capabilities,
         on_changed: Callable[[str], None],
+        session_shards: int,
     ) -> None:
+        self._session_shards = session_shards
         self._directory = directory
         self._management = management
-        self._intake = intake
+        self._connections = connections
         self._capabilities = capabilities
         self._on_changed = on_changed
         self._locks: dict[str, asyncio.Lock] = {}
@@ -88,7 +93,9 @@ class Administration:
             ):
                 raise EntityNotFound(texts.not_found(entity.topic))
             self._check_rules(entity, ())
-            made = replace(entity, incarnation=new_incarnation())
+            made = replace(
+                model.with_shards(entity, self._session_shards), incarnation=new_incarnation()
+            )
             await self.write(made)
             return made
 
@@ -104,7 +111,7 @@ class Administration:
         async with self.alone(entity.front):
             there = await self._there(entity.path)
             check_fixed(entity.path, there, entity)
-            made = replace(entity, incarnation=there.incarnation)
+            made = definitions.with_origin(entity, there)
             if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
                 made = replace(made, rules=there.rules)
             await self.write(made)
@@ -253,11 +260,8 @@ class Administration:
     async def write(self, entity: model.Entity) -> None:
         """Have the resources of an entity, then its definition."""
         wanted = definitions.with_entity(self._directory.namespace, entity)
-        channel = await self._intake.channel()
-        try:
+        with await self._connections.channel() as channel:
             await provide((entity,), wanted, self._capabilities, self._management, channel)
-        finally:
-            await _close(channel)
         await self.define(entity)
 
     async def undefine(self, path: str) -> None:
@@ -280,15 +284,12 @@ class Administration:
     async def remove_resources(self, path: str) -> None:
         """Delete all that an entity is in RabbitMQ; the inbox last: who has it leads."""
         base = names.resource_base(path)
-        channel = await self._intake.channel()
-        try:
+        with await self._connections.channel() as channel:
             for exchange in names.exchanges_of(path):
                 await channel.declarations.delete_exchange(exchange)
             below = await self._management.queues_below(base + "/$")
             for queue in (base, *sorted(below, key=names.is_inbox)):
                 await channel.declarations.delete_queue(queue)
-        finally:
-            await _close(channel)
 
     @contextlib.asynccontextmanager
     async def alone(self, front: str) -> AsyncIterator[None]:
@@ -300,33 +301,37 @@ class Administration:
         except TimeoutError:
             raise ServerBusy(texts.change_under_way(front)) from None
         try:
-            channel = await self._exclusive(front)
-            try:
-                yield
-            finally:
-                with contextlib.suppress(BrokerError):
-                    await channel.declarations.delete_queue(names.change_lock(front))
-                await _close(channel)
+            with await self._exclusive(front) as channel:
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(BrokerError):
+                        await channel.declarations.delete_queue(names.change_lock(front))
         finally:
             lock.release()
             if not lock.locked():
                 self._locks.pop(front.lower(), None)
 
     async def _exclusive(self, front: str) -> Channel:
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + LOCK_S
-        while True:
-            channel = await self._intake.channel()
-            try:
-                await channel.declarations.declare_queue(
-                    names.change_lock(front), durable=False, exclusive=True, auto_delete=True
-                )
-            except ResourceLocked:
-                if loop.time() > end_s:
-                    raise ServerBusy(texts.change_under_way(front)) from None
-                await asyncio.sleep(LOCK_RETRY_S)
-            else:
-                return channel
+        try:
+            return await retry(
+                partial(self._try_exclusive, front),
+                wait_s=LOCK_RETRY_S,
+                retryable=ResourceLocked,
+                total_s=LOCK_S,
+            )
+        except ResourceLocked:
+            raise ServerBusy(texts.change_under_way(front)) from None
+
+    async def _try_exclusive(self, front: str) -> Channel:
+        channel = await self._connections.channel()
+        with contextlib.ExitStack() as unless_had:
+            unless_had.enter_context(channel)
+            await channel.declarations.declare_queue(
+                names.change_lock(front), durable=False, exclusive=True, auto_delete=True
+            )
+            unless_had.pop_all()
+        return channel
 
 
 def _rule(subscription: model.Subscription, name: str) -> model.Rule | None:
@@ -338,8 +343,3 @@ def _check(subscription: str, rule: model.Rule) -> None:
         check_rule(rule)
     except InvalidRule as error:
         raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
-
-
-async def _close(channel: Channel) -> None:
-    with contextlib.suppress(BrokerError):
-        await channel.close()

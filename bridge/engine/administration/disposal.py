@@ -1,6 +1,6 @@
 """The deletion of an idle entity: asked of all, then in steps that a successor may repeat.
 
-    1. status `Deleting` in the definition, of a topic's subscriptions too: doors refuse
+    1. status `Deleting` in the definition, of a topic's subscriptions too: bridges refuse
     2. five seconds: bridges hear of it, and what was under way arrives
     3. bridges and RabbitMQ's consumers are asked once more; who used it meanwhile has it back
     4. of a queue or topic: its front exchange goes, and nothing came before that
@@ -13,7 +13,6 @@ All of it under the entity's change lock. Whoever finds `Deleting` begins again 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -22,18 +21,15 @@ from bridge.broker import failpoint
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.management.api import Management
+from bridge.broker.ready_counts import queue_state
 from bridge.engine.administration.changes import Administration
-from bridge.engine.peers import Peers
-from bridge.engine.receiving.intake import Intake
-from bridge.engine.sending.requests import new_identity
-from bridge.engine.sending.sender import Sender
+from bridge.engine.peers import Peers, bridges
+from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.engine.sending.requests import Sending
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
 from bridge.model.errors import ServiceBusError
-from bridge.model.name import SHORT_ID_BYTES
 from bridge.topology import names
-from bridge.wire import envelope, headers
-from bridge.wire.basic import Table, text
 
 SETTLE_S = 5.0
 """So long after the status nothing is deleted."""
@@ -44,9 +40,6 @@ ASK_S = 5.0
 Asked = Callable[[], Awaitable[bool]]
 
 log = logging.getLogger(__name__)
-
-_HEADERS: Table = {headers.KIND: text(envelope.KIND)}
-_NO_ENTITY = bytes(SHORT_ID_BYTES)
 
 
 class Disposal:
@@ -60,20 +53,19 @@ class Disposal:
         self,
         administration: Callable[[], Administration],
         management: Management,
-        intake: Intake,
-        sender: Sender,
+        connections: ConsumerConnections,
+        sending: Sending,
         peers: Peers,
     ) -> None:
         self._administration = administration
         self._management = management
-        self._intake = intake
-        self._sender = sender
+        self._connections = connections
+        self._sending = sending
         self._peers = peers
 
     async def bridges(self) -> list[bytes]:
         """Return the names of all bridges that are there."""
-        queues = await self._management.queues_below(names.BRIDGE_QUEUES)
-        return [bytes.fromhex(each.removeprefix(names.BRIDGE_QUEUES)) for each in queues]
+        return await bridges(self._management)
 
     async def ages_ms(self, paths: Sequence[str]) -> list[list[tuple[int, bool]] | None]:
         """Ask every bridge when its clients used entities last.
@@ -83,8 +75,8 @@ class Disposal:
             bridge refuses to serve it; nothing for a bridge that is gone, `None` for one that does
             not answer.
         """
-        bridges = await self._management.queues_below(names.BRIDGE_QUEUES)
-        return list(await asyncio.gather(*(self._ages_ms(each, paths) for each in bridges)))
+        there = await self.bridges()
+        return list(await asyncio.gather(*(self._ages_ms(each, paths) for each in there)))
 
     async def consumed(self, entities: Sequence[model.ReceiveEntity]) -> list[bool]:
         """Return which entities have consumers, themselves or their dead-letter sub-queues.
@@ -92,22 +84,18 @@ class Disposal:
         The bridge that holds a session entity's messages consumes it though nobody uses it; who
         receives from its sessions says so.
         """
-        channel = await self._intake.channel()
-        try:
+        with await self._connections.channel() as channel:
             return [await self._is_consumed(channel, each) for each in entities]
-        finally:
-            await _close(channel)
 
     async def drain(self, front: str) -> None:
         """Return when the leader has carried out all that has arrived for a queue or topic."""
-        body = envelope.encode_used(new_identity(), [(_NO_ENTITY, 0)])
-        await self._sender.ask("", names.inbox(front), _HEADERS, body, persistent=True)
+        await self._sending.drain(front)
 
     async def delete(self, path: str, is_idle: Asked, is_drained: Asked) -> None:
         """Delete an entity, if it is idle.
 
         Args:
-            is_idle: asks everybody, once the doors refuse.
+            is_idle: asks everybody, once the bridges refuse.
             is_drained: whether nothing has come until the front exchange was gone.
 
         Raises:
@@ -118,7 +106,7 @@ class Disposal:
             there = await administration.read(path)
             if there is None:
                 return
-            if await self._has_way_back(there) and not await self._close_doors(
+            if await self._has_way_back(there) and not await self._refuse_all(
                 there, is_idle, is_drained
             ):
                 return
@@ -133,7 +121,7 @@ class Disposal:
             if there is not None and is_deleting and not await self._has_way_back(there):
                 await self._finish(there)
 
-    async def _close_doors(self, there: model.Entity, is_idle: Asked, is_drained: Asked) -> bool:
+    async def _refuse_all(self, there: model.Entity, is_idle: Asked, is_drained: Asked) -> bool:
         gone = _with_subscriptions(there)
         for each in gone:
             if each.status is not EntityStatus.DELETING:
@@ -176,32 +164,25 @@ class Disposal:
             await administration.undefine(path)
 
     async def _has_way_back(self, there: model.Entity) -> bool:
-        channel = await self._intake.channel()
-        try:
-            await channel.declarations.declare_exchange(_no_way_back(there), passive=True)
-        except NotFound:
-            return False
-        finally:
-            await _close(channel)
+        with await self._connections.channel() as channel:
+            try:
+                await channel.declarations.declare_exchange(_no_way_back(there), passive=True)
+            except NotFound:
+                return False
         return True
 
     async def _delete_exchanges(self, *exchanges: str) -> None:
-        channel = await self._intake.channel()
-        try:
+        with await self._connections.channel() as channel:
             for exchange in exchanges:
                 await channel.declarations.delete_exchange(exchange)
-        finally:
-            await _close(channel)
 
-    async def _ages_ms(self, bridge: str, paths: Sequence[str]) -> list[tuple[int, bool]] | None:
+    async def _ages_ms(self, bridge: bytes, paths: Sequence[str]) -> list[tuple[int, bool]] | None:
         try:
             async with asyncio.timeout(ASK_S):
                 answer = await self._peers.used(bridge, paths)
         except (ServiceBusError, BrokerError, TimeoutError, ValueError) as error:
-            log.warning("disposal.unanswered queue=%s error=%r", bridge, error)
+            log.warning("disposal.unanswered bridge=%s error=%r", bridge.hex(), error)
             return None
-        if answer is None:
-            return []
         pairs = zip(answer[::2], answer[1::2], strict=True)
         return [(age_ms, bool(refuses)) for age_ms, refuses in pairs]
 
@@ -211,7 +192,7 @@ class Disposal:
         if not entity.requires_session:
             queues.append(names.active_queue(entity.path))
         for queue in queues:
-            if (await channel.declarations.declare_queue(queue, passive=True)).consumers:
+            if (await queue_state(channel, queue)).consumers:
                 return True
         return False
 
@@ -225,8 +206,3 @@ def _no_way_back(entity: model.Entity) -> str:
 
 def _with_subscriptions(entity: model.Entity) -> list[model.Entity]:
     return [entity, *entity.subscriptions] if isinstance(entity, model.Topic) else [entity]
-
-
-async def _close(channel: Channel) -> None:
-    with contextlib.suppress(BrokerError):
-        await channel.close()

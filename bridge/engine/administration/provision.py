@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.declaration_fence import fence_declarations, wait_s
 from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management.api import Management
-from bridge.broker.seal import seal, wait_s
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityConflict
@@ -28,7 +28,7 @@ from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.compiler import compile_part
 from bridge.topology.diff import Action, Change, diff
 from bridge.topology.mixed import refusal
-from bridge.topology.names import resource_base
+from bridge.topology.names import front_path, resource_base
 from bridge.topology.parts import QUORUM, journal
 from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
 from bridge.topology.resources import (
@@ -78,16 +78,11 @@ async def provision(
     capabilities: Capabilities,
     management: Management,
     channel: Channel,
-    *,
-    with_definitions: bool = True,
 ) -> tuple[Finding, ...]:
     """Create and update; return what RabbitMQ cannot do as Service Bus does it.
 
     The definitions come last: who reads them finds the resources there, and they outlast a kill of
     RabbitMQ.
-
-    Args:
-        with_definitions: write them, too; otherwise they are there.
 
     Raises:
         EntityConflict: a resource is there with other unchangeable settings. Its entity has no
@@ -100,7 +95,7 @@ async def provision(
     compiled = compile_namespace(
         _standing(namespace), capabilities, priority=_priority(live.policies)
     )
-    parameters = definitions.parameters(namespace, management.vhost) if with_definitions else ()
+    parameters = definitions.parameters(namespace, management.vhost)
     wanted = replace(compiled, parameters=parameters)
     changes = diff(wanted, live, keep=True)
     conflicts = [change for change in changes if change.action is Action.CONFLICT]
@@ -110,7 +105,7 @@ async def provision(
     for change in first:
         await _make(change, management, channel)
     if first:
-        await seal(channel, os.urandom(8))
+        await fence_declarations(channel, os.urandom(8))
         await asyncio.sleep(wait_s((change.resource for change in first), live))
     for change in last:
         if _name_of(change.resource) not in left_out:
@@ -148,7 +143,7 @@ async def provide(
         topology, replace(topology, bindings=await _bindings(topology, management)), keep=True
     ):
         await _make(change, management, channel)
-    await seal(channel, os.urandom(8))
+    await fence_declarations(channel, os.urandom(8))
     await asyncio.sleep(wait_s(topology.queues, _journals_of_others(changed, namespace)))
     return topology.findings
 
@@ -189,16 +184,24 @@ async def _put(change: Change, policy: Policy, management: Management) -> None:
         await management.put_policy(policy)
 
 
-def changed(before: model.Namespace, after: model.Namespace) -> list[model.Entity]:
+def changed(
+    before: model.Namespace, after: model.Namespace, incomplete: Container[str] = ()
+) -> list[model.Entity]:
     """Return the entities that are new or others; of topics their subscriptions by themselves.
 
     What is being deleted needs nothing any more.
+
+    Args:
+        incomplete: paths, in lower case, of entities that lack something; what leads to the
+            subscriptions of a topic is the topic's.
     """
     known = {each.path.lower(): _bare(each) for each in definitions.entities(before)}
     return [
         each
         for each in definitions.entities(_standing(after))
-        if known.get(each.path.lower()) != _bare(each)
+        if each.path.lower() in incomplete
+        or front_path(each.path).lower() in incomplete
+        or known.get(each.path.lower()) != _bare(each)
     ]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 
-from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.administration.directory import Directory
@@ -19,7 +18,7 @@ from bridge.engine.administration.provision import (
     provision,
     put_policies,
 )
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
 from bridge.engine.state import State, policy_reasons
@@ -48,14 +47,16 @@ class Reconciler:
         self,
         directory: Directory,
         management: Management,
-        intake: Intake,
+        connections: ConsumerConnections,
         state: State,
         capabilities: Callable[[], Capabilities],
         sending: Sending,
+        session_shards: int,
     ) -> None:
+        self._session_shards = session_shards
         self._directory = directory
         self._management = management
-        self._intake = intake
+        self._connections = connections
         self._state = state
         self._capabilities = capabilities
         self._sending = sending
@@ -63,6 +64,7 @@ class Reconciler:
         self._changed = asyncio.Event()
         self._changed_one = asyncio.Event()
         self._changed_paths: set[str] = set()
+        self._incomplete: set[str] = set()
 
     def wake(self) -> None:
         """Any definition may have changed."""
@@ -72,6 +74,12 @@ class Reconciler:
         """Another bridge has changed one definition, and provided what it needs."""
         self._changed_paths.add(path)
         self._changed_one.set()
+
+    def complete(self, path: str) -> None:
+        """Make again what an entity needs: somebody has deleted something of it by hand."""
+        log.warning("entity.incomplete path=%s", path)
+        self._incomplete.add(path.lower())
+        self._changed.set()
 
     def note(self, path: str) -> None:
         """What an entity needs, as the directory has it, is there."""
@@ -88,8 +96,10 @@ class Reconciler:
             BrokerError: RabbitMQ refuses something.
         """
         there = await self._directory.read()
-        wanted = with_incarnations(merged(there, namespace), there, new_incarnation)
-        async with self._channel() as channel:
+        wanted = with_incarnations(
+            merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
+        )
+        with await self._connections.channel() as channel:
             findings = await provision(wanted, self._capabilities(), self._management, channel)
         self._provided = await self._directory.read()
         return findings
@@ -148,19 +158,11 @@ class Reconciler:
 
     async def _provide(self, found: model.Namespace) -> None:
         """Make what definitions need that no bridge has written; a conflict stops no other."""
-        for entity in changed(self._provided, found):
-            async with self._channel() as channel:
+        incomplete, self._incomplete = self._incomplete, set()
+        for entity in changed(self._provided, found, incomplete):
+            with await self._connections.channel() as channel:
                 try:
                     await provide((entity,), found, self._capabilities(), self._management, channel)
                 except EntityConflict as error:
                     log.error("definition.conflict error=%s", error)
         self._provided = found
-
-    @contextlib.asynccontextmanager
-    async def _channel(self) -> AsyncIterator[Channel]:
-        channel = await self._intake.channel()
-        try:
-            yield channel
-        finally:
-            with contextlib.suppress(BrokerError):
-                await channel.close()

@@ -23,7 +23,7 @@ from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.browse.view import OTHERS_TELL_S, BrowseView
 from bridge.engine.clock import now_ms
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
 from bridge.machine.browse import Place, expires_ms, is_active_entry
 from bridge.message.message import death_of
@@ -71,14 +71,14 @@ class Browsing:
     def __init__(
         self,
         *,
-        intake: Intake,
+        connections: ConsumerConnections,
         sender: Sender,
         settlements: Settlements,
         waiting: Waiting,
         held: Held,
         on_first: Callable[[str], None],
     ) -> None:
-        self._intake = intake
+        self._connections = connections
         self._sender = sender
         self._settlements = settlements
         self._waiting = waiting
@@ -104,6 +104,8 @@ class Browsing:
     ) -> list[Received]:
         """Return messages from a sequence number on, in the order of their numbers.
 
+        One that asks for none has what was settled told from now on.
+
         Raises:
             ServerBusy: RabbitMQ does not tell now.
         """
@@ -115,15 +117,17 @@ class Browsing:
                 await self._peek(page, path, entity, start)
         except (NotFound, Unroutable) as error:
             self._views.pop(entity.path.lower(), None)
-            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+            raise ServerBusy(texts.busy(error)) from error
         except BrokerError as error:
-            raise ServerBusy(f"{texts.SERVER_BUSY} ({error})") from error
+            raise ServerBusy(texts.busy(error)) from error
         return page.result()
 
     async def _peek(
         self, page: _Page, path: EntityPath, entity: model.ReceiveEntity, start: int
     ) -> None:
         view, explaining = await self._view(entity)
+        if not page.count:
+            return
         is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
         await view.catch_up()
         if not is_partitioned:
@@ -149,17 +153,17 @@ class Browsing:
             if found is not None and found[0].incarnation == incarnation_of(entity):
                 found[0].entity = entity
                 return found
-            view = BrowseView(entity, self._intake, self._sender, self._settlements)
+            view = BrowseView(entity, self._connections, self._sender, self._settlements)
             if await view.begin():
                 self._on_first(entity.path)
                 await asyncio.sleep(OTHERS_TELL_S)
-            self._views[key] = view, Explaining(view, self._intake, self._held)
+            self._views[key] = view, Explaining(view, self._connections, self._held)
             return self._views[key]
 
     def _topic(self, topic: model.Topic) -> JournalScan:
         key = topic.path.lower()
         if key not in self._topics:
-            self._topics[key] = JournalScan(self._intake, names.journal(topic.path), None)
+            self._topics[key] = JournalScan(self._connections, names.journal(topic.path), None)
         return self._topics[key]
 
     async def _active(self, page: _Page, view: BrowseView, start: int) -> None:
@@ -197,7 +201,7 @@ class Browsing:
             return False
 
         stream = names.journal(view.entity.front)
-        await read_stream(self._intake, stream, FIRST, take, prefetch=2_000)
+        await read_stream(self._connections, stream, FIRST, take, prefetch=2_000)
 
     async def _moved(self, page: _Page, view: BrowseView, numbers: list[int], start: int) -> None:
         """Add messages of the moved stream, those of the lowest numbers first."""
@@ -221,7 +225,7 @@ class Browsing:
         while offsets:
             first = min(offsets)
             prefetch = min(len(offsets) + 1, NEAR)
-            await read_stream(self._intake, stream, at(first), take, prefetch=prefetch)
+            await read_stream(self._connections, stream, at(first), take, prefetch=prefetch)
             offsets.pop(first, None)  # what has left the stream is not shown
 
     async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:
@@ -300,7 +304,7 @@ class _Page:
 def _received(
     entry: Entry, reader: Reader | None, number: int, place: Place | None = None
 ) -> Received:
-    """Return a message as a door sees it; a TTL that only the entity gives is not shown."""
+    """Return a message as a gateway sees it; a TTL that only the entity gives is not shown."""
     properties = entry.properties
     table = _stored(properties)
     if reader is not None:

@@ -10,18 +10,21 @@ a while (RabbitMQ 3.10 counts nothing while it reads a queue's log), and is made
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.errors import BrokerError
+from bridge.broker.ready_counts import ReadyCounts
 from bridge.broker.streams.journal_reader import Entry
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.machine.browse import Place, expires_ms, is_active_entry, newest
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
+from bridge.topology.shards import active_queues
 
 LOOK_S = 1.0
 """So often counts are looked at, while somebody peeks."""
@@ -58,9 +61,9 @@ class Explaining:
         hidden: how many messages RabbitMQ has that the journal has no more: no peek shows them.
     """
 
-    def __init__(self, view: BrowseView, intake: Intake, held: Held) -> None:
+    def __init__(self, view: BrowseView, connections: ConsumerConnections, held: Held) -> None:
         self._view = view
-        self._intake = intake
+        self._connections = connections
         self._held = held
         self._looked_s = float("-inf")
         self._difference: int | None = None
@@ -113,21 +116,15 @@ class Explaining:
             log.warning("browse.beyond_journal entity=%s hidden=%d", path, self.hidden)
 
     async def _count(self, last: int) -> _Counts:
-        path = self._view.entity.path
-        queues = names.active_queue(path), names.dead_letter_queue(path), names.deferred_queue(path)
-        ready = [await self._ready(queue) for queue in queues]
+        entity = self._view.entity
+        path = entity.path
+        others = names.dead_letter_queue(path), names.deferred_queue(path)
+        with contextlib.closing(ReadyCounts(self._connections)) as counts:
+            active = sum([await counts.of(queue) for queue in active_queues(entity)])
+            ready = [active, *[await counts.of(queue) for queue in others]]
         held = await self._held(path)
         active, dead, deferred = (one + other for one, other in zip(ready, held, strict=True))
         return _Counts(active, dead, deferred, last)
-
-    async def _ready(self, queue: str) -> int:
-        channel = await self._intake.channel()
-        try:
-            return (await channel.declarations.declare_queue(queue, passive=True)).messages
-        except NotFound:
-            return 0
-        finally:
-            channel.abandon()
 
     async def _margin(self, before: _Counts) -> int:
         """Return how many more messages may be there than were counted: none when all is quiet."""

@@ -13,14 +13,15 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from enum import Enum
 
-from bridge.broker.errors import BrokerError, NotFound, Unroutable
-from bridge.engine.receiving.intake import Intake
+from bridge.broker.connection.address import is_there
+from bridge.broker.errors import BrokerError, Unroutable
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.sending.sender import Sender
 from bridge.machine.ranges import ranges_of
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
-from bridge.wire.settled import PROPERTIES, RANGES_MAX, Settled
+from bridge.wire.settled import PROPERTIES, entries
 
 FLUSH_S = 0.05
 
@@ -88,10 +89,12 @@ class Record:
 class Settlements:
     """The records of this process."""
 
-    def __init__(self, intake: Intake, sender: Sender) -> None:
-        self._intake = intake
+    def __init__(self, connections: ConsumerConnections, sender: Sender) -> None:
+        self._connections = connections
         self._sender = sender
         self._records: dict[str, Record] = {}
+        self._peeked: set[str] = set()
+        self._looked: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -119,17 +122,28 @@ class Settlements:
         Raises:
             BrokerError: RabbitMQ does not make it.
         """
-        is_new = not await self._is_there(names.settled(queue))
+        is_new = not await is_there(self._connections, names.settled(queue))
         if is_new:
-            channel = await self._intake.channel()
-            await channel.declarations.declare_queue(parts.settled(queue))
-            await channel.close()
+            with await self._connections.channel() as channel:
+                await channel.declarations.declare_queue(parts.settled(queue))
+        self._peeked.add(queue)
         await self.tell_all(queue)
         return is_new
+
+    def is_told(self, queue: str) -> bool:
+        """Whether somebody has peeked, for all that is known here now; once it is looked for."""
+        record = self._records.get(queue)
+        if record is not None and record.state is _State.ON:
+            return True
+        if record is None and queue not in self._looked:
+            self._looked.add(queue)
+            self._spawn(self._find(queue))
+        return queue in self._peeked
 
     def hear(self, entity: str) -> None:
         """Another bridge is the first to peek an entity."""
         for queue in (names.active_queue(entity), names.dead_letter_queue(entity)):
+            self._peeked.add(queue)
             self._spawn(self._tell_quietly(queue))
 
     async def _tell_quietly(self, queue: str) -> None:
@@ -171,28 +185,26 @@ class Settlements:
     async def _look(self, record: Record) -> None:
         """Find out whether somebody has peeked, before or while this bridge runs."""
         try:
-            is_there = await self._is_there(record.stream)
+            is_on = await is_there(self._connections, record.stream)
         except BrokerError as error:
             log.warning("settled.unknown stream=%s error=%s", record.stream, error)
-            is_there = False
+            is_on = False
         if record.state is not _State.UNKNOWN:
             return
-        if is_there:
+        if is_on:
             record.state = _State.ON
             self._spawn(self._keep_telling(record))
         else:
             record.stop()
 
-    async def _is_there(self, stream: str) -> bool:
-        channel = await self._intake.channel()
+    async def _find(self, queue: str) -> None:
+        """Find out whether somebody has peeked a queue that nobody receives from here."""
         try:
-            await channel.declarations.declare_queue(stream, passive=True)
-        except NotFound:
-            return False
-        else:
-            return True
-        finally:
-            channel.abandon()
+            if await is_there(self._connections, names.settled(queue)):
+                self._peeked.add(queue)
+        except BrokerError as error:
+            log.warning("settled.unknown stream=%s error=%s", names.settled(queue), error)
+            self._looked.discard(queue)
 
     async def _keep_telling(self, record: Record) -> None:
         while record.state is _State.ON:
@@ -220,10 +232,8 @@ class Settlements:
                 raise
 
     async def _write(self, record: Record, active: list[int], deferred: list[int]) -> None:
-        ranges, others = ranges_of(active), ranges_of(deferred)
-        for at in range(0, max(len(ranges), len(others)), RANGES_MAX):
-            entry = Settled(active=ranges[at:][:RANGES_MAX], deferred=others[at:][:RANGES_MAX])
-            await self._sender.publish("", record.stream, PROPERTIES, entry.encode())
+        for body in entries(ranges_of(active), ranges_of(deferred)):
+            await self._sender.publish("", record.stream, PROPERTIES, body)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

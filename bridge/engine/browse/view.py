@@ -13,15 +13,16 @@ from bridge.broker.streams.journal_reader import Entry
 from bridge.engine.browse.journal_scan import JournalScan
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.browse.stream_tail import StreamTail
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
 from bridge.machine.browse import Numbers, Place, Places
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.shards import count_of
 from bridge.wire import headers
-from bridge.wire.settled import PROPERTIES, RANGES_MAX, Settled
+from bridge.wire.settled import PROPERTIES, Settled, entries
 
 WRITE_AGAIN_BYTES = 8 << 20
 """After so many bytes of a settled stream all is written again: RabbitMQ forgets the oldest."""
@@ -41,14 +42,14 @@ class Side:
     """
 
     def __init__(
-        self, queue: str, intake: Intake, sender: Sender, settlements: Settlements
+        self, queue: str, connections: ConsumerConnections, sender: Sender, settlements: Settlements
     ) -> None:
         self.queue = queue
         self.numbers = Numbers()
         self._sender = sender
         self._settlements = settlements
         self._read_bytes = 0
-        self._tail = StreamTail(intake, sender, names.settled(queue), self._take)
+        self._tail = StreamTail(connections, sender, names.settled(queue), self._take)
         self.is_begun = False
 
     async def begin(self) -> bool:
@@ -75,10 +76,8 @@ class Side:
         self._read_bytes += len(entry.body)
 
     async def _write_again(self) -> None:
-        active, deferred = list(self.numbers.active), list(self.numbers.deferred)
-        for at in range(0, max(len(active), len(deferred)), RANGES_MAX):
-            entry = Settled(active=active[at:][:RANGES_MAX], deferred=deferred[at:][:RANGES_MAX])
-            await self._sender.publish("", names.settled(self.queue), PROPERTIES, entry.encode())
+        for body in entries(list(self.numbers.active), list(self.numbers.deferred)):
+            await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
 
 
 class BrowseView:
@@ -96,18 +95,18 @@ class BrowseView:
     def __init__(
         self,
         entity: model.ReceiveEntity,
-        intake: Intake,
+        connections: ConsumerConnections,
         sender: Sender,
         settlements: Settlements,
     ) -> None:
         self.entity = entity
         self.reader = reader_of(entity)
         path, front = entity.path, entity.front
-        self.active = Side(names.active_queue(path), intake, sender, settlements)
-        self.dead = Side(names.dead_letter_queue(path), intake, sender, settlements)
-        self.places = Places(path, self.reader)
-        self.journal = JournalScan(intake, names.journal(front), self.reader)
-        self._moved = StreamTail(intake, sender, names.moved(front), self._take_moved)
+        self.active = Side(names.active_queue(path), connections, sender, settlements)
+        self.dead = Side(names.dead_letter_queue(path), connections, sender, settlements)
+        self.places = Places(path, self.reader, count_of(entity))
+        self.journal = JournalScan(connections, names.journal(front), self.reader)
+        self._moved = StreamTail(connections, sender, names.moved(front), self._take_moved)
         self._lock = asyncio.Lock()
         self.gone_dead: frozenset[int] = frozenset()
         self.gone_deferred: frozenset[int] = frozenset()

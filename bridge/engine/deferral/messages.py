@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bridge.broker import failpoint
 from bridge.broker.connection.channel import Channel
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clock import now_ms
+from bridge.engine.ownership.ownership import reach
 from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left
 from bridge.machine.deferred_index import DeferredIndex
 from bridge.machine.memory_budget import MemoryBudget
@@ -49,8 +49,8 @@ class DeferredMessages:
         self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
         self._record = settlements.of(name_of(path.entity))
-        self.index: DeferredIndex[Holding] = DeferredIndex(budget)
-        self.out: set[Holding] = set()
+        self.index: DeferredIndex[HeldMessage] = DeferredIndex(budget)
+        self.out: set[HeldMessage] = set()
         self._held_in = held_in
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class DeferredMessages:
         self.out.clear()
         self.index.clear()
 
-    def arrived(self, holding: Holding) -> None:
+    def arrived(self, holding: HeldMessage) -> None:
         """Hold a message that has come, or come again."""
         second = self.index.arrived(
             holding.identity,
@@ -87,20 +87,20 @@ class DeferredMessages:
         """The RabbitMQ queue's name."""
         return self._held_in.resource
 
-    def holds(self, holding: Holding) -> bool:
+    def holds(self, holding: HeldMessage) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
         return self._held_in.is_current(holding.channel)
 
-    def ack(self, holding: Holding, point: str) -> None:
+    def ack(self, holding: HeldMessage, point: str) -> None:
         """Settle a message for good."""
         holding.channel.consumers.ack(holding.tag)
         reach(point, holding.channel)
 
-    def give_back(self, holding: Holding, point: str) -> None:
+    def give_back(self, holding: HeldMessage, point: str) -> None:
         """Defer it again, one more on its count: a message of a new count is a new publish."""
         self._held_in.departure.lapse(self, holding)
 
-    def release(self, holding: Holding) -> None:
+    def release(self, holding: HeldMessage) -> None:
         """Defer it again as it was."""
         self.out.discard(holding)
         second = self.index.put_back(
@@ -109,16 +109,16 @@ class DeferredMessages:
         if second is not None:
             self._held_in.drop(second)
 
-    def departing(self, holding: Holding) -> None:
+    def departing(self, holding: HeldMessage) -> None:
         """A message is about to be handed over, and acked then."""
 
-    def stayed(self, holding: Holding) -> None:
+    def stayed(self, holding: HeldMessage) -> None:
         """A message that was about to be handed over was not."""
 
-    def putting_back(self, holding: Holding, generation: int) -> None:
+    def putting_back(self, holding: HeldMessage, generation: int) -> None:
         """A message is about to be published into the queue again."""
 
-    def left(self, holding: Holding, how: Left) -> None:
+    def left(self, holding: HeldMessage, how: Left) -> None:
         """A message is in the queue no more, or as a later copy."""
         self.out.discard(holding)
         if how is not Left.REPLACED:
@@ -130,12 +130,5 @@ class DeferredMessages:
             self._held_in.drop(second)
 
 
-def reach(point: str, channel: Channel) -> None:
-    """Pass a place where a crash can hurt; what was written before it is with RabbitMQ then."""
-    if failpoint.IS_ARMED:
-        channel.flush()
-        failpoint.reach(point)
-
-
-def _size_bytes(holding: Holding) -> int:
+def _size_bytes(holding: HeldMessage) -> int:
     return len(holding.record.body) + 1_000

@@ -27,7 +27,7 @@ from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, ServiceBusError
@@ -86,9 +86,9 @@ class Forwarder:
         self._departure = departure
         self._counters = counters
         self._find = find
-        self._waiting: deque[tuple[int, QueueReader, Holding]] = deque()
-        self._failed: list[tuple[int, QueueReader, Holding]] = []
-        self._kept: list[tuple[QueueReader, Holding]] = []
+        self._waiting: deque[tuple[int, QueueReader, HeldMessage]] = deque()
+        self._failed: list[tuple[int, QueueReader, HeldMessage]] = []
+        self._kept: list[tuple[QueueReader, HeldMessage]] = []
         self._in_flight = 0
         self._last = 0
         self._asked = 0
@@ -124,7 +124,7 @@ class Forwarder:
             async with asyncio.timeout(CLOSE_S):
                 await closed
 
-    def _take(self, reader: QueueReader, holding: Holding) -> None:
+    def _take(self, reader: QueueReader, holding: HeldMessage) -> None:
         self._asked = max(self._asked - 1, 0)
         self._last += 1
         self._average_bytes += (len(holding.record.body) - self._average_bytes) // 8
@@ -199,7 +199,7 @@ class Forwarder:
                 self._is_stuck = False
                 self._hand_over(entry, publish)
 
-    async def _publish_of(self, holding: Holding) -> Publish:
+    async def _publish_of(self, holding: HeldMessage) -> Publish:
         name = target_of(self.entity, self._path.sub_queue)
         if not name:
             raise refused(EntityNotFound(texts.not_found("")))
@@ -221,20 +221,20 @@ class Forwarder:
         self._is_doubtful = False
         return target
 
-    def _hand_over(self, entry: tuple[int, QueueReader, Holding], publish: Publish) -> None:
+    def _hand_over(self, entry: tuple[int, QueueReader, HeldMessage], publish: Publish) -> None:
         _, reader, holding = entry
         reader.departing(holding)
         self._in_flight += 1
         acks = ((holding.channel, holding.tag),)
         done = partial(self._done, entry)
         try:
-            self._sender.hand_over(publish, acks=acks, done=done, failpoint="engine.forward")
+            self._sender.hand_over((publish,), acks=acks, done=done, failpoint="engine.forward")
         except (BrokerError, ServiceBusError) as error:
             done(error)
 
     def _done(
         self,
-        entry: tuple[int, QueueReader, Holding],
+        entry: tuple[int, QueueReader, HeldMessage],
         error: BrokerError | ServiceBusError | None,
     ) -> None:
         _, reader, holding = entry
@@ -249,7 +249,7 @@ class Forwarder:
             self._failed.append(entry)
         self._ask()
 
-    def _strand(self, reader: QueueReader, holding: Holding, reason: CannotForward) -> None:
+    def _strand(self, reader: QueueReader, holding: HeldMessage, reason: CannotForward) -> None:
         """Make a message a dead letter; one that is a dead letter already is kept here."""
         log.warning("forward.refused entity=%s reason=%s", self._path, reason)
         if self._is_dead_letter:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from bridge.engine import texts
 from bridge.engine.sending.requests import new_identity
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from bridge.message.envelopes import Outgoing, encode_forwarded
 from bridge.model import entity as model
@@ -18,6 +18,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import short_id
+from bridge.model.tiers import message_size_max_bytes
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import forwarded, headers
 from bridge.wire.basic import Table, long, text
@@ -77,7 +78,7 @@ def refused(error: ServiceBusError) -> CannotForward:
 
 
 def envelope_of(
-    holding: Holding, source: Source, target: model.SendEntity, tier: model.Tier
+    holding: HeldMessage, source: Source, target: model.SendEntity, tier: model.Tier
 ) -> bytes:
     """Return the envelope by which a message goes on to its target.
 
@@ -91,7 +92,7 @@ def envelope_of(
     if hops >= forwarded.HOPS_MAX:
         raise CannotForward(TOO_MANY_HOPS_REASON, texts.TOO_MANY_HOPS, is_for_good=True)
     size_bytes = len(holding.record.body)
-    limit_bytes = model.message_size_max_bytes(target, tier)
+    limit_bytes = message_size_max_bytes(target, tier)
     if size_bytes > limit_bytes:
         error = MessageSizeExceeded(texts.too_large(target.path, size_bytes, limit_bytes))
         raise CannotForward(_REASONS[MessageSizeExceeded], str(error), is_for_good=True)
@@ -119,7 +120,7 @@ def envelope_of(
         ) from error
 
 
-def _identity_of(key: bytes, holding: Holding) -> bytes:
+def _identity_of(key: bytes, holding: HeldMessage) -> bytes:
     """Return the identity of its envelope.
 
     What has none, and no number, may be doubled by a kill.
@@ -129,7 +130,7 @@ def _identity_of(key: bytes, holding: Holding) -> bytes:
     return forwarded.identity_of(key, holding.identity)
 
 
-def _content(holding: Holding, table: Table) -> Record:
+def _content(holding: HeldMessage, table: Table) -> Record:
     """Return the message with the TTL that its sender gave it, not with its source's."""
     kept = dict(table)
     if headers.OWN_TIME_TO_LIVE not in table:
@@ -137,7 +138,7 @@ def _content(holding: Holding, table: Table) -> Record:
     return Record(replace(holding.record.properties, headers=kept), holding.record.body)
 
 
-def _own(holding: Holding, source: Source, table: Table, hops: int) -> Table:
+def _own(holding: HeldMessage, source: Source, table: Table, hops: int) -> Table:
     """Return what the forwarder says of a message."""
     found: Table = {headers.FORWARDED: forwarded.field(source.key, hops)}
     first = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)

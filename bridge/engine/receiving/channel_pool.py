@@ -167,7 +167,7 @@ class ChannelPool:
             channel = await retry(
                 self._route.channel,
                 wait_s=REOPEN_S,
-                retryable=_is_broker_error,
+                retryable=BrokerError,
                 on_failed=self._note_unopened,
             )
             if channel.close_reason is None:
@@ -209,10 +209,6 @@ class ChannelPool:
         task = asyncio.get_running_loop().create_task(_end(channel))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
-
-
-def _is_broker_error(error: BaseException) -> bool:
-    return isinstance(error, BrokerError)
 
 
 async def _end(channel: Channel) -> None:

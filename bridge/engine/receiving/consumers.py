@@ -11,7 +11,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.receiving.channel_pool import ChannelPool
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.credit.strategy import Strategy
 
@@ -35,7 +35,7 @@ class Consumers:
         resource: str,
         *,
         channels: ChannelPool,
-        credit: Strategy[Holding],
+        credit: Strategy[HeldMessage],
         on_delivery: Callable[[int, Delivery], None],
         on_change: Callable[[], None],
     ) -> None:

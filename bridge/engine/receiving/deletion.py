@@ -2,7 +2,7 @@
 
 So what receivers hold stays, a delete that is cut short has deleted what it has counted, and what
 was deleted counts as settled: no second copy of it comes back. Messages come oldest first. A queue
-is in the order of its numbers, so the first message that is too young ends a delete; dead letters
+is in the order of its numbers, so the first message that came too late ends a delete; dead letters
 are not, and all are looked at.
 """
 
@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from uuid import UUID
 
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, BrokerSilent
+from bridge.broker.ready_counts import queue_state
 from bridge.engine.api import OnSettled, Received, Receiver
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -58,7 +59,7 @@ class Deletion:
         before_ms: int,
         *,
         portion: int,
-        intake: Intake,
+        connections: ConsumerConnections,
         complete: Complete,
         release: Release,
     ) -> None:
@@ -68,10 +69,10 @@ class Deletion:
         self._is_in_order = not is_dead_letter
         self._before_ms = before_ms
         self._portion = portion
-        self._intake = intake
+        self._connections = connections
         self._complete = complete
         self._release = release
-        self._young: list[UUID] = []
+        self._later: list[UUID] = []
         self._settling: list[asyncio.Future[bool]] = []
         self._has_come = asyncio.Event()
 
@@ -84,51 +85,51 @@ class Deletion:
                     await self._receive(receiver, count)
         finally:
             await receiver.close()
-            await self._release_young()
+            await self._release_later()
         return sum(await asyncio.gather(*self._settling))
 
     async def _receive(self, receiver: Receiver, count: int) -> None:
         while (left := count - len(self._settling)) > 0 and not self._is_at_the_end:
             portion = min(left, self._portion)
-            came = len(self._settling) + len(self._young)
+            came = len(self._settling) + len(self._later)
             receiver.add_credit(portion)
             if not await self._come(came + portion):
                 return
 
     @property
     def _is_at_the_end(self) -> bool:
-        return len(self._young) >= (1 if self._is_in_order else COUNT_MAX)
+        return len(self._later) >= (1 if self._is_in_order else COUNT_MAX)
 
     async def _come(self, count: int) -> bool:
         """Wait until so many messages have come; `False`: there are no more."""
         loop = asyncio.get_running_loop()
         last_s = loop.time()
-        while len(self._settling) + len(self._young) < count:
+        while len(self._settling) + len(self._later) < count:
             self._has_come.clear()
             try:
                 async with asyncio.timeout(QUIET_S):
                     await self._has_come.wait()
                 last_s = loop.time()
             except TimeoutError:
-                if loop.time() - last_s > STALLED_S or not await self._waiting():
+                if loop.time() - last_s > STALLED_S or not await self._has_more():
                     return False
         return True
 
-    async def _waiting(self) -> int:
-        """Return how many messages RabbitMQ has ready."""
+    async def _has_more(self) -> bool:
+        """Whether RabbitMQ has messages ready, or a queue that does not say so."""
         try:
-            channel = await self._intake.channel()
-            ready = (await channel.declarations.declare_queue(self._queue, passive=True)).messages
-            await channel.close()
+            with await self._connections.channel() as channel:
+                return (await queue_state(channel, self._queue)).messages > 0
+        except BrokerSilent:
+            return True
         except BrokerError:
-            return 0
-        return ready
+            return False
 
     def _on_message(self, received: Received) -> None:
         assert received.lock_token is not None, "it was received with a lock"
         self._has_come.set()
-        if received.enqueued_ms >= self._before_ms or (self._young and self._is_in_order):
-            self._young.append(received.lock_token)
+        if received.enqueued_ms >= self._before_ms or (self._later and self._is_in_order):
+            self._later.append(received.lock_token)
             return
         settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._settling.append(settled)
@@ -137,8 +138,8 @@ class Deletion:
         except ServiceBusError as error:
             _settled(settled, error)
 
-    async def _release_young(self) -> None:
-        for token in self._young:
+    async def _release_later(self) -> None:
+        for token in self._later:
             with contextlib.suppress(ServiceBusError):
                 await self._release(token)
 

@@ -1,7 +1,7 @@
 """A queue of RabbitMQ, as this process receives from it.
 
 A message that has come is in exactly one place: with its receiver (locked, or settled at once),
-buffered for the next one, or leaving (sent back through the front door, expired, failed too often).
+buffered for the next one, or leaving (to the front exchange, expired, failed too often).
 A second copy of one that is in such a place waits, and shares its fate; one of what is settled is
 dropped.
 """
@@ -17,15 +17,15 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.consumers import Consumers
-from bridge.engine.receiving.intake import Intake
 from bridge.engine.receiving.turn import Turn, Wake
-from bridge.engine.settlement.departure import Departure, Origin
-from bridge.engine.settlement.holding import Copy, Holding, read, unreadable
+from bridge.engine.settlement.departure import Departure, Source
+from bridge.engine.settlement.held_message import Copy, HeldMessage, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.credit.strategy import Strategy
-from bridge.machine.deduplicator import Deduplicator, Left, Standing
+from bridge.machine.deduplicator import CopyStatus, Deduplicator, Left
 from bridge.machine.settled import SettledMemory
 from bridge.message.fate import Fate, fate_of, is_stray
 from bridge.message.subscriptions import reader_of
@@ -42,7 +42,7 @@ UNLIMITED = 1 << 31
 
 RETURNED = "engine.release.returned"
 
-Leave = Callable[[Origin, Holding], None]
+Leave = Callable[[Source, HeldMessage], None]
 
 
 class QueueReader:
@@ -73,13 +73,13 @@ class QueueReader:
         path: EntityPath,
         queue: model.ReceiveEntity,
         *,
-        intake: Intake,
+        connections: ConsumerConnections,
         turn: Turn,
         departure: Departure,
         settled: SettledMemory,
-        credit: Strategy[Holding],
+        credit: Strategy[HeldMessage],
         channels: ChannelLimits,
-        deliver: Callable[[QueueReader, int, Holding], None],
+        deliver: Callable[[QueueReader, int, HeldMessage], None],
         on_lost: Callable[[Channel], None],
     ) -> None:
         self.path = path
@@ -102,7 +102,7 @@ class QueueReader:
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
         self._channels = ChannelPool(
             self.resource,
-            intake.route(self.resource),
+            connections.route(self.resource),
             channels,
             on_lost=self._on_channels_lost,
             on_ready=self._wake.soon,
@@ -137,7 +137,7 @@ class QueueReader:
         """Yield the numbers that are known here to be settled."""
         return self._deduplicator.settled()
 
-    def holds(self, holding: Holding) -> bool:
+    def holds(self, holding: HeldMessage) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
         return holding.channel.close_reason is None
 
@@ -153,19 +153,19 @@ class QueueReader:
         self._wake.soon()
         return done
 
-    def ack(self, holding: Holding, point: str) -> None:
+    def ack(self, holding: HeldMessage, point: str) -> None:
         """Settle a message for good."""
         self._settling(holding.fetch)
         holding.channel.consumers.ack(holding.tag)
         _reach(point, holding.channel)
 
-    def give_back(self, holding: Holding, point: str) -> None:
+    def give_back(self, holding: HeldMessage, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
         self._credit.returning()
         self._wake.soon()
         self._requeue(holding, point, is_counted=True)
 
-    def release(self, holding: Holding) -> None:
+    def release(self, holding: HeldMessage) -> None:
         """Make a message available again without counting.
 
         One that has expired leaves at once.
@@ -177,7 +177,7 @@ class QueueReader:
             self._leave(holding, leave)
             self._wake.soon()
 
-    def put_down(self, holding: Holding) -> None:
+    def put_down(self, holding: HeldMessage) -> None:
         """Let the next receiver have a message, or the queue at the end; nobody has had it.
 
         Before 4.3 RabbitMQ counts whatever is returned, so it waits here for a while.
@@ -185,27 +185,28 @@ class QueueReader:
         self._credit.released(holding, self._loop.time())
         self._wake.soon()
 
-    def departing(self, holding: Holding) -> None:
+    def departing(self, holding: HeldMessage) -> None:
         """A message is about to be handed over to another queue, and acked here then."""
         self._settling(holding.fetch)
 
-    def stayed(self, holding: Holding) -> None:
+    def stayed(self, holding: HeldMessage) -> None:
         """A message that was about to be handed over was not."""
         self._deduplicator.expect_no_more(holding)
         if self.holds(holding):
             self._credit.stayed(holding.fetch)
 
-    def putting_back(self, holding: Holding, generation: int) -> None:
+    def putting_back(self, holding: HeldMessage, generation: int) -> None:
         """A message is about to be published into its queue again."""
         self._deduplicator.expect(holding, generation)
 
-    def left(self, holding: Holding, how: Left) -> None:
+    def left(self, holding: HeldMessage, how: Left) -> None:
         """A message has left the queue, and its second copies with it."""
         if self.record is not None and how is not Left.REPLACED and holding.number >= 0:
             self.record(holding.number)
         for copy in self._deduplicator.leave(holding, how):
             self._drop(copy)
-        self._end_waits(holding)
+        if how is Left.REPLACED:
+            self._end_waits(holding)
 
     def update(self, queue: model.ReceiveEntity) -> None:
         """Take over a changed definition; an entity that was made anew counts from 1."""
@@ -277,15 +278,15 @@ class QueueReader:
             self._credit.discarded(fetch)
             self._leave(holding, self._departure.send_back)
             self._wake.soon()
-        elif (standing := self._deduplicator.standing(holding)) is not Standing.NEW:
+        elif (status := self._deduplicator.status_of(holding)) is not CopyStatus.NEW:
             self._credit.discarded(fetch)
-            self._on_copy(holding, standing)
+            self._on_copy(holding, status)
             self._wake.soon()
         else:
             self._deduplicator.hold(holding)
             self._on_message(fetch, holding)
 
-    def _on_message(self, fetch: int, holding: Holding) -> None:
+    def _on_message(self, fetch: int, holding: HeldMessage) -> None:
         """One that may go to a receiver has come."""
         reason = self._reason_to_leave(holding)
         if reason is not None:
@@ -300,14 +301,14 @@ class QueueReader:
             self._deliver(self, receiver, holding)
         self._wake.soon()
 
-    def _on_copy(self, holding: Holding, standing: Standing) -> None:
+    def _on_copy(self, holding: HeldMessage, status: CopyStatus) -> None:
         copy = Copy(holding.fetch, holding.channel, holding.tag)
-        if standing is Standing.HELD:
+        if status is CopyStatus.HELD:
             self._deduplicator.wait(holding, copy)
         else:
             self._drop(copy)
 
-    def _offer(self, receiver: int, holding: Holding) -> None:
+    def _offer(self, receiver: int, holding: HeldMessage) -> None:
         """Give a receiver what waited here, unless that has expired meanwhile."""
         reason = self._reason_to_leave(holding)
         if reason is None:
@@ -317,7 +318,7 @@ class QueueReader:
             self._leave(holding, reason)
             self._wake.soon()
 
-    def _leave(self, holding: Holding, leave: Leave) -> None:
+    def _leave(self, holding: HeldMessage, leave: Leave) -> None:
         self.departing(holding)
         try:
             leave(self, holding)
@@ -326,7 +327,7 @@ class QueueReader:
         except Exception as error:
             self.refuse(holding, error)
 
-    def refuse(self, holding: Holding, error: Exception) -> None:
+    def refuse(self, holding: HeldMessage, error: Exception) -> None:
         """Have a message made a dead letter that cannot be handled: its body, and why."""
         self._poison.note("dead-letter" if self.is_dead_letter else "active", self.resource, error)
         holding.record = Record(Properties(delivery_mode=2), holding.record.body)
@@ -334,19 +335,19 @@ class QueueReader:
         description = f"The message cannot be handled: {type(error).__name__}: {error}"
         self._departure.refuse(self, holding, MALFORMED_MESSAGE, description)
 
-    def _requeue(self, holding: Holding, point: str, *, is_counted: bool) -> None:
+    def _requeue(self, holding: HeldMessage, point: str, *, is_counted: bool) -> None:
         """Return a message to its queue; before 4.3 this counts as a failed delivery anyway."""
         self._deduplicator.let_go(holding)
         self._send_back(holding, point, is_counted=is_counted)
         self._end_waits(holding, is_counted=is_counted)
 
-    def _end_waits(self, holding: Holding, *, is_counted: bool = False) -> None:
+    def _end_waits(self, holding: HeldMessage, *, is_counted: bool = False) -> None:
         """Return the second copies of a message that wait for nothing any more."""
         for copy in self._deduplicator.take_free(holding):
             if copy.channel.close_reason is None:
                 self._send_back(copy, RETURNED, is_counted=is_counted)
 
-    def _send_back(self, returned: Holding | Copy, point: str, *, is_counted: bool) -> None:
+    def _send_back(self, returned: HeldMessage | Copy, point: str, *, is_counted: bool) -> None:
         channel = returned.channel
         self._settling(returned.fetch)
         if is_counted:
@@ -370,7 +371,7 @@ class QueueReader:
         elif not self._wake.is_due:
             self._watch()
 
-    def _reason_to_leave(self, holding: Holding) -> Leave | None:
+    def _reason_to_leave(self, holding: HeldMessage) -> Leave | None:
         """Return what is to be done with a message that no receiver may have any more."""
         return self._leaves[fate_of(holding, self, now_ms())]
 

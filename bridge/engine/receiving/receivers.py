@@ -14,12 +14,12 @@ from bridge.engine.api import Received, ReceiveMode, Undeliverable
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.counters import Counters
 from bridge.engine.receiving.channel_pool import REUSED, SHARED, SPENT, ChannelLimits
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.turn import Turn
 from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked, LockTable
 from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
@@ -36,10 +36,10 @@ from bridge.topology.capabilities import Capabilities
 CLOSE_S = 1.0
 """How long a receiver may take to give up what is on its way."""
 
-Way = tuple[Callable[[], Strategy[Holding]], ChannelLimits]
+Way = tuple[Callable[[], Strategy[HeldMessage]], ChannelLimits]
 """How messages are received: what makes a queue's strategy, and how many channels it has."""
 
-Take = Callable[[QueueReader, Holding], None]
+Take = Callable[[QueueReader, HeldMessage], None]
 """Takes a message that is to be forwarded; it is held, unacked."""
 
 
@@ -55,7 +55,7 @@ class Receiving:
     def __init__(
         self,
         *,
-        intake: Intake,
+        connections: ConsumerConnections,
         turn: Turn,
         departure: Departure,
         locks: LockTable,
@@ -65,7 +65,7 @@ class Receiving:
         settlements: Settlements,
     ) -> None:
         self._settlements = settlements
-        self._intake = intake
+        self._connections = connections
         self._turn = turn
         self._departure = departure
         self._locks = locks
@@ -170,7 +170,7 @@ class Receiving:
             reader = self._readers[key] = QueueReader(
                 path,
                 queue,
-                intake=self._intake,
+                connections=self._connections,
                 turn=self._turn,
                 departure=self._departure,
                 settled=self._settled,
@@ -182,7 +182,7 @@ class Receiving:
             self._settlements.attach(reader)
         return reader
 
-    def _deliver(self, reader: QueueReader, number: int, holding: Holding) -> None:
+    def _deliver(self, reader: QueueReader, number: int, holding: HeldMessage) -> None:
         receiver = self._receivers.get(number)
         if receiver is None and (take := self._forwarders.get(number)) is not None:
             take(reader, holding)

@@ -1,1 +1,1 @@
-"""Sending: what doors hand in, published and confirmed."""
+"""Sending: what gateways hand in, published and confirmed."""

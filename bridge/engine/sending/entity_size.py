@@ -6,7 +6,7 @@
     sessions  a bridge holds the messages of a queue that requires sessions, and RabbitMQ's bound
               counts only what nobody holds
 
-Doors refuse what is sent to these.
+Gateways refuse what is sent to these.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bridge.broker.management.api import Management
 from bridge.model import entity as model
 from bridge.topology import names
 from bridge.topology.policy import MEBIBYTE
+from bridge.topology.shards import active_queues
 
 
 async def full_entities(
@@ -36,7 +37,11 @@ def size_bytes(entity: model.SendEntity, sizes: dict[str, int]) -> int:
     """Return what a topic or queue holds, held and set aside or not, by the sizes of queues."""
     parts = entity.subscriptions if isinstance(entity, model.Topic) else (entity,)
     return sum(
-        sizes.get(name(each.path), 0)
+        sizes.get(name, 0)
         for each in parts
-        for name in (names.active_queue, names.dead_letter_queue, names.deferred_queue)
+        for name in (
+            *active_queues(each),
+            names.dead_letter_queue(each.path),
+            names.deferred_queue(each.path),
+        )
     )

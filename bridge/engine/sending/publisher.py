@@ -8,7 +8,7 @@ RabbitMQ would read nothing more from the whole connection (see `broker/connecti
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,8 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, PublishRefused
-from bridge.broker.handover import Acks, Done, HandOver, Publish
+from bridge.broker.handover import Acks, HandOver, Publish
+from bridge.broker.outcome import Done
 from bridge.wire.headers import DIRECT_REPLY_TO
 
 WINDOW = 256
@@ -27,15 +28,13 @@ WINDOW = 256
 SILENT_S = 5.0
 """RabbitMQ confirms within milliseconds, after the election of a leader within a second or two."""
 
-Settled = Callable[[BrokerError | None], None]
-
 
 @dataclass(slots=True)
 class _Waiting:
     """What has no room yet."""
 
     write: Callable[[], object]
-    fail: Settled
+    fail: Done
 
 
 class Publisher:
@@ -93,7 +92,7 @@ class Publisher:
             )
 
     def publish(
-        self, exchange: str, key: str, properties: bytes, body: bytes, settled: Settled
+        self, exchange: str, key: str, properties: bytes, body: bytes, settled: Done
     ) -> None:
         """Publish when there is room; `settled` is called once."""
         self._when_room(
@@ -108,12 +107,14 @@ class Publisher:
             settled,
         )
 
-    def hand_over(self, publish: Publish, acks: Acks, done: Done, failpoint: str) -> None:
+    def hand_over(
+        self, publishes: Sequence[Publish], acks: Acks, done: Done, failpoint: str
+    ) -> None:
         """Hand a message over when there is room; see `HandOver.submit`."""
         self._when_room(
             partial(
                 self._handover.submit,
-                (publish,),
+                publishes,
                 acks=acks,
                 done=partial(self._settled, done),
                 failpoint=failpoint,
@@ -127,12 +128,27 @@ class Publisher:
             self.used_s = self._clock()
             self.channel.publisher.publish(exchange, key, properties, body, mandatory=False)
 
+    def answer(self, address: str, properties: bytes, body: bytes) -> None:
+        """Publish to a channel's address when there is room; RabbitMQ says not who hears it."""
+        self._when_room(
+            partial(
+                self.channel.publisher.publish,
+                "",
+                address,
+                properties,
+                body,
+                mandatory=False,
+                settled=partial(self._settled, _ignore),
+            ),
+            _ignore,
+        )
+
     def lose(self, error: BrokerError) -> None:
         """The channel has ended: what had no room was not published."""
         while self._waiting:
             self._waiting.popleft().fail(error.again())
 
-    def _when_room(self, publish: Callable[[], object], fail: Settled) -> None:
+    def _when_room(self, publish: Callable[[], object], fail: Done) -> None:
         self.used_s = self._clock()
         if not self.channel.publisher.unconfirmed:
             self._progress_s = self.used_s
@@ -143,7 +159,7 @@ class Publisher:
         else:
             publish()
 
-    def _settled(self, settled: Settled, error: BrokerError | None) -> None:
+    def _settled(self, settled: Done, error: BrokerError | None) -> None:
         if error is None or isinstance(error, PublishRefused):
             self._progress_s = self._clock()
         settled(error)
@@ -155,3 +171,7 @@ class Publisher:
                 waiting.write()
             except BrokerError as failure:
                 waiting.fail(failure)
+
+
+def _ignore(error: BrokerError | None) -> None:
+    pass

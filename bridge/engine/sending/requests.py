@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from bridge.broker.errors import Unroutable
+from bridge.broker.errors import BrokerError, NotFound, Unroutable
 from bridge.engine import texts
 from bridge.engine.counters import Counters
 from bridge.engine.peers import error_of
 from bridge.engine.sending.sender import Sender
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
-from bridge.model.entity import Tier, message_size_max_bytes
+from bridge.model.entity import Tier
 from bridge.model.errors import (
     ArgumentError,
     EntityDisabled,
@@ -21,20 +22,25 @@ from bridge.model.errors import (
     MessageSizeExceeded,
     NotAllowed,
     QuotaExceeded,
+    ServerBusy,
+    ServiceBusError,
 )
+from bridge.model.name import SHORT_ID_BYTES
+from bridge.model.tiers import message_size_max_bytes
 from bridge.topology import names
 from bridge.topology.policy import MEBIBYTE
-from bridge.wire import envelope, headers
-from bridge.wire.basic import Table, text
+from bridge.wire import envelope
 from bridge.wire.envelope import Operation
 from bridge.wire.reply import Refused, decode_reply
-
-_HEADERS: Table = {headers.KIND: text(envelope.KIND)}
-
 
 FULL_S = 10.0
 """How long an entity counts as full after its queue has refused a message: longer than it takes
 its sequencer to try again."""
+
+CATCH_UP_S = 5.0
+"""So long a purge, or a list of sessions, waits for what was sent before it to get its number."""
+
+_NO_ENTITY = bytes(SHORT_ID_BYTES)
 
 
 def new_identity() -> bytes:
@@ -45,13 +51,19 @@ def new_identity() -> bytes:
 class Sending:
     """The verbs that put messages in.
 
+    Args:
+        on_missing: called with an entity's path when its front exchange is not there.
+
     Attributes:
         tier: the namespace's.
         message_bytes_max: what RabbitMQ takes at most; known once it has told its version.
     """
 
-    def __init__(self, sender: Sender, counters: Counters) -> None:
+    def __init__(
+        self, sender: Sender, counters: Counters, on_missing: Callable[[str], None]
+    ) -> None:
         self._sender = sender
+        self._on_missing = on_missing
         self._counters = counters
         self.message_bytes_max = 0
         self._full_until_s: dict[str, float] = {}
@@ -66,12 +78,10 @@ class Sending:
         body = self._checked(Operation.SEND, entity, batch)
         if not batch:
             return
-        try:
+        with self._through_front(entity):
             await self._sender.publish(
                 names.front(entity.path), "", envelope.SILENT_PROPERTIES, body
             )
-        except Unroutable as error:
-            raise EntityNotFound(texts.not_found(entity.path)) from error
         self._counters.sent += len(batch)
 
     async def schedule(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[int]:
@@ -91,12 +101,39 @@ class Sending:
         await self._ask(entity, envelope.encode_cancel(new_identity(), numbers))
         self._counters.cancelled += len(numbers)
 
+    async def drain(self, front: str) -> None:
+        """Return when the leader has carried out all that has arrived for a queue or topic.
+
+        Raises:
+            ServerBusy, OperationTimeout: RabbitMQ, or the leader, gives no answer.
+            Unroutable: it has no inbox.
+        """
+        body = envelope.encode_used(new_identity(), [(_NO_ENTITY, 0)])
+        await self._sender.ask("", names.inbox(front), envelope.HEADERS, body, persistent=True)
+
+    async def catch_up(self, front: str) -> None:
+        """Have what was sent before where receivers can get it; or not, where nobody leads."""
+        with contextlib.suppress(ServiceBusError, BrokerError, TimeoutError):
+            async with asyncio.timeout(CATCH_UP_S):
+                await self.drain(front)
+
+    @contextlib.contextmanager
+    def _through_front(self, entity: model.SendEntity) -> Iterator[None]:
+        """Have the front exchange made again when somebody has deleted or unbound it by hand."""
+        try:
+            yield
+        except Unroutable as error:
+            self._on_missing(entity.path)
+            raise EntityNotFound(texts.not_found(entity.path)) from error
+        except ServerBusy as error:
+            if isinstance(error.__cause__, NotFound):
+                self._on_missing(entity.path)
+            raise
+
     async def _ask(self, entity: model.SendEntity, body: bytes) -> Sequence[int]:
         front = names.front(entity.path)
-        try:
-            answer = await self._sender.ask(front, "", _HEADERS, body, persistent=True)
-        except Unroutable as error:
-            raise EntityNotFound(texts.not_found(entity.path)) from error
+        with self._through_front(entity):
+            answer = await self._sender.ask(front, "", envelope.HEADERS, body, persistent=True)
         reply = decode_reply(answer)
         if isinstance(reply, Refused):
             raise error_of(reply)

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import logging
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,15 +24,17 @@ from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,
     ConnectionLost,
+    HeaderTooLarge,
     PublishRefused,
     Unroutable,
 )
-from bridge.broker.handover import Acks, Done, Publish
+from bridge.broker.handover import Acks, Publish
+from bridge.broker.outcome import Done, resolve
 from bridge.broker.reconnect import keep_connected
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.sending.publisher import Publisher
-from bridge.model.errors import OperationTimeout, ServerBusy
+from bridge.model.errors import MessageSizeExceeded, OperationTimeout, ServerBusy
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
 
@@ -101,6 +104,7 @@ class Sender:
         Raises:
             ServerBusy: RabbitMQ takes nothing now; after a loss of the connection the message may
                 have arrived all the same.
+            MessageSizeExceeded: no frame holds its properties.
             Unroutable: no queue took it.
         """
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -109,12 +113,7 @@ class Sender:
             # What an exchange leads to has no limit: it refuses while it is dead.
             if target in self._silent or (exchange and isinstance(error, PublishRefused)):
                 self._note_outcome(target, error)
-            if confirmed.done():
-                return
-            if error is None:
-                confirmed.set_result(None)
-            else:
-                confirmed.set_exception(error)
+            resolve(confirmed, error)
 
         target = exchange or key
         try:
@@ -129,41 +128,38 @@ class Sender:
         except TimeoutError as timeout:
             text = "RabbitMQ has not confirmed the message in time."
             raise OperationTimeout(text) from timeout
+        except HeaderTooLarge as error:
+            raise MessageSizeExceeded(str(error)) from error
         except BrokerError as error:
             raise _busy(str(error)) from error
         finally:
             self._unconfirmed.discard(confirmed)
         failpoint.reach("engine.send.confirmed")
 
-    def hand_over(self, publish: Publish, *, acks: Acks, done: Done, failpoint: str) -> None:
-        """Publish, and when that is confirmed ack, then call `done`; see `HandOver.submit`.
+    def hand_over(
+        self, publishes: Sequence[Publish], *, acks: Acks, done: Done, failpoint: str
+    ) -> None:
+        """Publish, and when all is confirmed ack, then call `done`; see `HandOver.submit`.
+
+        All goes over the channel of the first one's target.
 
         Raises:
             ServerBusy: RabbitMQ takes nothing now.
             BrokerError: nothing was published.
         """
-        target = publish.exchange or publish.routing_key
+        target = publishes[0].exchange or publishes[0].routing_key
 
         def settled(error: BrokerError | None) -> None:
             if target in self._silent:
                 self._note_outcome(target, error)
             done(error)
 
-        self._publisher(target).hand_over(publish, acks, settled, failpoint)
+        self._publisher(target).hand_over(publishes, acks, settled, failpoint)
 
-    async def move(self, publish: Publish, *, acks: Acks, failpoint: str) -> None:
+    async def move(self, publishes: Sequence[Publish], *, acks: Acks, failpoint: str) -> None:
         """Hand a message over and wait until it is done; raises what went wrong."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: BrokerError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.hand_over(publish, acks=acks, done=done, failpoint=failpoint)
+        self.hand_over(publishes, acks=acks, done=partial(resolve, future), failpoint=failpoint)
         await future
 
     async def ask(
@@ -230,13 +226,21 @@ class Sender:
         publisher.tell(exchange, "", properties, body)
         self._pass("engine.tell.published", publisher)
 
-    def answer(self, reply_to: str, correlation_id: str, body: bytes) -> None:
-        """Answer another process; it asks again when this is lost."""
-        if self._connection is not None and self.blocked is None:
-            properties = Properties(correlation_id=correlation_id).encode()
-            publisher = self._publisher(_ANSWERS)
-            publisher.tell("", reply_to, properties, body)
-            self._pass("engine.tell.published", publisher)
+    def answer(self, reply_to: str, correlation_id: str, body: bytes) -> bool:
+        """Answer another process; it asks again when this is lost.
+
+        What is said comes in the order of the calls. Returns whether RabbitMQ takes it now.
+
+        Raises:
+            BrokerError: nothing was said.
+        """
+        if self._connection is None or self.blocked is not None:
+            return False
+        properties = Properties(correlation_id=correlation_id).encode()
+        publisher = self._publisher(_ANSWERS)
+        publisher.answer(reply_to, properties, body)
+        self._pass("engine.tell.published", publisher)
+        return True
 
     @property
     def silent(self) -> dict[str, int]:
@@ -356,4 +360,4 @@ class Sender:
 
 
 def _busy(reason: str) -> ServerBusy:
-    return ServerBusy(f"{texts.SERVER_BUSY} ({reason})")
+    return ServerBusy(texts.busy(reason))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import itertools
 import logging
 from collections.abc import Callable, Sequence
@@ -13,42 +14,38 @@ from uuid import UUID
 from bridge.broker.errors import Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
-from bridge.engine.browse.settlements import Settlements
-from bridge.engine.counters import Counters
+from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
-from bridge.engine.receiving.intake import Intake
-from bridge.engine.sending.sender import Sender
-from bridge.engine.sessions import whereabouts
+from bridge.engine.sessions.acceptance import TURN, Acceptance
 from bridge.engine.sessions.deferred import DeferredLocks
-from bridge.engine.sessions.events import EVENT, Event, Given, Lost, Refused, decode_event
-from bridge.engine.sessions.holders import Holders
-from bridge.engine.sessions.messages import Key
+from bridge.engine.sessions.events import Event, Lost, decode_event
+from bridge.engine.sessions.location import Local, Location, Remote
+from bridge.engine.sessions.owners import Owners, Shard
+from bridge.engine.sessions.placement import Bridges
 from bridge.engine.sessions.receiver import SessionReceiver
 from bridge.engine.sessions.remote import RemoteReceivers
-from bridge.engine.sessions.whereabouts import There, Whereabouts
-from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.locktable import LockTable
 from bridge.model import entity as model
 from bridge.model.errors import (
+    ArgumentOutOfRange,
     MessageSizeExceeded,
     OperationTimeout,
     ServerBusy,
     ServiceBusError,
-    SessionCannotBeLocked,
 )
-from bridge.model.name import EntityPath
+from bridge.model.name import EntityPath, parse_path
 from bridge.topology.capabilities import Capabilities
-from bridge.wire import headers
-from bridge.wire.basic import Table, python_value, text
+from bridge.topology.shards import count_of, shard_of
+from bridge.wire import sessions as wire
+from bridge.wire.basic import Table, text
+from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
 from bridge.wire.reply import encode_done
+from bridge.wire.sessions import Key, session_id_in
 
 STATE_BYTES_MAX = 256 << 10
 """What Service Bus's Standard tier stores with a session."""
 
 PING_S = 2.0
-"""So often a bridge that holds sessions for receivers here is asked whether it is there."""
-
-AGAIN_S = 0.1
+"""So often a bridge that owns sessions of receivers here is asked whether it is there."""
 
 log = logging.getLogger(__name__)
 
@@ -60,62 +57,60 @@ class Accepting:
 
     Args:
         on_undeliverable: called with a message that no client can have.
-        settlements: hears of what has left its queue.
         definition: returns that of an entity which is there, and may be received from, now.
         capabilities: returns RabbitMQ's, once something is accepted.
+        consumes_once: returns whether no channel may consume twice (`Windows`).
+        bridges: returns the names of all bridges that are there.
         deferred: the locks of deferred messages that end with their session's.
     """
 
     def __init__(
         self,
+        services: Services,
         *,
-        intake: Intake,
-        sender: Sender,
-        departure: Departure,
-        locks: LockTable,
-        counters: Counters,
         on_undeliverable: Undelivered,
-        settlements: Settlements,
         definition: Callable[[EntityPath], model.ReceiveEntity],
         deferred: DeferredLocks,
         capabilities: Callable[[], Capabilities],
+        consumes_once: Callable[[], bool],
+        bridges: Bridges,
     ) -> None:
+        self._turn = 0
         self._deferred = deferred
         self._definition = definition
-        self._locks = locks
+        self._locks = services.locks
         self._on_undeliverable = on_undeliverable
         self._receivers: dict[int, SessionReceiver] = {}
         self._numbers = itertools.count(1)
         self._pinging: asyncio.Task[None] | None = None
         self._remote = RemoteReceivers()
-        self._holders = self._remote.holders = Holders(
-            intake=intake,
-            sender=sender,
-            departure=departure,
-            locks=locks,
-            counters=counters,
-            settlements=settlements,
+        self._owners = self._remote.owners = Owners(
+            services,
             capabilities=capabilities,
+            consumes_once=consumes_once,
+            bridges=bridges,
             tell=self._tell,
             on_ready=self._on_ready,
             on_gone=self._on_gone,
         )
 
     def __repr__(self) -> str:
-        return f"Accepting({len(self._receivers)} receivers, {self._holders})"
+        return f"Accepting({len(self._receivers)} receivers, {self._owners})"
 
     def introduce(self, peers: Peers) -> None:
         """Say how other bridges are asked, before anything is accepted."""
-        self._holders.peers = self._remote.peers = self._peers = peers
+        self._remote.peers = self._peers = peers
+        self._owners.introduce(peers)
 
     @property
     def natives(self) -> list[str]:
-        """A sentence for each entity whose queue somebody else consumes, too."""
-        return [
-            texts.native_on_sessions(str(each.messages.path), each.natives)
-            for each in self._holders.all
-            if each.is_ready and each.natives
-        ]
+        """A sentence for each entity whose queues somebody else consumes, too."""
+        natives: dict[str, int] = {}
+        for each in self._owners.all:
+            if each.is_ready and each.natives:
+                path = str(each.messages.path)
+                natives[path] = natives.get(path, 0) + each.natives
+        return [texts.native_on_sessions(path, count) for path, count in natives.items()]
 
     @property
     def open_paths(self) -> set[str]:
@@ -124,7 +119,7 @@ class Accepting:
 
     def held(self, path: str) -> int:
         """Return how many messages of an entity this process holds."""
-        return self._holders.held(path.lower())
+        return self._owners.held(path.lower())
 
     async def accept(
         self,
@@ -137,31 +132,45 @@ class Accepting:
         timeout_s: float,
     ) -> SessionReceiver:
         """Lock a session and return its receiver; see `api.Namespace.accept_session`."""
-        receiver = SessionReceiver(
-            (self._locks.instance, next(self._numbers)),
-            EntityPath(queue.path),
-            mode,
-            deliver,
-            on_lost,
-            on_closed=self._forget,
-            on_undeliverable=self._on_undeliverable,
+        if session_id is not None and len(session_id) > KEY_CHARACTERS_MAX:
+            raise ArgumentOutOfRange(
+                f"The session id has {len(session_id)} characters; Service Bus takes "
+                f"{KEY_CHARACTERS_MAX} at most."
+            )
+        candidates = [
+            SessionReceiver(
+                (self._locks.instance, next(self._numbers)),
+                EntityPath(queue.path),
+                shard,
+                mode,
+                deliver,
+                on_lost,
+                on_closed=self._forget,
+                on_undeliverable=self._on_undeliverable,
+            )
+            for shard in self._shards_for(queue, session_id)
+        ]
+        self._receivers |= {each.key[1]: each for each in candidates}
+        acceptance = Acceptance(
+            candidates, session_id, find=self._find_for, owned=self._owned, moved=self._moved
         )
-        self._receivers[receiver.key[1]] = receiver
-        is_given = False
         try:
             async with asyncio.timeout(timeout_s):
-                await self._given(receiver, session_id)
-            is_given = True
+                return await acceptance.wait(lead_elsewhere=self._turn % TURN == 0)
         except TimeoutError as error:
             raise OperationTimeout(texts.NO_SESSION_IN_TIME) from error
-        finally:
-            if not is_given:
-                receiver.close()
-        return receiver
+
+    def _shards_for(self, queue: model.ReceiveEntity, session_id: str | None) -> Sequence[int]:
+        """Return the shards that may have a session; of the next one each time another first."""
+        count = count_of(queue)
+        if session_id is not None or count == 1:
+            return (shard_of(session_id, count),)
+        self._turn += 1
+        return [(self._turn + at) % count for at in range(count)]
 
     async def renew(self, queue: model.ReceiveEntity, session_id: str) -> int:
         """Give a session's lock its full duration; return its end (UTC ms)."""
-        until_ms = await (await self._holders.find(queue)).renew(session_id)
+        until_ms = await (await self._at(queue, session_id)).renew(session_id)
         receiver = self._receiver(queue, session_id)
         if receiver is not None:
             receiver.renewed(until_ms)
@@ -178,11 +187,11 @@ class Accepting:
 
     async def check(self, queue: model.ReceiveEntity, session_id: str) -> None:
         """Raise SessionLockLost unless somebody holds a session."""
-        await (await self._holders.find(queue)).check(session_id)
+        await (await self._at(queue, session_id)).check(session_id)
 
     async def state(self, queue: model.ReceiveEntity, session_id: str) -> bytes | None:
         """Return what is stored with a session."""
-        return await (await self._holders.find(queue)).state(session_id)
+        return await (await self._at(queue, session_id)).state(session_id)
 
     async def store(self, queue: model.ReceiveEntity, session_id: str, state: bytes | None) -> None:
         """Store a state with a session, or clear it."""
@@ -190,25 +199,35 @@ class Accepting:
             raise MessageSizeExceeded(
                 texts.state_too_large(queue.path, len(state), STATE_BYTES_MAX)
             )
-        await (await self._holders.find(queue)).store(session_id, state)
+        await (await self._at(queue, session_id)).store(session_id, state)
 
     async def delete(
         self, queue: model.ReceiveEntity, session_id: str, count: int, before_ms: int
     ) -> int:
         """Delete what waits in a session; return how many messages are gone."""
-        return await (await self._holders.find(queue)).delete(session_id, count, before_ms)
+        return await (await self._at(queue, session_id)).delete(session_id, count, before_ms)
 
     async def sessions(self, queue: model.ReceiveEntity, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""
+        shards = range(count_of(queue))
+        asks = (self._sessions_of(queue, shard, updated_after_ms) for shard in shards)
+        return list(heapq.merge(*await asyncio.gather(*asks)))
+
+    async def _sessions_of(
+        self, queue: model.ReceiveEntity, shard: int, updated_after_ms: int | None
+    ) -> list[str]:
         try:
-            return await (await self._holders.find(queue)).sessions(updated_after_ms)
-        except (Unroutable, ServerBusy):  # it was held there
-            self._holders.ask_again(queue.path.lower())
-            return await (await self._holders.find(queue)).sessions(updated_after_ms)
+            return await (await self._owners.find(queue, shard)).sessions(updated_after_ms)
+        except (Unroutable, ServerBusy):  # it was owned there
+            self._owners.ask_again((queue.path.lower(), shard))
+            return await (await self._owners.find(queue, shard)).sessions(updated_after_ms)
+
+    async def _at(self, queue: model.ReceiveEntity, session_id: str) -> Location:
+        return await self._owners.find(queue, shard_of(session_id, count_of(queue)))
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
-        for path in self._holders.follow(namespace):
+        for path in self._owners.follow(namespace):
             self._lose(partial(_is_of, path))
 
     async def close(self) -> None:
@@ -217,27 +236,24 @@ class Accepting:
             self._pinging.cancel()
         gives = [receiver.close() for receiver in list(self._receivers.values())]
         await asyncio.gather(*gives, return_exceptions=True)
-        await self._holders.end()
+        await self._owners.end()
 
-    async def _given(self, receiver: SessionReceiver, session_id: str | None) -> None:
-        while True:
-            queue = self._definition(receiver.path)
-            try:
-                at = await self._holders.find(queue)
-            except OperationTimeout:  # a takeover may last: the receiver's own time counts
-                continue
-            if isinstance(at, There):
-                self._watch()
-            match await receiver.ask(at, session_id):
-                case Given():
-                    if receiver.accepted():
-                        return
-                case Refused():
-                    raise SessionCannotBeLocked(texts.session_cannot_be_locked(session_id or ""))
-            self._holders.ask_again(receiver.path.key)
-            await asyncio.sleep(AGAIN_S)
+    # What an acceptance asks.
 
-    # What a holder says.
+    async def _find_for(self, candidate: SessionReceiver) -> Location:
+        at = await self._owners.find(self._definition(candidate.path), candidate.shard)
+        if isinstance(at, Remote):
+            self._watch()
+        return at
+
+    def _owned(self, candidate: SessionReceiver) -> Local | None:
+        owner = self._owners.ready((candidate.path.key, candidate.shard))
+        return None if owner is None else Local(owner)
+
+    def _moved(self, candidate: SessionReceiver) -> None:
+        self._owners.ask_again((candidate.path.key, candidate.shard))
+
+    # What an owner says.
 
     def _tell(self, key: Key, event: Event) -> None:
         """Have a receiver hear something, here or in another process."""
@@ -256,13 +272,17 @@ class Accepting:
         Raises:
             ServiceBusError: the answer.
         """
-        if what == EVENT:
+        if what == wire.EVENT:
             number, event = decode_event(question)
             receiver = self._receivers.get(number)
             if receiver is not None:
                 receiver.on_event(event)
             return b""
-        if what == whereabouts.PING:
+        if what == wire.PING:
+            return encode_done(())
+        if what == wire.STAND_BY:
+            queue = self._definition(parse_path(wire.string(question, "path")))
+            await self._owners.stand_by(queue, wire.shard_in(question))
             return encode_done(())
         return await self._remote.carry_out(what, question)
 
@@ -274,28 +294,30 @@ class Accepting:
             self._pinging = loop.create_task(self._ping(), name="session ping")
 
     async def _ping(self) -> None:
-        """See whether the bridges are there that hold sessions for receivers here."""
-        while bridges := {at.bridge for at in self._places() if isinstance(at, There)}:
+        """See whether the bridges are there that own sessions of receivers here."""
+        while bridges := {at.bridge for at in self._locations() if isinstance(at, Remote)}:
             for bridge in bridges:
                 with contextlib.suppress(ServiceBusError):
                     try:
-                        await self._peers.ask(bridge, {"do": text(whereabouts.PING)})
+                        await self._peers.ask(bridge, {"do": text(wire.PING)})
                     except Unroutable:
                         self._on_gone(bridge)
             # Under its earlier name this process hears nothing any more.
             self._lose(partial(_is_deaf, self._locks.instance))
             await asyncio.sleep(PING_S)
 
-    def _places(self) -> list[Whereabouts | None]:
+    def _locations(self) -> list[Location | None]:
         return [receiver.at for receiver in self._receivers.values()]
 
-    def _on_ready(self, path: str) -> None:
-        """This process holds an entity's sessions: nobody else does."""
-        self._lose(lambda each: isinstance(each.at, There) and each.path.key == path)
+    def _on_ready(self, shard: Shard) -> None:
+        """This process owns a shard's sessions: nobody else does."""
+        self._lose(
+            lambda each: isinstance(each.at, Remote) and (each.path.key, each.shard) == shard
+        )
 
     def _on_gone(self, bridge: bytes) -> None:
-        self._holders.forget(bridge)
-        self._lose(lambda each: isinstance(each.at, There) and each.at.bridge == bridge)
+        self._owners.forget(bridge)
+        self._lose(lambda each: isinstance(each.at, Remote) and each.at.bridge == bridge)
 
     def _lose(self, is_lost: Callable[[SessionReceiver], bool]) -> None:
         for receiver in [each for each in self._receivers.values() if is_lost(each)]:
@@ -316,12 +338,11 @@ class Accepting:
 
 def is_of_session(received: Received, session_id: str) -> bool:
     """Whether a message is a session's."""
-    table = received.record.properties.headers or {}
-    return python_value(table.get(headers.SESSION_ID, ("V", None))) == session_id
+    return session_id_in(received.record.properties.headers or {}) == session_id
 
 
 def _is_deaf(name: bytes, receiver: SessionReceiver) -> bool:
-    return isinstance(receiver.at, There) and receiver.key[0] != name
+    return isinstance(receiver.at, Remote) and receiver.key[0] != name
 
 
 def _is_of(key: str, receiver: SessionReceiver) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.sessions.place import Place
-from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Table, python_value
+from bridge.wire.basic import Table
+from bridge.wire.sessions import session_id_in
 
 PLACE_BYTES = 1_500
 """What a message takes here beside its body, for all that is known."""
@@ -16,14 +16,12 @@ NO_SESSION_DESCRIPTION = (
 )
 
 _NO_HEADERS: Table = {}
-_ABSENT: FieldValue = ("V", None)
 
 
-def place_of(holding: Holding) -> Place[Holding] | None:
+def place_of(holding: HeldMessage) -> Place[HeldMessage] | None:
     """Return a message's place, or `None` when it has no session."""
-    table = holding.record.properties.headers or _NO_HEADERS
-    session_id = python_value(table.get(headers.SESSION_ID, _ABSENT))
-    if not isinstance(session_id, str):
+    session_id = session_id_in(holding.record.properties.headers or _NO_HEADERS)
+    if session_id is None:
         return None
     return Place(
         holding.number,

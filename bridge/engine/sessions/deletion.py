@@ -20,7 +20,7 @@ COMES_S = 0.02
 
 
 async def delete(messages: SessionMessages, session_id: str, count: int, before_ms: int) -> int:
-    """Settle what waits in a session, in order, until one is too young; return how many.
+    """Settle what waits in a session, in order, until one came too late; return how many.
 
     Raises:
         SessionLockLost: nobody holds it.

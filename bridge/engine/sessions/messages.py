@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Any, assert_never
 from uuid import UUID
 
-from bridge.broker import failpoint
-from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
-from bridge.engine.counters import Counters
+from bridge.engine.ownership.ownership import reach
+from bridge.engine.ownership.services import Services
 from bridge.engine.sessions import events
 from bridge.engine.sessions.alarm import Alarm
 from bridge.engine.sessions.arrival import (
@@ -25,30 +24,26 @@ from bridge.engine.sessions.arrival import (
     place_of,
 )
 from bridge.engine.sessions.windows import Windows
-from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.holding import Holding, read, unreadable
-from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.deduplicator import Left
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.place import OUT, Place
 from bridge.machine.sessions.sessions import Sessions
-from bridge.machine.settled import SettledMemory
+from bridge.machine.settled import SettledNumbers
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
 from bridge.model.name import EntityPath
 from bridge.topology import names
-
-Key = tuple[bytes, int]
-"""A receiver: the bridge that has it, by name, and its number there."""
+from bridge.wire.sessions import Key
 
 Tell = Callable[[Key, events.Event], None]
 
 
 class SessionMessages:
-    """All messages of one entity, by session; see `owner.Owner` for what settling needs.
+    """All messages of one shard, by session; see `owner.Owner` for what settling needs.
 
     Args:
         tell: called with what a receiver is to hear.
@@ -70,30 +65,29 @@ class SessionMessages:
     def __init__(
         self,
         queue: model.ReceiveEntity,
+        shard: int,
         *,
         budget: MemoryBudget,
-        settled: SettledMemory,
-        departure: Departure,
-        locks: LockTable,
-        counters: Counters,
+        settled: SettledNumbers,
+        services: Services,
         tell: Tell,
     ) -> None:
         self.queue = queue
         self.path = EntityPath(queue.path)
-        self.resource = names.active_queue(queue.path)
+        self.resource = names.active_queue(queue.path, shard)
         self.arrivals = 0
         self.windows: Windows | None = None
-        self.settled = settled.numbers()
+        self.settled = settled
         self.record: Callable[[int], None] | None = None
-        self.machine: Sessions[Holding] = Sessions(
+        self.machine: Sessions[HeldMessage] = Sessions(
             budget,
             self.settled,
             lock_duration_ms=queue.lock_duration_ms,
             max_delivery_count=queue.max_delivery_count,
         )
-        self._departure = departure
-        self._locks = locks
-        self._counters = counters
+        self._departure = services.departure
+        self._locks = services.locks
+        self._counters = services.counters
         self._tell = tell
         self._active_exchange = names.active_exchange(queue.front)
         self._reader = reader_of(queue)
@@ -153,15 +147,15 @@ class SessionMessages:
         """A receiver wants no more for now."""
         self.machine.drain(key)
 
-    def close(self, key: Key) -> None:
-        """A receiver gives up its session, or its wait."""
+    def close(self, key: Key, *, unused: bool) -> None:
+        """A receiver gives up its session, or its wait; `unused`: no client has had it."""
         self._modes.pop(key, None)
-        self._do(self.machine.close(key, now_ms=now_ms()))
+        self._do(self.machine.close(key, unused=unused, now_ms=now_ms()))
 
     def forget_bridge(self, instance: bytes) -> None:
         """A bridge is gone: so are its receivers."""
         for key in [key for key in self._modes if key[0] == instance]:
-            self.close(key)
+            self.close(key, unused=False)
 
     def renew(self, session_id: str) -> int:
         """Return a session's new end (UTC ms).
@@ -183,13 +177,13 @@ class SessionMessages:
         if not self.machine.is_held(session_id, now_ms=now_ms()):
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
 
-    def take(self, session_id: str) -> Holding | None:
+    def take(self, session_id: str) -> HeldMessage | None:
         """Take the next message that waits in a session, or `None` when its body is not here."""
         effects, place = self.machine.take(session_id, now_ms=now_ms())
         self._do(effects)
         return None if place is None else _message(place)
 
-    def put_back(self, holding: Holding) -> None:
+    def put_back(self, holding: HeldMessage) -> None:
         """A message that was taken waits again, first in its session."""
         place = self._place(holding)
         if place is not None:
@@ -197,23 +191,23 @@ class SessionMessages:
 
     # What settling needs (`owner.Owner`).
 
-    def holds(self, holding: Holding) -> bool:
+    def holds(self, holding: HeldMessage) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
         return self.windows is not None and self.windows.holds(holding.channel)
 
-    def ack(self, holding: Holding, point: str) -> None:
+    def ack(self, holding: HeldMessage, point: str) -> None:
         """Settle a message for good."""
         self.departing(holding)
         holding.channel.consumers.ack(holding.tag)
-        _pass(point, holding.channel)
+        reach(point, holding.channel)
 
-    def departing(self, holding: Holding) -> None:
+    def departing(self, holding: HeldMessage) -> None:
         """A message is about to be settled, or handed over."""
         place = self._place(holding)
         if place is not None:
             self.machine.leaving(place)
 
-    def stayed(self, holding: Holding) -> None:
+    def stayed(self, holding: HeldMessage) -> None:
         """A message that was about to be handed over was not."""
         place = self.machine.find(holding.identity)
         if place is None:
@@ -225,33 +219,33 @@ class SessionMessages:
             self._loop.call_soon(self._end_lock, token)  # it is put back meanwhile
             self._do(effects)
 
-    def putting_back(self, holding: Holding, generation: int) -> None:
+    def putting_back(self, holding: HeldMessage, generation: int) -> None:
         """A message is about to be published into its queue again."""
         place = self._place(holding)
         if place is not None:
             self.machine.returning(place, now_ms=now_ms())
 
-    def give_back(self, holding: Holding, point: str) -> None:
+    def give_back(self, holding: HeldMessage, point: str) -> None:
         """A message was abandoned, or its lock has ended: one more on its count."""
         place = self._place(holding)
         # The session's lock may have ended in the same instant, and that was counted.
         if place is not None and place.state == OUT:
             self._do([self.machine.fail(place, now_ms=now_ms())])
 
-    def release(self, holding: Holding) -> None:
+    def release(self, holding: HeldMessage) -> None:
         """Make a message available again without counting."""
         place = self._place(holding)
         if place is not None and place.state == OUT:
             self._do(self.machine.released(place, now_ms=now_ms()))
 
-    def left(self, holding: Holding, how: Left) -> None:
+    def left(self, holding: HeldMessage, how: Left) -> None:
         """A message has left the queue, or is to come again."""
         place = self._place(holding)
         if self.record is not None and how is not Left.REPLACED:
             self.record(holding.number)
         if place is not None and how is not Left.REPLACED:
             is_settled = how is Left.SETTLED
-            self._do(self.machine.left(place, is_settled=is_settled, now_ms=now_ms()))
+            self._do(self.machine.left(place, is_settled=is_settled))
 
     # Messages that come.
 
@@ -315,7 +309,7 @@ class SessionMessages:
             case fx.Fetch(place):
                 channel, tag = place.where
                 channel.consumers.nack(tag, False, True)
-                _pass("engine.session.returned", channel)
+                reach("engine.session.returned", channel)
             case fx.Refresh(place):
                 self._departure.refresh(self, _message(place))
             case fx.Drop(where):
@@ -323,11 +317,11 @@ class SessionMessages:
                 self._departure.note_second_copy()
                 if self.windows is not None and self.windows.holds(channel):
                     channel.consumers.ack(tag)
-                    _pass("engine.drop.acked", channel)
+                    reach("engine.drop.acked", channel)
             case _:
                 assert_never(effect)
 
-    def _deliver(self, key: Key, place: Place[Holding]) -> None:
+    def _deliver(self, key: Key, place: Place[HeldMessage]) -> None:
         holding = place.message
         assert holding is not None
         self._counters.delivered += 1
@@ -346,7 +340,7 @@ class SessionMessages:
         if token is not None:
             self._locks.release(token)
 
-    def _place(self, holding: Holding) -> Place[Holding] | None:
+    def _place(self, holding: HeldMessage) -> Place[HeldMessage] | None:
         place = self.machine.find(holding.identity)
         if place is None or place.where != (holding.channel, holding.tag):
             return None
@@ -357,12 +351,6 @@ def _key(receiver: Any) -> Key:
     return receiver  # type: ignore[no-any-return]
 
 
-def _message(place: Place[Holding]) -> Holding:
+def _message(place: Place[HeldMessage]) -> HeldMessage:
     assert place.message is not None, "only what has its body leaves"
     return place.message
-
-
-def _pass(point: str, channel: Channel) -> None:
-    if failpoint.IS_ARMED:
-        channel.flush()
-        failpoint.reach(point)

@@ -1,4 +1,4 @@
-"""One client's receiver of one session, wherever the session's messages are held."""
+"""One client's receiver of one session, wherever the session's messages are."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
 from bridge.engine.sessions.events import Event, Given, Lost, Message
-from bridge.engine.sessions.messages import Key
-from bridge.engine.sessions.whereabouts import Whereabouts, done
+from bridge.engine.sessions.location import Location, done
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath
+from bridge.wire.sessions import Key
 
 ARRIVE_S = 5.0
 """What another bridge has sent is here within this time, or never."""
@@ -22,8 +22,9 @@ class SessionReceiver:
     """See `api.SessionReceiver`.
 
     Args:
-        key: names it to the holder of its entity's sessions.
+        key: names it to the owner of its entity's sessions.
         path: the entity's.
+        shard: where its session is, or is looked for.
         on_closed: called when it holds nothing any more.
         on_undeliverable: called with a message that no client can have.
 
@@ -37,6 +38,7 @@ class SessionReceiver:
         self,
         key: Key,
         path: EntityPath,
+        shard: int,
         mode: ReceiveMode,
         deliver: Callable[[Received], None],
         on_lost: Callable[[ServiceBusError], None],
@@ -46,8 +48,9 @@ class SessionReceiver:
     ) -> None:
         self.key = key
         self.path = path
+        self.shard = shard
         self.mode = mode
-        self.at: Whereabouts | None = None
+        self.at: Location | None = None
         self.has_lapsed = False
         self._deliver = deliver
         self._on_lost = on_lost
@@ -58,6 +61,7 @@ class SessionReceiver:
         self._told = 0
         self._arrived = asyncio.Event()
         self._outcome: asyncio.Future[Event] | None = None
+        self._answer: asyncio.Future[Event] | None = None
         self._is_given = False
         self._is_accepted = False
         self._is_over = False
@@ -75,13 +79,30 @@ class SessionReceiver:
         """The end of its lock (UTC ms), for all that this process knows."""
         return self._until_ms
 
-    def ask(self, at: Whereabouts, session_id: str | None) -> asyncio.Future[Event]:
-        """Ask for a session; what is returned is done when there is an answer."""
+    @property
+    def is_asked(self) -> bool:
+        """Whether it has been asked for a session, and nobody has taken the answer."""
+        return self._answer is not None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether its client has it, and its session."""
+        return self._is_accepted
+
+    def ask(self, at: Location, session_id: str | None) -> None:
+        """Ask for a session."""
         self.at = at
         self._told, self._is_given = 0, False
-        outcome = self._outcome = asyncio.get_running_loop().create_future()
+        self._outcome = self._answer = asyncio.get_running_loop().create_future()
         at.accept(self.key, session_id, deletes=self.mode is ReceiveMode.RECEIVE_AND_DELETE)
-        return outcome
+
+    async def answer(self) -> Event:
+        """Return the answer, once it is there."""
+        assert self._answer is not None
+        try:
+            return await self._answer
+        finally:
+            self._answer = None
 
     def accepted(self) -> bool:
         """Whether its session is still its own; from now on its client hears when it is not."""
@@ -93,7 +114,7 @@ class SessionReceiver:
         self._until_ms = until_ms
 
     def on_event(self, event: Event) -> None:
-        """The holder says something."""
+        """The owner says something."""
         if self._is_over:
             return
         if isinstance(event, Message):
@@ -131,12 +152,19 @@ class SessionReceiver:
 
     def close(self) -> Awaitable[None]:
         """End the session's lock; nothing is delivered from the call on."""
+        return self._close(unused=False)
+
+    def give_up(self) -> None:
+        """Wait no more; a session that no client has had is as if nobody had had it."""
+        self._close(unused=True)
+
+    def _close(self, *, unused: bool) -> Awaitable[None]:
         at = self.at
         if self._is_over or at is None:
             self._end()
             return done()
         self._end()
-        return at.close(self.key)
+        return at.close(self.key, unused=unused)
 
     def _end(self) -> None:
         if not self._is_over:

@@ -1,4 +1,4 @@
-"""Receivers in other processes: what they hear of sessions, and what they ask of holders here."""
+"""Receivers in other processes: what they hear of sessions, and what they ask of owners here."""
 
 from __future__ import annotations
 
@@ -9,38 +9,35 @@ from functools import partial
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.peers import Peers
-from bridge.engine.sessions import whereabouts
 from bridge.engine.sessions.events import (
     Event,
     Given,
     Lost,
     Message,
-    content,
     encode_event,
-    integer,
-    string,
 )
-from bridge.engine.sessions.holder import Holder
-from bridge.engine.sessions.holders import Holders
-from bridge.engine.sessions.messages import Key
-from bridge.engine.sessions.whereabouts import Here
+from bridge.engine.sessions.location import Local
+from bridge.engine.sessions.owner import SessionOwner
+from bridge.engine.sessions.owners import Owners
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import parse_path
+from bridge.wire import sessions as wire
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_done, encode_found
+from bridge.wire.sessions import Key, content, integer, string
 
 
 class RemoteReceivers:
-    """The other end of `There`.
+    """The other end of `Remote`.
 
     Attributes:
-        holders: what holds sessions here.
+        owners: what owns sessions here.
         peers: tells other bridges.
     """
 
     def __init__(self) -> None:
         self._told: dict[Key, int] = {}
-        self.holders: Holders
+        self.owners: Owners
         self.peers: Peers
 
     def __repr__(self) -> str:
@@ -64,29 +61,33 @@ class RemoteReceivers:
         Raises:
             ServiceBusError: the answer.
         """
-        holder = self.holders.ready(parse_path(string(question, "path")).key)
-        if "receiver" in question:
-            key = content(question, "bridge"), integer(question, "receiver")
-            return self._of_receiver(what, holder, key, question)
-        if holder is None:
-            if what == whereabouts.LIST:
+        shard = parse_path(string(question, "path")).key, wire.shard_in(question)
+        owner = self.owners.ready(shard)
+        key = wire.receiver_in(question)
+        if key is not None:
+            return self._of_receiver(what, owner, key, question)
+        if owner is None:
+            if what == wire.LIST:
                 raise ServerBusy(texts.SERVER_BUSY)
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        return await _of_entity(what, Here(holder), question)
+        return await _of_entity(what, Local(owner), question)
 
-    def _of_receiver(self, what: str, holder: Holder | None, key: Key, question: Table) -> bytes:
-        if holder is None:
+    def _of_receiver(
+        self, what: str, owner: SessionOwner | None, key: Key, question: Table
+    ) -> bytes:
+        if owner is None:
             self.tell(key, Lost(has_moved=True))
             return encode_done((0,))
-        if what == whereabouts.ACCEPT:
+        if what == wire.ACCEPT:
             session_id = string(question, "session") if "session" in question else None
-            holder.messages.accept(key, session_id, deletes=bool(integer(question, "deletes")))
-        elif what == whereabouts.CREDIT:
-            holder.messages.add_credit(key, integer(question, "count"))
-        elif what == whereabouts.DRAIN:
-            holder.messages.drain(key)
+            owner.messages.accept(key, session_id, deletes=bool(integer(question, "deletes")))
+        elif what == wire.CREDIT:
+            owner.messages.add_credit(key, integer(question, "count"))
+        elif what == wire.DRAIN:
+            owner.messages.drain(key)
         else:
-            holder.messages.close(key)
+            unused = "unused" in question and bool(integer(question, "unused"))
+            owner.messages.close(key, unused=unused)
             self._told.pop(key, None)
         return encode_done((self._told.get(key, 0),))
 
@@ -98,26 +99,26 @@ class RemoteReceivers:
     def _forget(self, bridge: bytes) -> None:
         for key in [key for key in self._told if key[0] == bridge]:
             del self._told[key]
-        for holder in self.holders.all:
-            holder.messages.forget_bridge(bridge)
+        for owner in self.owners.all:
+            owner.messages.forget_bridge(bridge)
 
 
-async def _of_entity(what: str, here: Here, question: Table) -> bytes:
-    if what == whereabouts.LIST:
+async def _of_entity(what: str, local: Local, question: Table) -> bytes:
+    if what == wire.LIST:
         after_ms = integer(question, "after")
-        found = await here.sessions(None if after_ms < 0 else after_ms)
+        found = await local.sessions(None if after_ms < 0 else after_ms)
         return encode_found(json.dumps(found).encode())
     session_id = string(question, "session")
-    if what == whereabouts.RENEW:
-        return encode_done((await here.renew(session_id),))
-    if what == whereabouts.DELETE:
+    if what == wire.RENEW:
+        return encode_done((await local.renew(session_id),))
+    if what == wire.DELETE:
         count, before_ms = integer(question, "count"), integer(question, "before")
-        return encode_done((await here.delete(session_id, count, before_ms),))
-    if what == whereabouts.STATE:
-        state = await here.state(session_id)
+        return encode_done((await local.delete(session_id, count, before_ms),))
+    if what == wire.GET_STATE:
+        state = await local.state(session_id)
         return encode_found(b"\x00" if state is None else b"\x01" + state)
-    if what == whereabouts.STORE:
-        await here.store(session_id, content(question, "state") if "state" in question else None)
+    if what == wire.STORE:
+        await local.store(session_id, content(question, "state") if "state" in question else None)
     else:
-        await here.check(session_id)
+        await local.check(session_id)
     return encode_done(())

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.declarations import QueueState
 from bridge.engine.garbage import rare_collections
-from bridge.engine.receiving.intake import Intake
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sessions.windows import Windows
 
 LOOK_S = 0.05
@@ -24,7 +24,7 @@ async def take_over(
     resource: str,
     windows: Windows,
     *,
-    intake: Intake,
+    connections: ConsumerConnections,
     has_been_lost: bool,
     begin: Callable[[], Awaitable[None]],
     arrived: Callable[[], int],
@@ -43,7 +43,7 @@ async def take_over(
         BrokerError: RabbitMQ does not answer.
     """
     loop = asyncio.get_running_loop()
-    look = _Look(await intake.channel(), resource, windows)
+    look = _Look(await connections.channel(), resource, windows)
     await look.alone()
     since_s = loop.time()
     with rare_collections():

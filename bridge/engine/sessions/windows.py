@@ -4,7 +4,8 @@ A channel looks for an acked message among all that it has unacked: with 50,000 
 550 acks a second where they come out of order, and with 2,000 some thousands (3.10 and 4.3).
 
 One channel at a time has a consumer: what comes on two of them comes in no order. When its window
-is full, the consumer is cancelled, and when RabbitMQ has said so the next channel has one.
+is full, the consumer is cancelled, and when RabbitMQ has said so the next channel has one. In
+clusters since 4.3 that is a new one each time (docs/rabbitmq-faults.md: consumed-twice).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ WINDOW = 2_000
 WINDOWS_MAX = 500
 """So many channels of the 2,047 of a connection; what is beyond waits in RabbitMQ."""
 
+SPENT_S = 1.0
+"""A channel that is not to consume again ends so long after its last message was settled."""
+
 ROOM_S = 0.1
 """So often it is looked for a channel that has room, when none had."""
 
@@ -31,6 +35,7 @@ class Windows:
     """A consumer of one queue that may hold more than one channel's window.
 
     Args:
+        consumes_once: no channel consumes twice, unless there are `WINDOWS_MAX` of them.
         on_delivery: called for each message, in the order in which the queue gives them.
         on_lost: called once when one of the channels has ended, or its consumer.
     """
@@ -40,6 +45,7 @@ class Windows:
         resource: str,
         route: Route,
         *,
+        consumes_once: bool,
         on_delivery: Callable[[Delivery], None],
         on_lost: Callable[[BrokerError], None],
     ) -> None:
@@ -47,6 +53,7 @@ class Windows:
         self._route = route
         self._on_delivery = on_delivery
         self._on_lost = on_lost
+        self._consumes_once = consumes_once
         self._channels: list[Channel] = []
         self._current: Channel | None = None
         self._tag = ""
@@ -140,9 +147,12 @@ class Windows:
 
     async def _consume(self) -> None:
         """Have the emptiest channel consume, or a new one while all are half full."""
+        if self._consumes_once:
+            self._end_spent()
         channel = min(self._channels, key=lambda each: each.consumers.outstanding, default=None)
         if channel is None or (
-            channel.consumers.outstanding > WINDOW // 2 and len(self._channels) < WINDOWS_MAX
+            (self._consumes_once or channel.consumers.outstanding > WINDOW // 2)
+            and len(self._channels) < WINDOWS_MAX
         ):
             channel = await self._route.channel()
             channel.on_closed = self._lost
@@ -156,6 +166,14 @@ class Windows:
             on_cancel=partial(self._cancelled, channel),
         )
 
+    def _end_spent(self) -> None:
+        """End the channels that hold nothing any more, when RabbitMQ has read their last acks."""
+        spent = [each for each in self._channels if not each.consumers.outstanding]
+        for channel in spent:
+            self._channels.remove(channel)
+            channel.on_closed = None
+            asyncio.get_running_loop().call_later(SPENT_S, _abandon, channel)
+
     def _cancelled(self, channel: Channel, tag: str) -> None:
         self._lost(ConnectionLost(text="the consumer was cancelled"))
 
@@ -163,3 +181,8 @@ class Windows:
         if not self._is_over:
             self.close()
             self._on_lost(error)
+
+
+def _abandon(channel: Channel) -> None:
+    if channel.close_reason is None:
+        channel.abandon()

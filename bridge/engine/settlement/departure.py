@@ -10,20 +10,19 @@ drop                                                      a second copy: nowhere
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 from bridge.broker import failpoint as failpoints
-from bridge.broker.errors import AckLost, BrokerError, PublishRefused
-from bridge.broker.handover import Publish
+from bridge.broker.errors import AckLost, BrokerError, PublishRefused, Unroutable
 from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.poison import Poison
 from bridge.engine.sending.sender import Sender
-from bridge.engine.settlement.holding import Copy, Holding
+from bridge.engine.settlement.held_message import Copy, HeldMessage
 from bridge.machine.deduplicator import Left
 from bridge.message import moves
 from bridge.message.fate import Fate, Place, fate_of_failed
@@ -31,6 +30,7 @@ from bridge.message.message import (
     EXHAUSTED,
     EXPIRED,
 )
+from bridge.message.moves import Move
 from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusError
 from bridge.wire.basic import Table
 
@@ -38,44 +38,54 @@ RETRY_S = 1.0
 """RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
 
 
-class Origin(Place, Protocol):
+class Source(Place, Protocol):
     """What a message leaves."""
 
     @property
     def is_deferred(self) -> bool:
         """Whether its messages are deferred."""
 
-    def putting_back(self, holding: Holding, generation: int) -> None:
+    def putting_back(self, holding: HeldMessage, generation: int) -> None:
         """The message is about to be published into its queue again."""
 
-    def left(self, holding: Holding, how: Left) -> None:
+    def left(self, holding: HeldMessage, how: Left) -> None:
         """The message is in this queue no more."""
 
 
 class Departure:
     """Moves messages out of their queues.
 
+    Args:
+        on_missing: called with an entity's path when a queue or stream of it is not there.
+
     Attributes:
         poison: what could not be handled is noted there.
     """
 
-    def __init__(self, sender: Sender, counters: Counters, poison: Poison) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        counters: Counters,
+        poison: Poison,
+        on_missing: Callable[[str], None],
+    ) -> None:
+        self._on_missing = on_missing
         self.poison = poison
         self._sender = sender
         self._counters = counters
         self._under_way: set[asyncio.Task[None]] = set()
 
-    def send_back(self, origin: Origin, holding: Holding) -> None:
-        """Have a message numbered that was published past the front door."""
-        publish = moves.send_back(origin, holding)
+    def send_back(self, source: Source, holding: HeldMessage) -> None:
+        """Have a message numbered that was published past the front exchange."""
+        move = moves.send_back(source, holding)
         self._counters.sent_back += 1
-        self._surely(origin, holding, publish, "engine.send_back")
+        self._surely(source, holding, move, "engine.send_back")
 
-    def refuse(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
+    def refuse(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """Have a message made a dead letter that cannot be handled, or came where none should."""
-        publish = moves.refuse(origin, holding, reason, description)
+        move = moves.refuse(source, holding, reason, description)
         self._counters.sent_back += 1
-        self._surely(origin, holding, publish, "engine.send_back")
+        self._surely(source, holding, move, "engine.send_back")
 
     def note_second_copy(self) -> None:
         """Count a second copy that was dropped."""
@@ -86,35 +96,35 @@ class Departure:
         self.note_second_copy()
         _ack(copy, "engine.drop.acked")
 
-    def expire(self, origin: Origin, holding: Holding) -> None:
+    def expire(self, source: Source, holding: HeldMessage) -> None:
         """End a message whose time is over."""
         self._counters.expired += 1
-        if origin.queue.dead_lettering_on_message_expiration:
-            dead = _dead(origin, holding, *EXPIRED)
-            self._surely(origin, holding, dead, "engine.expire", Left.DEAD_LETTERED)
+        if source.queue.dead_lettering_on_message_expiration:
+            dead = _dead(source, holding, *EXPIRED)
+            self._surely(source, holding, dead, "engine.expire", Left.DEAD_LETTERED)
         else:
             _ack(holding, "engine.expire.acked")
-            origin.left(holding, Left.SETTLED)
+            source.left(holding, Left.SETTLED)
 
-    def exhaust(self, origin: Origin, holding: Holding) -> None:
+    def exhaust(self, source: Source, holding: HeldMessage) -> None:
         """End a message that has failed too often."""
-        dead = _dead(origin, holding, *EXHAUSTED)
-        self._surely(origin, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
+        dead = _dead(source, holding, *EXHAUSTED)
+        self._surely(source, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
 
-    def strand(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
+    def strand(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """Dead-letter a message that cannot be forwarded."""
-        dead = _dead(origin, holding, reason, description, {})
-        self._surely(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+        dead = _dead(source, holding, reason, description, {})
+        self._surely(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
-    def end(self, origin: Origin, holding: Holding, reason: str, description: str) -> None:
+    def end(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """End a message that its entity does not allow."""
-        dead = _dead(origin, holding, reason, description)
-        self._surely(origin, holding, dead, "engine.dead_letter")
+        dead = _dead(source, holding, reason, description)
+        self._surely(source, holding, dead, "engine.dead_letter")
 
     async def dead_letter(
         self,
-        origin: Origin,
-        holding: Holding,
+        source: Source,
+        holding: HeldMessage,
         reason: str | None,
         description: str | None,
         changes: Table,
@@ -125,94 +135,101 @@ class Departure:
             ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
             ServerBusy, BrokerError: it is where it was, still held.
         """
-        dead = _dead(origin, holding, reason, description, changes)
-        await self._move(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+        dead = _dead(source, holding, reason, description, changes)
+        await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
-    async def again(self, origin: Origin, holding: Holding, changes: Table) -> None:
+    async def again(self, source: Source, holding: HeldMessage, changes: Table) -> None:
         """Put a message back with changed properties, one more on its count.
 
         Raises:
             ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
             ServerBusy, BrokerError: it is where it was, still held.
         """
-        match fate_of_failed(holding, origin, now_ms()):
+        match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
-                self.expire(origin, holding)
+                self.expire(source, holding)
             case Fate.EXHAUSTED:
-                dead = _dead(origin, holding, *EXHAUSTED, changes, failed=1)
-                await self._move(origin, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+                dead = _dead(source, holding, *EXHAUSTED, changes, failed=1)
+                await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
             case _:
                 failures = holding.failures + 1
-                publish = moves.again(origin, holding, changes, failures, now_ms())
-                origin.putting_back(holding, failures)
-                await self._move(origin, holding, publish, "engine.again", Left.REPLACED)
+                move = moves.again(source, holding, changes, failures, now_ms())
+                source.putting_back(holding, failures)
+                await self._move(source, holding, move, "engine.again", Left.REPLACED)
 
-    def lapse(self, origin: Origin, holding: Holding) -> None:
+    def lapse(self, source: Source, holding: HeldMessage) -> None:
         """Put a deferred or session's message back whose lock has ended, one more on its count."""
-        match fate_of_failed(holding, origin, now_ms()):
+        match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
-                self.expire(origin, holding)
+                self.expire(source, holding)
             case Fate.EXHAUSTED:
-                dead = _dead(origin, holding, *EXHAUSTED, failed=1)
-                self._surely(origin, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
+                dead = _dead(source, holding, *EXHAUSTED, failed=1)
+                self._surely(source, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
             case _:
-                publish = moves.again(origin, holding, {}, holding.failures + 1, now_ms())
-                self._surely(origin, holding, publish, "engine.again", Left.REPLACED)
+                move = moves.again(source, holding, {}, holding.failures + 1, now_ms())
+                self._surely(source, holding, move, "engine.again", Left.REPLACED)
 
-    def refresh(self, origin: Origin, holding: Holding) -> None:
+    def refresh(self, source: Source, holding: HeldMessage) -> None:
         """Put an old message back behind all others, its count unchanged."""
-        publish = moves.again(origin, holding, {}, holding.failures, now_ms())
-        self._surely(origin, holding, publish, "engine.again", Left.REPLACED)
+        move = moves.again(source, holding, {}, holding.failures, now_ms())
+        self._surely(source, holding, move, "engine.again", Left.REPLACED)
 
-    async def defer(self, origin: Origin, holding: Holding, changes: Table) -> None:
+    async def defer(self, source: Source, holding: HeldMessage, changes: Table) -> None:
         """Set a message aside, its count unchanged.
 
         Raises:
             ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
             QuotaExceeded, ServerBusy, BrokerError: it is where it was, still held.
         """
-        publish = moves.defer(origin, holding, changes)
+        move = moves.defer(source, holding, changes)
         try:
-            how = Left.REPLACED if origin.is_deferred else Left.MOVED
-            await self._move(origin, holding, publish, "engine.defer", how)
+            how = Left.REPLACED if source.is_deferred else Left.MOVED
+            await self._move(source, holding, move, "engine.defer", how)
         except PublishRefused as error:
-            raise QuotaExceeded(texts.deferred_full(origin.queue.path)) from error
+            raise QuotaExceeded(texts.deferred_full(source.queue.path)) from error
 
     async def _move(
         self,
-        origin: Origin,
-        holding: Holding,
-        publish: Publish,
+        source: Source,
+        holding: HeldMessage,
+        publishes: Move,
         failpoint: str,
         how: Left = Left.MOVED,
     ) -> None:
-        size_bytes = len(publish.properties)
+        size_bytes = len(publishes[0].properties)
         if size_bytes > moves.PROPERTIES_BYTES_MAX:
             raise ArgumentOutOfRange(
                 texts.properties_too_large(
-                    origin.queue.path, size_bytes, moves.PROPERTIES_BYTES_MAX
+                    source.queue.path, size_bytes, moves.PROPERTIES_BYTES_MAX
                 )
             )
+        await self._hand_over(source, holding, publishes, failpoint, how)
+
+    async def _hand_over(
+        self, source: Source, holding: HeldMessage, publishes: Move, failpoint: str, how: Left
+    ) -> None:
         acks = ((holding.channel, holding.tag),)
-        await self._sender.move(publish, acks=acks, failpoint=failpoint)
-        origin.left(holding, how)
+        try:
+            await self._sender.move(publishes, acks=acks, failpoint=failpoint)
+        except Unroutable:  # somebody has deleted a queue or stream by hand
+            self._on_missing(source.queue.path)
+            raise
+        source.left(holding, how)
 
     def _surely(
         self,
-        origin: Origin,
-        holding: Holding,
-        publish: Publish,
+        source: Source,
+        holding: HeldMessage,
+        publishes: Move,
         failpoint: str,
         how: Left = Left.MOVED,
     ) -> None:
         """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
-        acks = ((holding.channel, holding.tag),)
-        move = partial(self._sender.move, moves.fitting(publish), acks=acks, failpoint=failpoint)
+        fitting = moves.fitting(publishes)
 
         async def attempt() -> None:
             if holding.channel.close_reason is None:
-                await move()
-                origin.left(holding, how)
+                await self._hand_over(source, holding, fitting, failpoint, how)
 
         async def surely() -> None:
             with suppress(AckLost):
@@ -228,7 +245,7 @@ def _is_passing(error: BaseException) -> bool:
     return isinstance(error, ServiceBusError | BrokerError) and not isinstance(error, AckLost)
 
 
-def _ack(settled: Holding | Copy, point: str) -> None:
+def _ack(settled: HeldMessage | Copy, point: str) -> None:
     settled.channel.consumers.ack(settled.tag)
     if failpoints.IS_ARMED:
         settled.channel.flush()
@@ -236,14 +253,14 @@ def _ack(settled: Holding | Copy, point: str) -> None:
 
 
 def _dead(
-    origin: Origin,
-    holding: Holding,
+    source: Source,
+    holding: HeldMessage,
     reason: str | None,
     description: str | None,
     changes: Table | None = None,
     *,
     failed: int = 0,
-) -> Publish:
+) -> Move:
     """Return what goes to the dead-letter queue, `failed` more on its count."""
     failures = holding.failures + failed
-    return moves.dead_letter(origin, holding, reason, description, changes or {}, failures)
+    return moves.dead_letter(source, holding, reason, description, changes or {}, failures)

@@ -13,11 +13,11 @@ from uuid import UUID
 
 from bridge.broker.connection.channel import Channel
 from bridge.engine.clock import now_ms
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.owner import Owner
 from bridge.machine.locks import Lock, Locks
 
-Locked = tuple[Owner, Holding]
+Locked = tuple[Owner, HeldMessage]
 
 INSTANCE_BYTES = 6
 _SECRET_BYTES = 10
@@ -36,7 +36,7 @@ class LockTable:
 
     def __init__(
         self,
-        on_expired: Callable[[Owner, Holding], None],
+        on_expired: Callable[[Owner, HeldMessage], None],
         chance: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.instance = b""
@@ -65,7 +65,7 @@ class LockTable:
         """Whether this process has, or had, a name."""
         return bridge in self._instances
 
-    def acquire(self, owner: Owner, holding: Holding, duration_ms: int) -> tuple[UUID, int]:
+    def acquire(self, owner: Owner, holding: HeldMessage, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message from now; return its token and the end of its lock (UTC ms)."""
         token = self.instance + self._chance(_SECRET_BYTES)
         until_ms = self._locks.acquire(

@@ -21,7 +21,7 @@ from bridge.engine.api import (
 )
 from bridge.engine.counters import Counters
 from bridge.engine.settlement.departure import Departure
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked, LockTable
 from bridge.engine.settlement.owner import Owner
 from bridge.machine.deduplicator import Left
@@ -50,7 +50,7 @@ class Settling:
         departure: Departure,
         counters: Counters,
         locks: LockTable,
-        defer: Callable[[Owner, Holding, Table], Awaitable[None]],
+        defer: Callable[[Owner, HeldMessage, Table], Awaitable[None]],
     ) -> None:
         self._defer = defer
         self._departure = departure
@@ -122,13 +122,15 @@ class Settling:
         self._counters.renewed += len(ends)
         return [end_ms for end_ms in ends if end_ms is not None]
 
-    def expire(self, owner: Owner, holding: Holding) -> None:
+    def expire(self, owner: Owner, holding: HeldMessage) -> None:
         """A lock has ended at its instant: the message goes back, and that counts."""
         self._counters.locks_expired += 1
         if owner.holds(holding):
             owner.give_back(holding, "engine.lock.rejected")
 
-    async def _carry_out(self, source: Owner, holding: Holding, disposition: Disposition) -> None:
+    async def _carry_out(
+        self, source: Owner, holding: HeldMessage, disposition: Disposition
+    ) -> None:
         counters, departure = self._counters, self._departure
         match disposition:
             case Complete():
@@ -158,7 +160,7 @@ class Settling:
                 assert_never(disposition)
 
     @staticmethod
-    async def _hand_over(source: Owner, holding: Holding, moving: Awaitable[None]) -> None:
+    async def _hand_over(source: Owner, holding: HeldMessage, moving: Awaitable[None]) -> None:
         """Have a message moved to another queue; returns when its ack is written."""
         source.departing(holding)
         await moving

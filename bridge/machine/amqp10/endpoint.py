@@ -12,6 +12,7 @@ monotonic clock.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -69,6 +70,9 @@ class State(Enum):
     FINISHED = "over"
 
 
+_TAKING_FRAMES = (State.OPEN, State.EXPECT_OPEN, State.CLOSING)
+
+
 class Endpoint:
     """One connection.
 
@@ -76,9 +80,13 @@ class Endpoint:
         mechanisms: the SASL mechanisms that are offered.
 
     Attributes:
+        events: what has happened and was not told yet.
         held_bytes: payload of messages that have not come whole, on all links.
+        unfinished_bytes: what was kept of those, and of a frame, when something last came.
         unfinished: the links on which one is under way, and since when, oldest first.
         link_count: links that the peer has attached and not detached, in all sessions.
+        is_authenticated: the peer has proved who it is.
+        now_ms: when something last came, or time last passed.
         message_bytes_max: no link takes a larger message, whatever it was accepted with; 0: any.
     """
 
@@ -94,20 +102,21 @@ class Endpoint:
         self.frame_out_bytes = FRAME_SIZE_MIN_MAX
         self.output_bytes = 0
         self.held_bytes = 0
+        self.unfinished_bytes = 0
         self.unfinished: dict[IncomingLink, int] = {}
         self.link_count = 0
         self._frame_count = 0
         self._partial_frame: tuple[int, int] | None = None
-        self.message_bytes_max = limits.stranger_message_bytes_max
-        self._is_authenticated = False
+        self.message_bytes_max = limits.unauthenticated_message_bytes_max
+        self.is_authenticated = False
         self._mechanisms = mechanisms
         self._reader = FrameReader(limits.sasl_frame_bytes_max)
-        self._events: list[Event] = []
+        self.events: deque[Event] = deque()
         self._output: list[bytes] = []
         self._ended_channels: set[int] = set()
         self._is_open_sent = False
         self._heartbeat_ms = limits.heartbeat_ms_max
-        self._now_ms = self._heard_ms = self._spoke_ms = now_ms
+        self.now_ms = self._heard_ms = self._spoke_ms = now_ms
 
     def __repr__(self) -> str:
         return (
@@ -119,35 +128,34 @@ class Endpoint:
 
     def receive(self, data: bytes, now_ms: int) -> Iterator[Event]:
         """Take bytes and yield what they mean; act on each event before asking for the next."""
-        self._now_ms = self._heard_ms = now_ms
+        self.now_ms = self._heard_ms = now_ms
         if self.state is State.FINISHED:
             return
         self._reader.feed(data)
+        events = self.events
         try:
             while self._step():
-                if self._events:
-                    yield from self._take_events()
-            for frame in self._reader.frames() if self._takes_frames else ():
+                while events:
+                    yield events.popleft()
+            for frame in self._reader.frames() if self.state in _TAKING_FRAMES else ():
                 self._on_frame(*frame)
-                if self._events:
-                    yield from self._take_events()
-                if not self._takes_frames:
+                while events:
+                    yield events.popleft()
+                if self.state not in _TAKING_FRAMES:
                     break
         except ConnectionFault as fault:
             self._fail(fault.error)
-        self._note_partial_frame()
-        yield from self._take_events()
+        self._note_unfinished()
+        while events:
+            yield events.popleft()
 
-    def _note_partial_frame(self) -> None:
-        if not self._reader.pending_bytes:
+    def _note_unfinished(self) -> None:
+        kept_bytes = len(self._reader.kept)
+        self.unfinished_bytes = self.held_bytes + kept_bytes
+        if not kept_bytes:
             self._partial_frame = None
         elif self._partial_frame is None or self._partial_frame[0] != self._frame_count:
-            self._partial_frame = (self._frame_count, self._now_ms)
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """What is kept of a frame and of messages that have not come whole."""
-        return self.held_bytes + self._reader.pending_bytes
+            self._partial_frame = (self._frame_count, self.now_ms)
 
     @property
     def missing_bytes(self) -> int:
@@ -162,18 +170,10 @@ class Endpoint:
             return oldest_ms if since_ms is None else min(oldest_ms, since_ms)
         return since_ms
 
-    @property
-    def now_ms(self) -> int:
-        """When something last came, or time last passed."""
-        return self._now_ms
-
     def _take_events(self) -> list[Event]:
-        events, self._events = self._events, []
+        events = list(self.events)
+        self.events.clear()
         return events
-
-    @property
-    def _takes_frames(self) -> bool:
-        return self.state in (State.EXPECT_OPEN, State.OPEN, State.CLOSING)
 
     def attached(self) -> None:
         """The peer attaches a link.
@@ -182,17 +182,13 @@ class Endpoint:
             ConnectionFault: it has as many as it may.
         """
         limits = self.limits
-        most = limits.links_max if self._is_authenticated else limits.stranger_links_max
+        most = limits.links_max if self.is_authenticated else limits.unauthenticated_links_max
         if self.link_count >= most:
-            before = "" if self._is_authenticated else "Before a token has been accepted: "
+            before = "" if self.is_authenticated else "Before a token has been accepted: "
             raise ConnectionFault(
                 RESOURCE_LIMIT_EXCEEDED, f"{before}A connection has {most} links at most."
             )
         self.link_count += 1
-
-    def emit(self, event: Event) -> None:
-        """Note what happened, for `receive` to yield."""
-        self._events.append(event)
 
     def _step(self) -> bool:
         """Go on by one protocol header or SASL frame; whether there may be another."""
@@ -239,7 +235,7 @@ class Endpoint:
             self._finish(error, is_fault=True)
             return
         self.state = State.SASL_ASKED
-        self.emit(SaslChosen(init.mechanism, init.initial_response or b""))
+        self.events.append(SaslChosen(init.mechanism, init.initial_response or b""))
 
     def sasl_outcome(self, *, is_ok: bool) -> None:
         """Answer `SaslChosen`."""
@@ -250,26 +246,23 @@ class Endpoint:
         else:
             self._finish(None)
 
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether the peer has proven who it is."""
-        return self._is_authenticated
-
     def authenticated(self) -> None:
         """The peer has proven who it is: from now on it may send what its links were told.
 
         Called when its first token, or its key, has been accepted; again, it changes nothing.
         """
-        self._is_authenticated = True
+        self.is_authenticated = True
         self.message_bytes_max = 0
-        if self._takes_frames:
+        if self.state in _TAKING_FRAMES:
             self._reader.frame_bytes_max = self._frame_bytes_max
 
     @property
     def _frame_bytes_max(self) -> int:
         limits = self.limits
         known = limits.frame_bytes_max
-        return known if self._is_authenticated else min(known, limits.stranger_frame_bytes_max)
+        return (
+            known if self.is_authenticated else min(known, limits.unauthenticated_frame_bytes_max)
+        )
 
     # -- frames
 
@@ -314,7 +307,7 @@ class Endpoint:
                 _HEARTBEAT_MS_MIN,
             )
         self.state = State.OPEN
-        self.emit(Opened(performative))
+        self.events.append(Opened(performative))
 
     def _write_open(self) -> None:
         if self._is_open_sent:
@@ -342,11 +335,11 @@ class Endpoint:
             )
         if channel in self.sessions:
             raise ConnectionFault(ILLEGAL_STATE, f"Channel {channel} has a session already.")
-        if not self._is_authenticated and len(self.sessions) >= self.limits.stranger_sessions_max:
+        most = self.limits.unauthenticated_sessions_max
+        if not self.is_authenticated and len(self.sessions) >= most:
             raise ConnectionFault(
                 RESOURCE_LIMIT_EXCEEDED,
-                "Before a token has been accepted: A connection has "
-                f"{self.limits.stranger_sessions_max} sessions at most.",
+                f"Before a token has been accepted: A connection has {most} sessions at most.",
             )
         if begin.remote_channel is not None:
             raise ConnectionFault(INVALID_FIELD, "No session was offered to be answered.")
@@ -385,11 +378,11 @@ class Endpoint:
         """Close the connection, then wait for the peer's close (or for the transport's end)."""
         if self.state in (State.CLOSING, State.FINISHED):
             return
-        if self._takes_frames:
+        if self.state in _TAKING_FRAMES:
             self._write_open()
             self._write_close(make_error(condition, description) if condition else None)
             self._end_sessions(None)
-            self._events.clear()
+            self.events.clear()
             self.state = State.CLOSING
         else:
             self._finish(None, tell=False)
@@ -403,7 +396,7 @@ class Endpoint:
         if self.state is State.CLOSING:
             self._finish(error, tell=False)
             return
-        if self._takes_frames:
+        if self.state in _TAKING_FRAMES:
             self._write_open()
             self._write_close(error)
         self._finish(error, is_fault=True)
@@ -414,7 +407,7 @@ class Endpoint:
         self._end_sessions(error)
         self.state = State.FINISHED
         if tell:
-            self.emit(Closed(error, is_fault))
+            self.events.append(Closed(error, is_fault))
 
     def _end_sessions(self, error: Error | None) -> None:
         for session in self.sessions.values():
@@ -441,7 +434,7 @@ class Endpoint:
 
     def tick(self, now_ms: int) -> list[Event]:
         """Let time pass: keep the peer's timer quiet, and close when the peer is silent."""
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         if self.state is State.FINISHED:
             return []
         if now_ms - self._heard_ms >= 2 * self.limits.idle_time_out_ms:
@@ -467,18 +460,18 @@ class Endpoint:
             self.output_bytes += len(piece)
 
     def _flush_sessions(self) -> None:
-        if self.sessions_to_flush:
-            for session in self.sessions_to_flush:
-                session.flush()
-            self.sessions_to_flush.clear()
+        for session in self.sessions_to_flush:
+            session.flush()
+        self.sessions_to_flush.clear()
 
     def take_output(self) -> bytes:
         """Return the bytes to write now."""
-        self._flush_sessions()
+        if self.sessions_to_flush:
+            self._flush_sessions()
         if not self._output:
             return b""
         output = b"".join(self._output)
         self._output.clear()
         self.output_bytes = 0
-        self._spoke_ms = self._now_ms
+        self._spoke_ms = self.now_ms
         return output

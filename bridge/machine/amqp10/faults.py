@@ -12,7 +12,6 @@ from bridge.wire.amqp10.performatives import Error
 
 FRAMING_ERROR = "amqp:connection:framing-error"
 DECODE_ERROR = "amqp:decode-error"
-NOT_ALLOWED = "amqp:not-allowed"
 ILLEGAL_STATE = "amqp:illegal-state"
 INVALID_FIELD = "amqp:invalid-field"
 CONNECTION_FORCED = "amqp:connection:forced"

@@ -14,37 +14,33 @@ class FrameReader:
 
     Attributes:
         frame_bytes_max: a frame that says it is larger is a fault before its body is read.
+        kept: what has come of a unit that is not whole.
     """
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._pending = bytearray()
+        self.kept = bytearray()
         self._wanted = HEADER_SIZE
         self._data = b""
         self._at = 0
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes that are kept of a unit that has not come whole."""
-        return len(self._pending)
-
-    @property
     def missing_bytes(self) -> int:
         """Bytes without which that unit is not whole; 0 if there is none."""
-        return self._wanted - len(self._pending) if self._pending else 0
+        return self._wanted - len(self.kept) if self.kept else 0
 
     def feed(self, data: bytes) -> None:
         """Take bytes; `header` and `frames` give out what they complete."""
         if self._at < len(self._data):
             self._data, self._at = self._data[self._at :] + data, 0
-        elif not self._pending:
+        elif not self.kept:
             self._data, self._at = data, 0
         else:
-            self._pending += data
-            if len(self._pending) < self._wanted:
+            self.kept += data
+            if len(self.kept) < self._wanted:
                 return
-            self._data, self._at = bytes(self._pending), 0
-            self._pending.clear()
+            self._data, self._at = bytes(self.kept), 0
+            self.kept.clear()
 
     def header(self) -> bytes | None:
         """Return the eight bytes of a protocol header, if they are there."""
@@ -89,6 +85,6 @@ class FrameReader:
             yield data[at + 5], channel, data, at + offset, at + size
 
     def _keep(self, wanted: int) -> None:
-        self._pending += self._data[self._at :]
+        self.kept += self._data[self._at :]
         self._wanted = wanted
         self._data, self._at = b"", 0

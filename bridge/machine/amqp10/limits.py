@@ -15,9 +15,10 @@ class Limits:
 
     Attributes:
         frame_bytes_max: the largest frame that we take; what a client can make us hold at once.
-        stranger_frame_bytes_max: the same until the peer has proven who it is.
-        stranger_message_bytes_max: the largest message until then (a token is a few hundred bytes).
-        stranger_links_max, stranger_sessions_max: how many it may have until then.
+        unauthenticated_frame_bytes_max: the same until the peer has proven who it is.
+        unauthenticated_message_bytes_max: the largest message until then (a token has a few hundred
+            bytes).
+        unauthenticated_links_max, unauthenticated_sessions_max: how many it may have until then.
         links_max: of a connection, in all sessions (Azure: 5,000).
         held_bytes_max: of messages that have not come whole, on all links of a connection.
         frame_out_bytes_max: the largest frame that we write, if the peer takes as much.
@@ -33,10 +34,10 @@ class Limits:
     """
 
     frame_bytes_max: int = 262_144
-    stranger_frame_bytes_max: int = 16_384
-    stranger_message_bytes_max: int = 65_536
-    stranger_links_max: int = 8
-    stranger_sessions_max: int = 8
+    unauthenticated_frame_bytes_max: int = 16_384
+    unauthenticated_message_bytes_max: int = 65_536
+    unauthenticated_links_max: int = 8
+    unauthenticated_sessions_max: int = 8
     links_max: int = 5_000
     held_bytes_max: int = 268_435_456
     frame_out_bytes_max: int = 1_048_576

@@ -217,7 +217,7 @@ class IncomingLink(Link):
         if is_too_large:
             self._refuse_too_large(first.delivery_id, size, limit, is_settled=is_settled)
             return
-        self.session.emit(
+        self.session.events.append(
             MessageArrived(
                 self,
                 first.delivery_id,
@@ -259,7 +259,7 @@ class IncomingLink(Link):
         if is_settled:
             raise fault
         self.settle(delivery_id, Rejected(fault.error))
-        self.session.emit(MessageRefused(self, delivery_id))
+        self.session.events.append(MessageRefused(self, delivery_id))
 
     def _drop_payload(self) -> None:
         if self._parts:
@@ -345,7 +345,7 @@ class OutgoingLink(Link):
             # credit 0 with drain is how the Python SDK takes back its credit: nothing to give back
             self.is_draining = flow.drain and (flow.link_credit > 0 or before > 0)
             if self.is_open:
-                self.session.emit(CreditChanged(self, self.credit, flow.drain))
+                self.session.events.append(CreditChanged(self, self.credit, flow.drain))
         if flow.echo and self.is_open:
             self.session.write_flow(self)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.machine.amqp10 import serial
-from bridge.machine.amqp10.events import Event, LinkAttached, LinkDetached, OutcomeArrived
+from bridge.machine.amqp10.events import LinkAttached, LinkDetached, OutcomeArrived
 from bridge.machine.amqp10.faults import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -82,6 +82,7 @@ class Session:
     """One session of a connection.
 
     Attributes:
+        events: those of the endpoint.
         is_ended: we have said that it ends; whatever still comes is read past.
         blocked_bytes: payload that waits for the peer's window.
     """
@@ -90,7 +91,7 @@ class Session:
         limits = endpoint.limits
         self.endpoint = endpoint
         self.channel = channel
-        self.emit: Callable[[Event], None] = endpoint.emit
+        self.events = endpoint.events
         self.links: dict[int, Link] = {}
         self.is_ended = False
         self.blocked_bytes = 0
@@ -148,7 +149,7 @@ class Session:
         self.endpoint.attached()
         link = (OutgoingLink if attach.role else IncomingLink)(self, attach)
         self.links[handle] = link
-        self.emit(LinkAttached(link))
+        self.events.append(LinkAttached(link))
 
     def _link(self, handle: int) -> Link:
         link = self.links.get(handle)
@@ -183,7 +184,7 @@ class Session:
             link.on_transfer(transfer, payload)
         except LinkFault as fault:
             self.detach(link, fault.error)
-            self.emit(LinkDetached(link, fault.error))
+            self.events.append(LinkDetached(link, fault.error))
         if self._incoming_window <= self.endpoint.limits.incoming_window // 2:
             self._incoming_window = self.endpoint.limits.incoming_window
             self.write_flow(None)
@@ -209,7 +210,7 @@ class Session:
         for delivery in deliveries:
             by_link.setdefault(delivery.link, []).append(delivery)
         for link, group in by_link.items():
-            self.emit(OutcomeArrived(link, group, disposition.state, disposition.settled))
+            self.events.append(OutcomeArrived(link, group, disposition.state, disposition.settled))
 
     def _take_range(self, first: int, count: int) -> list[OutgoingDelivery]:
         """Take out the deliveries of a range of ids, each once.
@@ -242,7 +243,7 @@ class Session:
             self.write(answer)
         link.forget()
         if event is not None:
-            self.emit(event)
+            self.events.append(event)
 
     def _on_end(self, end: End, payload: bytes) -> None:
         error = end.error if isinstance(end.error, Error) else None
@@ -334,7 +335,7 @@ class Session:
             link.is_answered = True
             link.forget()
             if was_alive:
-                self.emit(LinkDetached(link, error))
+                self.events.append(LinkDetached(link, error))
 
     # -- transfers out
 

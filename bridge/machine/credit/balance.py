@@ -65,7 +65,7 @@ class Balance(Generic[Message]):
         )
 
     @property
-    def spare(self) -> int:
+    def surplus(self) -> int:
         """How much more is under way, or here, than is asked for; below 0 when it is less."""
         return self.under_way + self.buffer.count - self.waiters.asked
 

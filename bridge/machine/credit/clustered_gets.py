@@ -42,7 +42,7 @@ class ClusteredGets(Generic[Message]):
         self._seen: tuple[int, int] | None = None
         self._crowded_until_s = -1.0
         self._last_arrival_s = 0.0
-        self._spare_since_s = -1.0
+        self._surplus_since_s = -1.0
 
     def __repr__(self) -> str:
         return f"ClusteredGets({self.balance!r})"
@@ -110,7 +110,7 @@ class ClusteredGets(Generic[Message]):
         entry = balance.fetches.get(fetch)
         if entry is None or entry.state is not State.OPEN:
             return None
-        if not entry.room and balance.spare >= 0:
+        if not entry.room and balance.surplus >= 0:
             return balance.close(fetch)
         balance.refill(entry)
         return None
@@ -124,7 +124,7 @@ class ClusteredGets(Generic[Message]):
         """The channels are gone, and all that came on them; receivers still wait."""
         self._held.clear()
         self._seen = None
-        self._crowded_until_s = self._spare_since_s = -1.0
+        self._crowded_until_s = self._surplus_since_s = -1.0
         self.balance.lose()
 
     def due_s(self) -> float | None:
@@ -132,8 +132,8 @@ class ClusteredGets(Generic[Message]):
         times = []
         if self.balance.buffer.count:
             times.append(self.balance.buffer.oldest_s + KEEP_S)
-        if self._spare_since_s >= 0:
-            times.append(self._spare_ends_s())
+        if self._surplus_since_s >= 0:
+            times.append(self._surplus_ends_s())
         if self._crowded_until_s >= 0 and self.balance.waiters.asked:
             times.append(self._crowded_until_s)
         return min(times, default=None)
@@ -148,24 +148,24 @@ class ClusteredGets(Generic[Message]):
         effects += return_old(balance, now_s)
         if balance.waiters.has_withdrawals:
             effects += [Withdrawn(ticket) for ticket in balance.waiters.end_withdrawals(None)]
-        if balance.spare < 0 and can_fetch:
-            effects += self._fetch(-balance.spare, now_s)
+        if balance.surplus < 0 and can_fetch:
+            effects += self._fetch(-balance.surplus, now_s)
         else:
             self._seen = None
         return effects
 
-    def _spare_ends_s(self) -> float:
-        return max(self._spare_since_s, self._last_arrival_s) + QUIET_S
+    def _surplus_ends_s(self) -> float:
+        return max(self._surplus_since_s, self._last_arrival_s) + QUIET_S
 
     def _close_windows(self, now_s: float) -> list[Close]:
         """Return what closes room that nobody wants while nothing arrives."""
         balance = self.balance
-        if balance.spare <= 0 or not has_open_room(balance):
-            self._spare_since_s = -1.0
+        if balance.surplus <= 0 or not has_open_room(balance):
+            self._surplus_since_s = -1.0
             return []
-        if self._spare_since_s < 0:
-            self._spare_since_s = now_s
-        if now_s < self._spare_ends_s():
+        if self._surplus_since_s < 0:
+            self._surplus_since_s = now_s
+        if now_s < self._surplus_ends_s():
             return []
         return [
             balance.close(fetch)

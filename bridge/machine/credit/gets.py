@@ -46,7 +46,7 @@ class Gets(Generic[Message]):
         self._may_read_ahead = False
         self._ready: int | None = None
         self._last_arrival_s = 0.0
-        self._spare_since_s = -1.0
+        self._surplus_since_s = -1.0
 
     def __repr__(self) -> str:
         return f"Gets({self.balance!r}, {self._read_ahead!r})"
@@ -117,7 +117,7 @@ class Gets(Generic[Message]):
         entry = balance.fetches.get(fetch)
         if entry is None or entry.state is not State.OPEN:
             return None
-        if not entry.room and balance.spare >= (self._ahead_max if self._is_ahead else 0):
+        if not entry.room and balance.surplus >= (self._ahead_max if self._is_ahead else 0):
             return balance.close(fetch)
         balance.refill(entry)
         return None
@@ -129,15 +129,15 @@ class Gets(Generic[Message]):
     def lost(self) -> None:
         """The channels are gone, and all that came on them; receivers still wait."""
         self._ready = None
-        self._spare_since_s = -1.0
+        self._surplus_since_s = -1.0
         self.balance.lose()
 
     def due_s(self) -> float | None:
         """Return when `plan` has something to do if nothing else happens; `None` for never."""
         due_s = self.balance.buffer.oldest_s + KEEP_S if self.balance.buffer.count else None
-        if self._spare_since_s >= 0:
-            spare_s = self._spare_ends_s()
-            due_s = spare_s if due_s is None else min(due_s, spare_s)
+        if self._surplus_since_s >= 0:
+            surplus_s = self._surplus_ends_s()
+            due_s = surplus_s if due_s is None else min(due_s, surplus_s)
         return due_s
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
@@ -148,42 +148,42 @@ class Gets(Generic[Message]):
         effects += return_old(balance, now_s)
         if balance.waiters.has_withdrawals:
             effects += [Withdrawn(ticket) for ticket in balance.waiters.end_withdrawals(None)]
-        if balance.spare < 0 and can_fetch:
-            effects += self._fetch(-balance.spare)
-        self._ready = None if balance.spare >= 0 else self._ready
+        if balance.surplus < 0 and can_fetch:
+            effects += self._fetch(-balance.surplus)
+        self._ready = None if balance.surplus >= 0 else self._ready
         return effects
 
-    def _spare_ends_s(self) -> float:
+    def _surplus_ends_s(self) -> float:
         if self._is_ahead:
-            return self._spare_since_s + LINGER_S
-        return max(self._spare_since_s, self._last_arrival_s) + QUIET_S
+            return self._surplus_since_s + LINGER_S
+        return max(self._surplus_since_s, self._last_arrival_s) + QUIET_S
 
     def _close_windows(self, now_s: float) -> list[Close]:
         """Return what closes full windows, and room that nobody wants while nothing arrives."""
-        self._note_spare(now_s)
-        is_over = self._spare_since_s >= 0 and now_s >= self._spare_ends_s()
+        self._note_surplus(now_s)
+        is_over = self._surplus_since_s >= 0 and now_s >= self._surplus_ends_s()
         if is_over and self._is_ahead:
             self._read_ahead.end()
-            is_over = now_s >= self._spare_ends_s()
+            is_over = now_s >= self._surplus_ends_s()
         if is_over:
-            self._spare_since_s = -1.0
+            self._surplus_since_s = -1.0
         return [
             self.balance.close(fetch)
             for fetch, entry in self.balance.fetches.items()
             if entry.state is State.OPEN and (is_over if entry.room else not self._is_ahead)
         ]
 
-    def _note_spare(self, now_s: float) -> None:
+    def _note_surplus(self, now_s: float) -> None:
         """Note since when a window has room that nobody wants, or stands though nobody waits."""
         balance = self.balance
         if self._is_ahead:
-            is_spare = not balance.waiters.asked
+            is_surplus = not balance.waiters.asked
         else:
-            is_spare = balance.spare > 0 and has_open_room(balance)
-        if not is_spare:
-            self._spare_since_s = -1.0
-        elif self._spare_since_s < 0:
-            self._spare_since_s = now_s
+            is_surplus = balance.surplus > 0 and has_open_room(balance)
+        if not is_surplus:
+            self._surplus_since_s = -1.0
+        elif self._surplus_since_s < 0:
+            self._surplus_since_s = now_s
 
     def _fetch(self, wanted: int) -> list[Effect[Message]]:
         """Begin a fetch; none while one is under way, or a window has room."""

@@ -52,7 +52,7 @@ class Windows(Generic[Message]):
         self._gets_max = 0 if is_apart else GETS_MAX
         self._returns: list[Message] = []
         self._read_ahead = ReadAhead()
-        self._spare_since_s = -1.0
+        self._surplus_since_s = -1.0
 
     def __repr__(self) -> str:
         return f"Windows({self.balance!r}, {self._read_ahead!r})"
@@ -69,7 +69,7 @@ class Windows(Generic[Message]):
         """A receiver wants `count` more messages."""
         waiters = self.balance.waiters
         self._read_ahead.asked(now_s, is_first=not waiters.asked)
-        self._spare_since_s = -1.0
+        self._surplus_since_s = -1.0
         waiters.add(receiver, count)
 
     def withdraw(self, receiver: int) -> int:
@@ -87,7 +87,7 @@ class Windows(Generic[Message]):
             return None
         receiver = self.balance.take(message, now_s)
         if not self.balance.waiters.asked:
-            self._note_spare(now_s)
+            self._note_surplus(now_s)
         return receiver
 
     def discarded(self, fetch: int) -> None:
@@ -102,7 +102,7 @@ class Windows(Generic[Message]):
     def returning(self) -> None:
         """A message is about to go back to its queue, where it stands before what came ahead."""
         self._read_ahead.end()
-        if self.balance.spare > 0:
+        if self.balance.surplus > 0:
             self._fall_behind()
 
     def empty(self, fetch: int) -> None:
@@ -129,11 +129,11 @@ class Windows(Generic[Message]):
         if entry is None or entry.state is not State.OPEN:
             return None
         may_refill = balance.waiters.asked or self._read_ahead.is_on
-        spare_max = max(AHEAD_MAX, entry.size) if may_refill else 0
-        if entry.is_behind or balance.spare >= spare_max:
+        surplus_max = max(AHEAD_MAX, entry.size) if may_refill else 0
+        if entry.is_behind or balance.surplus >= surplus_max:
             return balance.close(fetch)
         balance.refill(entry)
-        self._note_spare(now_s)
+        self._note_surplus(now_s)
         return None
 
     def stayed(self, fetch: int) -> None:
@@ -143,23 +143,23 @@ class Windows(Generic[Message]):
     def lost(self) -> None:
         """The channels are gone, and all that came on them; receivers still wait."""
         self._returns.clear()
-        self._spare_since_s = -1.0
+        self._surplus_since_s = -1.0
         self.balance.lose()
 
     def due_s(self) -> float | None:
         """Return when `plan` has something to do if nothing else happens; `None` for never."""
-        return self._spare_since_s + LINGER_S if self._spare_since_s >= 0 else None
+        return self._surplus_since_s + LINGER_S if self._surplus_since_s >= 0 else None
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
         """Return what is to be done so that what is fetched agrees with what is asked for."""
         balance, waiters = self.balance, self.balance.waiters
         effects = balance.offer()
-        self._note_spare(now_s)
-        if self._spare_since_s >= 0 and now_s >= self._spare_since_s + LINGER_S:
+        self._note_surplus(now_s)
+        if self._surplus_since_s >= 0 and now_s >= self._surplus_since_s + LINGER_S:
             self._read_ahead.end()
-            self._spare_since_s = now_s
+            self._surplus_since_s = now_s
         if waiters.has_withdrawals or not (waiters.asked or self._read_ahead.is_on):
-            self._end_spare(effects)
+            self._end_surplus(effects)
         if balance.fetches:
             effects += self._close_full()
         if self._returns:
@@ -168,32 +168,32 @@ class Windows(Generic[Message]):
         if waiters.has_withdrawals:
             tickets = waiters.end_withdrawals(balance.under_way)
             effects += [Withdrawn(ticket) for ticket in tickets]
-        wanted = (1 if self._read_ahead.is_fast else 0) - balance.spare
+        wanted = (1 if self._read_ahead.is_fast else 0) - balance.surplus
         if wanted > 0 and can_fetch:
             effects += self._fetch(wanted)
         if effects:
-            self._note_spare(now_s)
+            self._note_surplus(now_s)
         return effects
 
-    def _note_spare(self, now_s: float) -> None:
+    def _note_surplus(self, now_s: float) -> None:
         """Note since when something stands that nobody waits for."""
         balance = self.balance
-        if balance.waiters.asked or balance.spare <= balance.closing:
-            self._spare_since_s = -1.0
-        elif self._spare_since_s < 0:
-            self._spare_since_s = now_s
+        if balance.waiters.asked or balance.surplus <= balance.closing:
+            self._surplus_since_s = -1.0
+        elif self._surplus_since_s < 0:
+            self._surplus_since_s = now_s
 
-    def _end_spare(self, effects: list[Effect[Message]]) -> None:
+    def _end_surplus(self, effects: list[Effect[Message]]) -> None:
         """Close room that nobody wants, and return what came for nobody."""
         balance = self.balance
-        if balance.spare <= balance.closing:
+        if balance.surplus <= balance.closing:
             return
         if balance.buffer.count:
             self._fall_behind()
-        spare = balance.spare - balance.closing
+        surplus = balance.surplus - balance.closing
         for fetch, entry in reversed(balance.fetches.items()):
-            if entry.state is State.OPEN and entry.room and (spare > 0 or entry.is_behind):
-                spare -= entry.room
+            if entry.state is State.OPEN and entry.room and (surplus > 0 or entry.is_behind):
+                surplus -= entry.room
                 effects.append(balance.close(fetch))
 
     def _fall_behind(self) -> None:

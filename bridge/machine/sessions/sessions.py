@@ -17,7 +17,6 @@ left.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +24,7 @@ from bridge.machine.deduplicator import Identity, digest
 from bridge.machine.locks import Locks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.ages import Ages
+from bridge.machine.sessions.bodies import Bodies
 from bridge.machine.sessions.effects import (
     Count,
     Deliver,
@@ -39,6 +39,8 @@ from bridge.machine.sessions.effects import (
     Refused,
     Unlock,
 )
+from bridge.machine.sessions.expected import Expected
+from bridge.machine.sessions.index import Index
 from bridge.machine.sessions.place import (
     COMING,
     FETCHED,
@@ -48,14 +50,10 @@ from bridge.machine.sessions.place import (
     Place,
 )
 from bridge.machine.sessions.session import Holder, Session
+from bridge.machine.sessions.supply import Supply
 from bridge.machine.settled import SettledNumbers
 
 Message = TypeVar("Message")
-
-GRACE_MS = 5_000
-"""RabbitMQ itself ends what expires while it is on its way here: after its time it is waited for so
-much longer."""
-
 
 TAKEN_AHEAD = 100
 """So many bodies are fetched at a time of messages that are taken."""
@@ -84,35 +82,33 @@ class Sessions(Generic[Message]):
         self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
         self.max_delivery_count = max_delivery_count
-        self._budget = budget
+        self._bodies: Bodies[Message] = Bodies(budget)
         self._settled = settled
-        self._places: dict[Identity, Place[Message]] = {}
-        self._sessions: dict[str, Session[Message]] = {}
-        self._available: dict[str, Session[Message]] = {}
+        self._supply: Supply[Message] = Supply()
+        self._index: Index[Message] = Index(self._bodies, self._supply)
         self._held: dict[Hashable, Session[Message]] = {}
-        self._waiters: dict[Hashable, None] = {}
         self._locks: Locks[Session[Message]] = Locks()
-        self._overdue: list[tuple[int, int, Place[Message]]] = []
+        self._expected = Expected()
 
     def __len__(self) -> int:
         """Return how many messages there are."""
-        return len(self._places)
+        return len(self._index.places)
 
     def __repr__(self) -> str:
         return (
-            f"Sessions({len(self._places)} messages of {len(self._sessions)}, "
-            f"{len(self._held)} held, {len(self._waiters)} waiting)"
+            f"Sessions({len(self._index.places)} messages of {len(self._index.sessions)}, "
+            f"{len(self._held)} held, {len(self._supply.receivers)} waiting)"
         )
 
     @property
     def ids(self) -> list[str]:
         """The sessions that have messages."""
-        return [each.id for each in self._sessions.values() if each.count]
+        return [each.id for each in self._index.sessions.values() if each.count]
 
     @property
-    def receivers(self) -> list[Hashable]:
-        """Who holds a session, or waits for one."""
-        return [*self._held, *self._waiters]
+    def holders(self) -> list[Hashable]:
+        """Who holds a session."""
+        return list(self._held)
 
     def is_held(self, session_id: str, *, now_ms: int) -> bool:
         """Whether a receiver holds a session."""
@@ -123,17 +119,14 @@ class Sessions(Generic[Message]):
     def arrived(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
         """A message has come, with its body."""
         self._ages.arrived()
-        known = self._places.get(place.identity)
+        known = self._index.places.get(place.identity)
         if known is not None:
             return self._again(known, place, now_ms)
         settled = self._settled.digest_of(place.number)
         if settled is not None and settled == digest(place.identity):
             return [Drop(place.where)]
-        session = self._session(place.session_id)
-        place.since = self._ages.now
-        self._places[place.identity] = place
-        session.count += 1
-        self._keep(place, is_wanted=False)
+        session = self._index.add(place, self._ages.now)
+        self._bodies.keep(place, is_wanted=False)
         session.ready(place)
         return self._on_ready(session, now_ms)
 
@@ -141,44 +134,37 @@ class Sessions(Generic[Message]):
         """A message has come that is here already, or is expected."""
         if known.state == COMING and new.generation >= known.generation:
             refreshing, known.refreshing = known.refreshing, 0
-            self._replace(known, new, is_wanted=refreshing != REFRESHED)
+            self._bodies.replace(known, new, is_wanted=refreshing != REFRESHED)
             if refreshing == FETCHED:
-                return [*self._drop_seconds(known), self._refresh(known)]
+                self._index.is_new(known, self._ages.now)
+                return [*_drops_of_seconds(known), _published_again(known)]
             known.state = READY
-            session = self._sessions[known.session_id]
+            session = self._index.sessions[known.session_id]
             session.ready(known)
-            return [*self._drop_seconds(known), *self._on_ready(session, now_ms)]
+            return [*_drops_of_seconds(known), *self._on_ready(session, now_ms)]
         if known.state == READY:
             if new.generation < known.generation:
                 return [Drop(new.where)]
             earlier = known.where
-            self._replace(known, new, is_wanted=False)
+            self._bodies.replace(known, new, is_wanted=False)
             return [Drop(earlier)]
         known.seconds = [*(known.seconds or ()), new.where]
         return []
 
-    def _replace(self, known: Place[Message], new: Place[Message], *, is_wanted: bool) -> None:
-        self._forget_body(known)
-        known.generation, known.where = new.generation, new.where
-        known.message, known.size_bytes = new.message, new.size_bytes
-        self._keep(known, is_wanted=is_wanted)
-
     def find(self, identity: Identity) -> Place[Message] | None:
         """Return where a message is."""
-        return self._places.get(identity)
+        return self._index.places.get(identity)
 
     def clear(self) -> list[Effect]:
         """RabbitMQ has taken everything back: all locks end; what is settled stays so."""
-        effects: list[Effect] = [Lost(receiver) for receiver in self.receivers]
-        for place in self._places.values():
-            self._forget_body(place)
-        self._places.clear()
-        self._sessions.clear()
-        self._available.clear()
+        effects: list[Effect] = [
+            Lost(receiver) for receiver in (*self._held, *self._supply.receivers)
+        ]
+        self._index.clear()
+        self._supply.clear()
         self._held.clear()
-        self._waiters.clear()
         self._locks = Locks()
-        self._overdue.clear()
+        self._expected.clear()
         return effects
 
     # What receivers want.
@@ -187,10 +173,10 @@ class Sessions(Generic[Message]):
         """A receiver wants a session, or (`None`) waits for the next one."""
         assert receiver not in self._held
         if session_id is None:
-            self._waiters[receiver] = None
+            self._supply.wait(receiver)
             return self._serve(now_ms)
         effects = self.tick(now_ms)
-        session = self._session(session_id)
+        session = self._index.session(session_id)
         if session.holder is not None:
             return [*effects, Refused(receiver)]
         return [*effects, *self._give(session, receiver, now_ms)]
@@ -210,10 +196,14 @@ class Sessions(Generic[Message]):
         if session is not None and session.holder is not None:
             session.holder.credit = 0
 
-    def close(self, receiver: Hashable, *, now_ms: int) -> list[Effect]:
-        """A receiver gives up its session, or its wait."""
+    def close(self, receiver: Hashable, *, now_ms: int, unused: bool = False) -> list[Effect]:
+        """A receiver gives up its session, or its wait.
+
+        Args:
+            unused: no client has had the session: it stays the next one.
+        """
         effects = self.tick(now_ms)
-        self._waiters.pop(receiver, None)
+        self._supply.give_up(receiver)
         session = self._held.pop(receiver, None)
         if session is None:
             return effects
@@ -223,6 +213,8 @@ class Sessions(Generic[Message]):
             effects.append(Unlock(place))
             place.state = READY
             session.ready(place)
+        if unused and session.head() is not None:
+            self._supply.offer(session, is_next=True)
         return [*effects, *self._on_ready(session, now_ms)]
 
     def renew(self, session_id: str, *, now_ms: int) -> tuple[int, list[Place[Message]]] | None:
@@ -240,7 +232,7 @@ class Sessions(Generic[Message]):
         Returns:
             The message, or `None`: there is none yet (`has_more` tells), or its body is fetched.
         """
-        session = self._sessions.get(session_id)
+        session = self._index.sessions.get(session_id)
         if session is None or not self.is_held(session_id, now_ms=now_ms):
             return [], None
         effects = self._prune(session, now_ms)
@@ -255,7 +247,7 @@ class Sessions(Generic[Message]):
 
     def has_more(self, session_id: str) -> bool:
         """Whether a session has messages that its receiver does not have."""
-        session = self._sessions.get(session_id)
+        session = self._index.sessions.get(session_id)
         return session is not None and session.count > len(session.out)
 
     # What becomes of what was delivered.
@@ -263,7 +255,7 @@ class Sessions(Generic[Message]):
     def leaving(self, place: Place[Message]) -> None:
         """It is being settled, or moved: its token is spent."""
         place.state = LEAVING
-        self._sessions[place.session_id].out.pop(id(place), None)
+        self._index.sessions[place.session_id].out.pop(id(place), None)
 
     def stayed(self, place: Place[Message], where: Any, *, now_ms: int) -> list[Effect] | None:
         """That has failed; `None`: it is its receiver's again, under the same lock.
@@ -275,7 +267,7 @@ class Sessions(Generic[Message]):
             return [Drop(where)]
         if place.state == COMING:
             place.generation -= 1
-        session = self._sessions[place.session_id]
+        session = self._index.sessions[place.session_id]
         if session.holder is not None and self.is_held(session.id, now_ms=now_ms):
             session.delivered(place)
             return None
@@ -283,37 +275,38 @@ class Sessions(Generic[Message]):
 
     def returning(self, place: Place[Message], *, now_ms: int) -> None:
         """It is published again, one more on its count: that copy is to come."""
-        session = self._sessions[place.session_id]
+        session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.generation += 1
-        self._is_new(place)
-        self._coming(session, place, now_ms)
+        self._index.is_new(place, self._ages.now)
+        self._expected.add(place, now_ms)
+        session.coming(place)
 
     def released(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
         """It is available again as it was."""
-        session = self._sessions[place.session_id]
+        session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.state = READY
         session.ready(place)
         return self._on_ready(session, now_ms)
 
-    def left(self, place: Place[Message], *, is_settled: bool, now_ms: int) -> list[Effect]:
+    def left(self, place: Place[Message], *, is_settled: bool) -> list[Effect]:
         """It has left its queue, for good (`is_settled`) or for another."""
-        if self._places.get(place.identity) is not place:
+        if self._index.places.get(place.identity) is not place:
             return []
         if is_settled:
             self._settled.add(place.number, digest(place.identity))
-        effects = self._drop_seconds(place)
-        self._forget(place)
+        effects = _drops_of_seconds(place)
+        self._index.forget(place)
         return effects
 
     # What is old.
 
     def refresh(self, at_most: int, *, now_ms: int) -> list[Effect]:
         """Have the oldest messages that wait published again, when they are too old."""
-        limit = self._ages.limit(len(self._places))
+        limit = self._ages.limit(len(self._index.places))
         old: dict[str, list[Place[Message]]] = {}
-        for place in self._places.values():  # in the order in which they came
+        for place in self._index.places.values():  # in the order in which they came
             if place.since >= limit or at_most <= 0:
                 break
             if place.state == READY and not place.has_expired(now_ms):
@@ -321,26 +314,18 @@ class Sessions(Generic[Message]):
                 at_most -= 1
         effects: list[Effect] = []
         for session_id, places in old.items():
-            session = self._sessions[session_id]
+            session = self._index.sessions[session_id]
             session.take(places)
             for place in places:
-                self._coming(session, place, now_ms)
+                self._expected.add(place, now_ms)
+                session.coming(place)
                 if place.message is None:
                     place.refreshing = FETCHED
                     effects.append(Fetch(place))
                 else:
-                    effects.append(self._refresh(place))
+                    self._index.is_new(place, self._ages.now)
+                    effects.append(_published_again(place))
         return effects
-
-    def _refresh(self, place: Place[Message]) -> Effect:
-        place.refreshing = REFRESHED
-        self._is_new(place)
-        return Refresh(place)
-
-    def _is_new(self, place: Place[Message]) -> None:
-        """It is published again: behind all that is there."""
-        place.since = self._ages.now
-        self._places[place.identity] = self._places.pop(place.identity)
 
     # Time.
 
@@ -349,23 +334,22 @@ class Sessions(Generic[Message]):
         effects: list[Effect] = []
         for session in self._locks.expire(now_ms):
             effects += self._lapse(session, now_ms)
-        while self._overdue and self._overdue[0][0] <= now_ms:
-            _, _, place = heapq.heappop(self._overdue)
-            if place.state == COMING and self._places.get(place.identity) is place:
-                session = self._sessions[place.session_id]
-                effects += self._drop_seconds(place)
-                self._forget(place)
+        for place in self._expected.take_overdue(now_ms):
+            if place.state == COMING and self._index.places.get(place.identity) is place:
+                session = self._index.sessions[place.session_id]
+                effects += _drops_of_seconds(place)
+                self._index.forget(place)
                 effects += self._on_ready(session, now_ms)
         return effects
 
     def due_ms(self) -> int | None:
         """Return when `tick` has something to do next."""
-        ends = [self._locks.next_end_ms(), self._overdue[0][0] if self._overdue else None]
+        ends = [self._locks.next_end_ms(), self._expected.due_ms()]
         return min((each for each in ends if each is not None), default=None)
 
     def sweep(self, *, now_ms: int) -> Iterator[list[Effect]]:
         """End what has expired at the head of each session, a session a step."""
-        for session in list(self._sessions.values()):
+        for session in list(self._index.sessions.values()):
             yield self._prune(session, now_ms)
 
     def _lapse(self, session: Session[Message], now_ms: int) -> list[Effect]:
@@ -380,7 +364,7 @@ class Sessions(Generic[Message]):
 
     def fail(self, place: Place[Message], *, now_ms: int) -> Effect:
         """It was abandoned, or its lock has ended."""
-        session = self._sessions[place.session_id]
+        session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.state = LEAVING
         if place.has_expired(now_ms):
@@ -397,31 +381,27 @@ class Sessions(Generic[Message]):
         if session.holder is not None:
             return self._pump(session, now_ms)
         if session.is_over:
-            self._sessions.pop(session.id, None)
-            self._available.pop(session.id, None)
+            self._index.forget_session(session)
             return []
         if session.head() is not None:
-            self._available.setdefault(session.id, session)
-            return self._serve(now_ms) if self._waiters else []
+            self._supply.offer(session)
+            return self._serve(now_ms) if self._supply.is_demanded else []
         return []
 
     def _serve(self, now_ms: int) -> list[Effect]:
         """Give available sessions to those who wait."""
         effects: list[Effect] = []
-        while self._waiters and self._available:
-            session = self._available.pop(next(iter(self._available)))
+        while (session := self._supply.take()) is not None:
             if session.holder is not None:
                 continue
             effects += self._prune(session, now_ms)
             if session.head() is None:
                 continue
-            receiver = next(iter(self._waiters))
-            del self._waiters[receiver]
-            effects += self._give(session, receiver, now_ms)
+            effects += self._give(session, self._supply.take_receiver(), now_ms)
         return effects
 
     def _give(self, session: Session[Message], receiver: Hashable, now_ms: int) -> list[Effect]:
-        self._available.pop(session.id, None)
+        self._supply.withdraw(session)
         session.holder = Holder(receiver)
         self._held[receiver] = session
         until_ms = self._locks.acquire(
@@ -460,7 +440,7 @@ class Sessions(Generic[Message]):
                 break
             session.pop()
             if place.message is None:
-                self._expect(place, now_ms)
+                self._expected.add(place, now_ms)
                 effects.append(Fetch(place))
                 continue
             place.state = LEAVING
@@ -474,58 +454,23 @@ class Sessions(Generic[Message]):
             place = session.pop()
             wanted -= 1
             if place.message is None:
-                effects.append(self._fetch(session, place, now_ms))
+                self._expected.add(place, now_ms)
+                session.coming(place)
+                effects.append(Fetch(place))
             else:
                 skipped.append(place)
         for place in skipped:
             session.ready(place)
         return effects
 
-    def _fetch(self, session: Session[Message], place: Place[Message], now_ms: int) -> Effect:
-        self._coming(session, place, now_ms)
-        return Fetch(place)
 
-    def _coming(self, session: Session[Message], place: Place[Message], now_ms: int) -> None:
-        self._expect(place, now_ms)
-        session.coming(place)
+def _drops_of_seconds(place: Place[Any]) -> list[Effect]:
+    """Return what becomes of a message's second copies when it is settled or replaced."""
+    seconds, place.seconds = place.seconds, None
+    return [Drop(where) for where in seconds or ()]
 
-    def _expect(self, place: Place[Message], now_ms: int) -> None:
-        place.state = COMING
-        if place.expires_ms is not None:
-            entry = (max(place.expires_ms, now_ms) + GRACE_MS, place.number, place)
-            heapq.heappush(self._overdue, entry)
 
-    # Bodies, and the end.
-
-    def _session(self, session_id: str) -> Session[Message]:
-        session = self._sessions.get(session_id)
-        if session is None:
-            session = self._sessions[session_id] = Session(session_id)
-        return session
-
-    def _keep(self, place: Place[Message], *, is_wanted: bool) -> None:
-        budget = self._budget
-        if is_wanted or budget.used_bytes + place.size_bytes <= budget.limit_bytes:
-            budget.used_bytes += place.size_bytes
-        else:
-            place.message = None
-
-    def _forget_body(self, place: Place[Message]) -> None:
-        if place.message is not None:
-            self._budget.used_bytes -= place.size_bytes
-            place.message = None
-
-    def _drop_seconds(self, place: Place[Message]) -> list[Effect]:
-        seconds, place.seconds = place.seconds, None
-        return [Drop(where) for where in seconds or ()]
-
-    def _forget(self, place: Place[Message]) -> None:
-        del self._places[place.identity]
-        self._forget_body(place)
-        place.state = LEAVING
-        session = self._sessions[place.session_id]
-        session.out.pop(id(place), None)
-        session.count -= 1
-        if session.is_over:
-            del self._sessions[session.id]
-            self._available.pop(session.id, None)
+def _published_again(place: Place[Any]) -> Effect:
+    """Have an old message published again."""
+    place.refreshing = REFRESHED
+    return Refresh(place)

@@ -7,14 +7,14 @@ Every field is written, nulls included: the Python SDK up to 7.14 reads fields b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import primitives, types, writing
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
-from bridge.wire.amqp10.types import CONSTRUCTORS, UNREADABLE, Array, Reader, Writer
+from bridge.wire.amqp10.types import CONSTRUCTORS, UNREADABLE, Array, Reader
 from bridge.wire.amqp10.whole import Allowance, check, to_read
+from bridge.wire.amqp10.writing import Writer
 
 U8 = Annotated[int, "ubyte"]
 U16 = Annotated[int, "ushort"]
@@ -33,41 +33,7 @@ Any_ = Annotated[Any, "*"]
 
 _Readers = dict[int, Reader]
 
-
-def _plain(kind: Callable[[Any], Any], read: Reader) -> Reader:
-    def plain(raw: bytes, at: int) -> tuple[Any, int]:
-        value, at = read(raw, at)
-        return kind(value), at
-
-    return plain
-
-
-_PLAIN: Final[dict[str, Callable[[Any], Any]]] = dict.fromkeys(
-    ("ubyte", "ushort", "uint", "ulong", "timestamp"), int
-)
-
-
-def _unsigned(width: int) -> Reader:
-    def read(raw: bytes, at: int) -> tuple[int, int]:
-        end = at + width
-        if end > len(raw):
-            raise DecodeError(f"{width} bytes at byte {at} are cut short")
-        return int.from_bytes(raw[at:end], "big"), end
-
-    return read
-
-
-_FAST: Final[dict[int, Reader]] = {
-    0x70: _unsigned(4),
-    0x80: _unsigned(8),
-    0x60: _unsigned(2),
-    0x50: lambda raw, at: (raw[at], at + 1),
-    0x52: lambda raw, at: (raw[at], at + 1),
-    0x53: lambda raw, at: (raw[at], at + 1),
-    0x43: lambda raw, at: (0, at),
-    0x44: lambda raw, at: (0, at),
-}
-"""Readers of unsigned numbers as plain `int`: a field's type is known, its class need not be."""
+_UNSIGNED: Final = ("ubyte", "ushort", "uint", "ulong")
 
 
 def _symbols(read: Reader) -> Reader:
@@ -82,53 +48,73 @@ def _symbols(read: Reader) -> Reader:
     return several
 
 
+def constants_of(type_name: str, default: Any) -> dict[int, Any]:
+    """Return what a field of this type holds whose constructor has no bytes behind it."""
+    rows = [row for row in CONSTRUCTORS.values() if row.type == type_name and not row.width]
+    found = {row.code: row.read(b"", 0)[0] for row in rows}
+    if type_name in _UNSIGNED:
+        found = {code: int(value) for code, value in found.items()}
+    return {0x40: default} | found
+
+
+def widths_of(type_name: str) -> dict[int, int]:
+    """Return the bytes of an unsigned number, by constructor: a plain `int` stands for it."""
+    rows = CONSTRUCTORS.values() if type_name in _UNSIGNED else ()
+    return {row.code: row.width for row in rows if row.type == type_name and row.width}
+
+
 def readers_of(type_name: str) -> _Readers:
-    """Return what reads a field of this type, by format code."""
+    """Return what reads other values of this type, by constructor."""
     if type_name == "symbols":
         single = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "symbol"}
         arrays = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "array"}
         return {code: _symbols(read) for code, read in (single | arrays).items()}
-    rows = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == type_name}
-    kind = _PLAIN.get(type_name)
-    if kind is not None:
-        rows = {code: _FAST.get(code) or _plain(kind, read) for code, read in rows.items()}
-    return rows
+    return {code: row.read for code, row in CONSTRUCTORS.items() if row.type == type_name}
 
 
 def _write_symbols(value: tuple[str, ...]) -> bytes:
-    return types.encode(Array("symbol", tuple(value)))
+    return writing.encode(Array("symbol", tuple(value)))
 
 
 def _write_any(value: Any) -> bytes:
     if type(value) in BY_CLASS:
         return encode_composite(value)
-    return types.encode(value)
+    return writing.encode(value)
 
 
 FIELD_WRITERS: Final[dict[str, Writer]] = {
-    "ubyte": types.WRITERS[types.Ubyte],
-    "ushort": types.WRITERS[types.Ushort],
-    "uint": types.write_uint,
-    "ulong": types.write_ulong,
-    "boolean": types.write_boolean,
-    "string": types.write_string,
-    "symbol": types.write_symbol,
+    "ubyte": writing.WRITERS[types.Ubyte],
+    "ushort": writing.WRITERS[types.Ushort],
+    "uint": primitives.encode_uint,
+    "ulong": primitives.encode_ulong,
+    "boolean": primitives.encode_boolean,
+    "string": writing.write_string,
+    "symbol": writing.write_symbol,
     "symbols": _write_symbols,
-    "binary": types.write_binary,
-    "timestamp": types.WRITERS[types.Timestamp],
-    "map": types.write_map,
+    "binary": primitives.encode_binary,
+    "timestamp": writing.WRITERS[types.Timestamp],
+    "map": writing.write_map,
     "*": _write_any,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a composite: its readers by constructor, its writer and what null means."""
+    """One field of a composite.
+
+    Attributes:
+        default: what null means.
+        constants: see `constants_of`.
+        widths: see `widths_of`.
+        readers: see `readers_of`; `None`: it takes any value.
+    """
 
     name: str
     type: str
     is_mandatory: bool
     default: Any
+    constants: dict[int, Any]
+    widths: dict[int, int]
     readers: _Readers | None
     write: Writer
 
@@ -142,18 +128,11 @@ class Layout:
     symbol: str
     fields: tuple[Field, ...]
     prefix: bytes
-    readers: tuple[tuple[_Readers | None, Any], ...]
-    writers: tuple[tuple[str, Writer], ...]
 
 
 BY_CLASS: dict[type, Layout] = {}
 BY_CODE: dict[int, Layout] = {}
 BY_SYMBOL: dict[str, Layout] = {}
-
-
-def layouts() -> tuple[Layout, ...]:
-    """Return the layout of every composite that has been declared."""
-    return tuple(BY_CLASS.values())
 
 
 def encode_composite(value: Any) -> bytes:
@@ -164,15 +143,15 @@ def encode_composite(value: Any) -> bytes:
     """
     layout = BY_CLASS[type(value)]
     parts = []
-    for name, write in layout.writers:
-        item = getattr(value, name)
+    for row in layout.fields:
+        item = getattr(value, row.name)
         try:
-            parts.append(b"\x40" if item is None else write(item))
+            parts.append(b"\x40" if item is None else row.write(item))
         except EncodeError:
             raise
         except Exception as error:
-            raise EncodeError(f"{layout.symbol} {name}: {item!r} cannot be written") from error
-    return layout.prefix + types.write_list(len(parts), b"".join(parts))
+            raise EncodeError(f"{layout.symbol} {row.name}: {item!r} cannot be written") from error
+    return layout.prefix + writing.write_list(len(parts), b"".join(parts))
 
 
 def decode_composite(raw: bytes, at: int = 0) -> tuple[Any, int]:
@@ -228,28 +207,35 @@ def _decode_fields(layout: Layout, raw: bytes, at: int, *, is_checked: bool) -> 
         end = at
     else:
         raise DecodeError(f"{layout.symbol}: 0x{code:02x} at byte {at} is no list")
-    if end > len(raw) or count > len(layout.readers) or at > end:
+    if end > len(raw) or count > len(layout.fields) or at > end:
         raise DecodeError(f"{layout.symbol}: {count} fields up to byte {end} are cut short")
     values = []
     allowance: Allowance | None = None
-    for readers, default in layout.readers[:count]:
+    for row in layout.fields[:count]:
         code = raw[at]
+        if code in row.constants:
+            values.append(row.constants[code])
+            at += 1
+            continue
+        if code in row.widths:
+            start = at + 1
+            at = start + row.widths[code]
+            values.append(int.from_bytes(raw[start:at], "big"))
+            continue
         if not is_checked and (code == 0x00 or code >= 0xC0) and not _is_empty_list(raw, at):
             if allowance is None:
                 allowance = to_read(end - begin)
             check(raw, at, end, allowance)
-        if code == 0x40:
-            values.append(default)
-            at += 1
-        elif readers is None:
+        if row.readers is None:
             value, at = read_any(raw, at)
-            values.append(value)
         else:
-            read = readers.get(code)
+            read = row.readers.get(code)
             if read is None:
-                raise DecodeError(_misfit(layout, len(values), code, at))
+                raise DecodeError(
+                    f"{layout.symbol}: {row.name} is no {row.type} (0x{code:02x} at byte {at})"
+                )
             value, at = read(raw, at + 1)
-            values.append(value)
+        values.append(value)
     if at != end:
         raise DecodeError(f"{layout.symbol}: the fields end at byte {at}, not at byte {end}")
     for row in layout.fields[count:]:
@@ -258,11 +244,6 @@ def _decode_fields(layout: Layout, raw: bytes, at: int, *, is_checked: bool) -> 
         if value is None and row.is_mandatory:
             raise DecodeError(f"{layout.symbol}: the mandatory field {row.name} is not there")
     return layout.cls(*values), end
-
-
-def _misfit(layout: Layout, index: int, code: int, at: int) -> str:
-    row = layout.fields[index]
-    return f"{layout.symbol}: {row.name} is no {row.type} (0x{code:02x} at byte {at})"
 
 
 def _is_empty_list(raw: bytes, at: int) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
-from bridge.wire.amqp10 import types
 from bridge.wire.amqp10.composite import (
     BY_CLASS,
     BY_CODE,
@@ -14,8 +13,11 @@ from bridge.wire.amqp10.composite import (
     FIELD_WRITERS,
     Field,
     Layout,
+    constants_of,
     readers_of,
+    widths_of,
 )
+from bridge.wire.amqp10.primitives import encode_ulong
 
 _T = TypeVar("_T")
 
@@ -39,6 +41,8 @@ def composite(code: int, symbol: str) -> Callable[[type[_T]], type[_T]]:
                     is_mandatory=item.default is MISSING
                     and type(None) not in _parts(hints[item.name]),
                     default=default,
+                    constants=constants_of(type_name, default),
+                    widths=widths_of(type_name),
                     readers=None if type_name == "*" else readers_of(type_name),
                     write=FIELD_WRITERS[type_name],
                 )
@@ -48,9 +52,7 @@ def composite(code: int, symbol: str) -> Callable[[type[_T]], type[_T]]:
             code=code,
             symbol=symbol,
             fields=tuple(rows),
-            prefix=b"\x00" + types.write_ulong(code),
-            readers=tuple((row.readers, row.default) for row in rows),
-            writers=tuple((row.name, row.write) for row in rows),
+            prefix=b"\x00" + encode_ulong(code),
         )
         BY_CLASS[made] = BY_CODE[code] = BY_SYMBOL[symbol] = layout
         return made

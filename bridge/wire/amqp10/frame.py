@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bridge.wire.amqp10.composite import encode_composite
 from bridge.wire.amqp10.performatives import Accepted, Disposition
-from bridge.wire.amqp10.types import write_binary, write_uint
+from bridge.wire.amqp10.primitives import encode_binary, encode_uint
 
 FRAME_SIZE_MIN_MAX: Final = 512
 """The smallest max-frame-size that a peer may ask for (MIN-MAX-FRAME-SIZE)."""
@@ -48,8 +48,8 @@ def encode_disposition(channel: int, disposition: Disposition) -> bytes:
     if disposition.settled and type(disposition.state) is Accepted and not disposition.batchable:
         fields = (
             (b"\x06\x41" if disposition.role else b"\x06\x42")
-            + write_uint(disposition.first)
-            + (b"\x40" if disposition.last is None else write_uint(disposition.last))
+            + encode_uint(disposition.first)
+            + (b"\x40" if disposition.last is None else encode_uint(disposition.last))
             + _ACCEPTED_TAIL
         )
         size = len(fields)
@@ -77,10 +77,10 @@ def encode_transfer(
     """Return the pieces of a transfer frame; all eleven fields are written."""
     fields = (
         b"\x0b"
-        + write_uint(handle)
-        + (b"\x40" if delivery_id is None else write_uint(delivery_id))
-        + (b"\x40" if delivery_tag is None else write_binary(delivery_tag))
-        + (b"\x40" if message_format is None else write_uint(message_format))
+        + encode_uint(handle)
+        + (b"\x40" if delivery_id is None else encode_uint(delivery_id))
+        + (b"\x40" if delivery_tag is None else encode_binary(delivery_tag))
+        + (b"\x40" if message_format is None else encode_uint(message_format))
         + (b"\x41" if is_settled else b"\x42")
         + (_TRUE_MORE if is_more else _FALSE_MORE)
     )

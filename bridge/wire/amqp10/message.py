@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import types, writing
 from bridge.wire.amqp10.composite import encode_composite, read_any
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message_properties import MessageProperties
@@ -69,9 +69,9 @@ def encode_message(message: Message) -> bytes:
     return (
         encode_composite(message.properties)
         + b"\x00\x53\x74"
-        + types.write_map(message.application_properties)
+        + writing.write_map(message.application_properties)
         + b"\x00\x53\x77"
-        + types.encode(message.value)
+        + writing.encode(message.value)
     )
 
 

@@ -224,13 +224,6 @@ class Coordinator:
     capabilities: Syms | None = None
 
 
-@composite(0x33, "amqp:declared:list")
-class Declared:
-    """Outcome: a transaction has begun."""
-
-    txn_id: Bin
-
-
 @composite(0x34, "amqp:transactional-state:list")
 class TransactionalState:
     """Delivery state: part of a transaction."""
@@ -277,6 +270,4 @@ class SaslOutcome:
     additional_data: Bin | None = None
 
 
-Performative = Open | Begin | Attach | Flow | Transfer | Disposition | Detach | End | Close
-SaslFrame = SaslMechanisms | SaslInit | SaslChallenge | SaslResponse | SaslOutcome
 Outcome = Accepted | Rejected | Released | Modified

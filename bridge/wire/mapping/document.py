@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bridge.wire.mapping.fields import FROM_AMQP
-from bridge.wire.mapping.inward import BASIC_PROPERTIES, HEADER_PROPERTIES, PROPERTY_NAMES
+from bridge.wire.mapping.names import BASIC_PROPERTIES, HEADER_PROPERTIES, PROPERTY_NAMES
 
 _LETTERS = {
     "V": "void",

@@ -11,6 +11,21 @@ import struct
 from collections.abc import Callable
 from uuid import UUID
 
+from bridge.wire.amqp10.primitives import (
+    NULL,
+    encode_binary,
+    encode_boolean,
+    encode_double,
+    encode_int,
+    encode_list,
+    encode_long,
+    encode_map,
+    encode_string,
+    encode_timestamp,
+    encode_uint,
+)
+from bridge.wire.amqp10.scalars import Byte, Float, Short, Ubyte, Ushort
+from bridge.wire.amqp10.writing import WRITERS
 from bridge.wire.basic import FieldValue
 
 
@@ -149,15 +164,6 @@ def field_of(raw: bytes, start: int, end: int) -> tuple[FieldValue | None, bool]
     return (letter, value), is_exact
 
 
-def _sized(short: int, long: int) -> Callable[[bytes], bytes]:
-    def encode(value: bytes) -> bytes:
-        if len(value) < 256:
-            return bytes((short, len(value))) + value
-        return bytes((long,)) + len(value).to_bytes(4, "big") + value
-
-    return encode
-
-
 def utf8(text: str) -> bytes:
     """Return a 0-9-1 string as UTF-8; RabbitMQ takes any bytes, AMQP 1.0 does not."""
     try:
@@ -166,40 +172,9 @@ def utf8(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
 
-encode_string = _sized(0xA1, 0xB1)
-encode_symbol = _sized(0xA3, 0xB3)
-encode_binary = _sized(0xA0, 0xB0)
-
-_pack_long = struct.Struct(">Bq").pack
-_pack_uint = struct.Struct(">BI").pack
-_pack_int = struct.Struct(">Bi").pack
-_pack_double = struct.Struct(">Bd").pack
-
-
-def encode_long(value: int) -> bytes:
-    """Encode an AMQP 1.0 long."""
-    return _pack_long(0x81, value)
-
-
-def encode_timestamp(value_ms: int) -> bytes:
-    """Encode an AMQP 1.0 timestamp from UTC milliseconds; one beyond its range, as its last."""
-    return _pack_long(0x83, min(value_ms, _INT64_MAX))
-
-
-def encode_uint(value: int) -> bytes:
-    """Encode an AMQP 1.0 uint."""
-    return (
-        bytes((0x52, value))
-        if 0 < value < 256
-        else b"\x43"
-        if not value
-        else _pack_uint(0x70, value)
-    )
-
-
-def encode_int(value: int) -> bytes:
-    """Encode an AMQP 1.0 int."""
-    return _pack_int(0x71, value)
+def timestamp_of(value_ms: int) -> bytes:
+    """Encode a timestamp from UTC milliseconds; one beyond the type's range, as its last."""
+    return encode_timestamp(min(value_ms, _INT64_MAX))
 
 
 def _text_or_binary(value: object) -> bytes:
@@ -213,30 +188,28 @@ def _text_or_binary(value: object) -> bytes:
 
 def _decimal(value: object) -> bytes:
     assert isinstance(value, tuple)
-    return _pack_double(0x82, value[1] / 10 ** value[0])
+    return encode_double(value[1] / 10 ** value[0])
 
 
 TO_AMQP: dict[str, Callable[..., bytes]] = {
-    "V": lambda value: b"\x40",
-    "t": lambda value: b"\x41" if value else b"\x42",
-    "B": lambda value: bytes((0x50, value)),
-    "b": struct.Struct(">Bb").pack,
-    "u": struct.Struct(">BH").pack,
-    "s": struct.Struct(">Bh").pack,
+    "V": lambda value: NULL,
+    "t": encode_boolean,
+    "B": WRITERS[Ubyte],
+    "b": WRITERS[Byte],
+    "u": WRITERS[Ushort],
+    "s": WRITERS[Short],
     "i": encode_uint,
     "I": encode_int,
     "l": encode_long,
     "L": encode_long,
-    "f": struct.Struct(">Bf").pack,
-    "d": lambda value: _pack_double(0x82, value),
+    "f": WRITERS[Float],
+    "d": encode_double,
     "D": _decimal,
-    "T": lambda value: encode_timestamp(value * 1000),
+    "T": lambda value: timestamp_of(value * 1000),
     "S": _text_or_binary,
     "x": encode_binary,
 }
 """Letter of the 0-9-1 field -> AMQP 1.0 encoder; tables (F) and arrays (A) are below."""
-
-_PREFIXED = {"b": 0x51, "u": 0x60, "s": 0x61, "f": 0x72}
 
 AMQP_ENCODED = "amqp-1.0"
 """Letter of a field that holds an encoded AMQP 1.0 value as it came. It lives in memory only (a
@@ -246,9 +219,6 @@ disposition's properties on their way into a message): 0-9-1 has no such type.""
 def encode_field(field: FieldValue) -> bytes:
     """Return the AMQP 1.0 encoding of a 0-9-1 field. Nested tables become maps, arrays lists."""
     letter, value = field
-    prefix = _PREFIXED.get(letter)
-    if prefix is not None:
-        return TO_AMQP[letter](prefix, value)
     encode = TO_AMQP.get(letter)
     if encode is not None:
         return encode(value)
@@ -262,23 +232,7 @@ def encode_field(field: FieldValue) -> bytes:
         )
     assert letter == "A", letter
     assert isinstance(value, list), value
-    return _compound(0xD0, len(value), b"".join(encode_field(item) for item in value))
-
-
-def encode_map(pairs: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the AMQP 1.0 map of pairs of encoded keys and values."""
-    return _compound(0xD1, 2 * len(pairs), b"".join(part for pair in pairs for part in pair))
-
-
-def encode_list(items: list[bytes]) -> bytes:
-    """Return the AMQP 1.0 list of encoded values."""
-    return _compound(0xD0, len(items), b"".join(items))
-
-
-def _compound(code: int, count: int, body: bytes) -> bytes:
-    if len(body) < 255 and count < 256:
-        return bytes((code - 0x10, len(body) + 1, count)) + body
-    return bytes((code,)) + (len(body) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+    return encode_list([encode_field(item) for item in value])
 
 
 def compound_items(raw: bytes, start: int) -> list[tuple[int, int]]:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.model.duration import MAX_MS, TIME_MAX_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
+from bridge.wire.amqp10.primitives import encode_list, encode_string
 from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
     MappingError,
     compound_items,
-    encode_list,
-    encode_string,
     field_of,
     map_items,
     textual,
+)
+from bridge.wire.mapping.names import (
+    BASIC_PROPERTIES,
+    HEADER_CODES,
+    HEADER_PROPERTIES,
+    PROPERTY_CODES,
+    PROPERTY_NAMES,
+    SENDER_ANNOTATIONS,
+    SERVICE_ANNOTATIONS,
 )
 from bridge.wire.record import Record
 
@@ -37,88 +47,9 @@ _DIRECT_REPLY_TO = headers.DIRECT_REPLY_TO.encode()
 _STRING_CODES = (0xA1, 0xB1)
 _SYMBOL_CODES = (0xA3, 0xB3)
 
-PROPERTY_NAMES = (
-    "message-id",
-    "user-id",
-    "to",
-    "subject",
-    "reply-to",
-    "correlation-id",
-    "content-type",
-    "content-encoding",
-    "absolute-expiry-time",
-    "creation-time",
-    "group-id",
-    "group-sequence",
-    "reply-to-group-id",
-)
-
-BASIC_PROPERTIES = {
-    "message-id": "message_id",
-    "subject": "type",
-    "reply-to": "reply_to",
-    "correlation-id": "correlation_id",
-    "content-type": "content_type",
-    "content-encoding": "content_encoding",
-}
-"""Property of AMQP 1.0 -> basic property of 0-9-1; Azure's Subject (Label) is 0-9-1's type."""
-
-HEADER_PROPERTIES = {
-    "user-id": "x-opt-user-id",
-    "to": headers.TO,
-    "absolute-expiry-time": "x-opt-absolute-expiry-time",
-    "creation-time": "x-opt-creation-time",
-    "group-id": headers.SESSION_ID,
-    "group-sequence": "x-opt-group-sequence",
-    "reply-to-group-id": headers.REPLY_TO_SESSION_ID,
-}
-"""Property of AMQP 1.0 -> header, where 0-9-1 has no property for it."""
-
-_FLAGS, _UINTS, _INTEGERS = b"\x41\x42\x56", b"\x70\x52\x43", b"\x70\x52\x43\x54\x71\x55\x81"
-_IDS = b"\xa1\xb1\xa0\xb0\x80\x53\x44\x98"
-_TEXTS, _SYMBOLS, _BINARIES = b"\xa1\xb1", b"\xa3\xb3\xa1\xb1", b"\xa0\xb0"
-_PROPERTY_CODES = (
-    _IDS,
-    _BINARIES,
-    _TEXTS,
-    _TEXTS,
-    _TEXTS,
-    _IDS,
-    _SYMBOLS,
-    _SYMBOLS,
-    b"\x83",
-    b"\x83",
-    _TEXTS,
-    _UINTS,
-    _TEXTS,
-)
-"""The constructors that each property may have beside null; a symbol may come as a string."""
-
-_HEADER_CODES = (_FLAGS, b"\x50", _INTEGERS, _FLAGS, _UINTS)
 _ULONGS = b"\x80\x53\x44"
 
 _KEYS = frozenset({"message-id", "group-id", "reply-to-group-id"})
-
-_KNOWN_ANNOTATIONS = {
-    b"x-opt-scheduled-enqueue-time": headers.SCHEDULED_ENQUEUE_TIME,
-    b"x-opt-partition-key": headers.PARTITION_KEY,
-    b"x-opt-via-partition-key": headers.VIA_PARTITION_KEY,
-}
-
-SERVICE_ANNOTATIONS = frozenset(
-    {
-        b"x-opt-sequence-number",
-        b"x-opt-enqueue-sequence-number",
-        b"x-opt-enqueued-time",
-        b"x-opt-locked-until",
-        b"x-opt-message-state",
-        b"x-opt-offset",
-        b"x-opt-partition-id",
-        b"x-opt-deadletter-source",
-        b"x-opt-lock-token",
-    }
-)
-"""Annotations that the service alone may set; a client's are taken off."""
 
 
 @dataclass(slots=True)
@@ -135,9 +66,9 @@ class Inward:
     session_id: str | None
 
 
-def is_reserved(name: str) -> bool:
-    """Whether a header of this name would mean something to RabbitMQ or to the bridge."""
-    return name in headers.BROKER_ONLY or name.startswith(("x-opt-", "x-busbridge-", "x-stream-"))
+def application_fields(table: Table) -> Table:
+    """Return the headers that are application properties."""
+    return {name: field for name, field in table.items() if is_application_key(name)}
 
 
 def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
@@ -208,7 +139,7 @@ def _read_properties(
     raw = found.raw
     is_exact = True
     items = found.items(part.PROPERTIES)
-    _check_fields(raw, items, _PROPERTY_CODES)
+    _check_fields(raw, items, PROPERTY_CODES)
     for name, (start, end) in zip(PROPERTY_NAMES, items, strict=False):
         code = raw[start]
         if code == 0x40:
@@ -283,7 +214,7 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
     ttl_ms: int | None = None
     if where is not None:
         items = found.items(part.HEADER)
-        _check_fields(found.raw, items, _HEADER_CODES)
+        _check_fields(found.raw, items, HEADER_CODES)
         if len(items) > 1:
             priority = field_of(found.raw, *items[1])[0]
             if priority is not None and priority[1] not in (None, 4):
@@ -295,7 +226,7 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
         if span_ms > UINT_MAX:
             ttl_ms = span_ms
     if ttl_ms is not None and ttl_ms >= 0:  # RabbitMQ closes the channel over a negative one
-        table[headers.TIME_TO_LIVE] = ("l", ttl_ms)
+        table[headers.TIME_TO_LIVE] = ("l", min(ttl_ms, MAX_MS))
 
 
 def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes]) -> int | None:
@@ -307,10 +238,11 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
     is_exact = True
     for (key_start, key_end), (start, end) in found.pairs(part.MESSAGE_ANNOTATIONS):
         key = _annotation_key(raw, key_start, key_end)
-        name = _KNOWN_ANNOTATIONS.get(key)
+        name = SENDER_ANNOTATIONS.get(key)
         if name == headers.SCHEDULED_ENQUEUE_TIME:
             scheduled_ms = _time_ms(raw, start, end)
             if scheduled_ms is not None:
+                scheduled_ms = min(scheduled_ms, TIME_MAX_MS)
                 table[name] = ("l", scheduled_ms)
         elif name is not None:
             field, field_is_exact = field_of(raw, start, end)
@@ -378,7 +310,7 @@ def _read_application_properties(
             name = key.decode()
         except UnicodeDecodeError:
             raise MappingError(f"the name at byte {key_start} is no UTF-8") from None
-        if field is None or len(key) > SHORT_STRING_BYTES_MAX or is_reserved(name):
+        if field is None or len(key) > SHORT_STRING_BYTES_MAX or not is_application_key(name):
             is_exact = False
             continue
         # A stream of RabbitMQ 4 gives bytes back as text: a peek needs the exact form.

@@ -7,53 +7,53 @@ from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table
-from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.fields import (
-    AMQP_ENCODED,
-    MappingError,
-    compound_items,
+from bridge.wire.amqp10.primitives import (
+    NULL,
     encode_binary,
-    encode_field,
     encode_int,
     encode_list,
     encode_map,
     encode_string,
     encode_symbol,
-    encode_timestamp,
     encode_uint,
+)
+from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.headers import is_application_key
+from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.fields import (
+    AMQP_ENCODED,
+    MappingError,
+    compound_items,
+    encode_field,
     field_of,
     map_items,
     textual,
+    timestamp_of,
     utf8,
 )
-from bridge.wire.mapping.inward import SERVICE_ANNOTATIONS, UINT_MAX, is_reserved
+from bridge.wire.mapping.inward import UINT_MAX, application_fields
+from bridge.wire.mapping.names import SENDER_ANNOTATIONS, SERVICE_ANNOTATIONS
 from bridge.wire.record import Record
 
 _ABSENT: FieldValue = ("V", None)
-_NULL = b"\x40"
 _TRUE = b"\x41"
 
-_SEQUENCE_NUMBER = encode_symbol(b"x-opt-sequence-number") + b"\x81"
-_ENQUEUED_NUMBER = encode_symbol(b"x-opt-enqueue-sequence-number") + b"\x81"
-_ENQUEUED_TIME = encode_symbol(b"x-opt-enqueued-time") + b"\x83"
+_SEQUENCE_NUMBER = encode_symbol(headers.SEQUENCE_NUMBER.encode()) + b"\x81"
+_ENQUEUED_NUMBER = encode_symbol(headers.ENQUEUED_SEQUENCE_NUMBER.encode()) + b"\x81"
+_ENQUEUED_TIME = encode_symbol(headers.ENQUEUED_TIME.encode()) + b"\x83"
 _LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
 _LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
 _MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
-_SCHEDULED = encode_symbol(b"x-opt-scheduled-enqueue-time")
+_SCHEDULED = encode_symbol(headers.SCHEDULED_ENQUEUE_TIME.encode())
 _pack_long = struct.Struct(">q").pack
 
 _STRING_ANNOTATIONS = (
-    (headers.PARTITION_KEY, encode_symbol(b"x-opt-partition-key")),
-    (headers.VIA_PARTITION_KEY, encode_symbol(b"x-opt-via-partition-key")),
-    (headers.DEAD_LETTER_SOURCE, encode_symbol(b"x-opt-deadletter-source")),
+    (headers.PARTITION_KEY, encode_symbol(headers.PARTITION_KEY.encode())),
+    (headers.VIA_PARTITION_KEY, encode_symbol(headers.VIA_PARTITION_KEY.encode())),
+    (headers.DEAD_LETTER_SOURCE, encode_symbol(headers.DEAD_LETTER_SOURCE.encode())),
 )
 
-_OURS = SERVICE_ANNOTATIONS | {
-    b"x-opt-scheduled-enqueue-time",
-    b"x-opt-partition-key",
-    b"x-opt-via-partition-key",
-}
+_OURS = SERVICE_ANNOTATIONS.union(SENDER_ANNOTATIONS)
 """Annotations that are written from headers, or by the service alone."""
 
 MESSAGE_STATE_ACTIVE, MESSAGE_STATE_DEFERRED, MESSAGE_STATE_SCHEDULED = 0, 1, 2
@@ -117,28 +117,29 @@ def exact_sections(table: Table) -> part.Sections | None:
     return found
 
 
-def _described(code: int, value: bytes) -> bytes:
-    return bytes((0x00, 0x53, code)) + value
+_HEADER = part.descriptor(part.HEADER)
+_DELIVERY_ANNOTATIONS = part.descriptor(part.DELIVERY_ANNOTATIONS)
+_ANNOTATIONS = part.descriptor(part.MESSAGE_ANNOTATIONS)
+_PROPERTIES = part.descriptor(part.PROPERTIES)
+_APPLICATION_PROPERTIES = part.descriptor(part.APPLICATION_PROPERTIES)
+_DATA = part.descriptor(part.DATA)
 
-
-_TOKEN_ALONE = _described(
-    part.DELIVERY_ANNOTATIONS, encode_map([(_LOCK_TOKEN, b"\x98" + bytes(16))])
-)[:-16]
+_TOKEN_ALONE = (_DELIVERY_ANNOTATIONS + encode_map([(_LOCK_TOKEN, b"\x98" + bytes(16))]))[:-16]
 """Delivery annotations that hold a lock's token and nothing else, up to the token."""
 
-_NOTHING = _described(part.DELIVERY_ANNOTATIONS, encode_map([]))
+_NOTHING = _DELIVERY_ANNOTATIONS + encode_map([])
 
 
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
     priority = table.get(headers.PRIORITY, _ABSENT)[1]
     items = [
         _TRUE,
-        bytes((0x50, priority)) if isinstance(priority, int) and 0 <= priority < 256 else _NULL,
-        _NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
-        _NULL,
+        bytes((0x50, priority)) if isinstance(priority, int) and 0 <= priority < 256 else NULL,
+        NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
+        NULL,
         encode_uint(min(max(delivery_count, 0), UINT_MAX)),
     ]
-    return _described(part.HEADER, encode_list(items))
+    return _HEADER + encode_list(items)
 
 
 def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) -> bytes:
@@ -150,7 +151,7 @@ def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) 
         name = textual(exact.raw, *key)
         if name is not None and name not in SERVICE_ANNOTATIONS:
             pairs.append((exact.raw[key[0] : key[1]], exact.raw[span[0] : span[1]]))
-    return _described(part.DELIVERY_ANNOTATIONS, encode_map(pairs))
+    return _DELIVERY_ANNOTATIONS + encode_map(pairs)
 
 
 def _annotations(
@@ -175,7 +176,7 @@ def _annotations(
     scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None and isinstance(scheduled[1], int):
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
-        pairs.append((_SCHEDULED, encode_timestamp(scheduled_ms)))
+        pairs.append((_SCHEDULED, timestamp_of(scheduled_ms)))
     for name, key in _STRING_ANNOTATIONS:
         if (field := table.get(name)) is not None:
             pairs.append((key, encode_field(field)))
@@ -185,46 +186,32 @@ def _annotations(
             if said is not None and said not in _OURS:
                 key = exact.raw[key_span[0] : key_span[1]]
                 pairs.append((key, exact.raw[span[0] : span[1]]))
-    return _described(part.MESSAGE_ANNOTATIONS, encode_map(pairs))
+    return _ANNOTATIONS + encode_map(pairs)
 
 
 def _pairs(exact: part.Sections, code: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     return iter(map_items(exact.raw, exact.at[code][1]))
 
 
-def _string(value: str | None) -> bytes:
-    return _NULL if value is None else encode_string(utf8(value))
-
-
-def _symbol(value: str | None) -> bytes:
-    return _NULL if value is None else encode_symbol(utf8(value))
-
-
-def _field(table: Table, name: str) -> bytes:
-    field = table.get(name)
-    return _NULL if field is None else encode_field(field)
-
-
 def _times(
     properties: Properties, table: Table, enqueued_ms: int, time_to_live_ms: int | None
-) -> tuple[bytes, bytes]:
+) -> tuple[object, object]:
     """Absolute expiry and creation time; a TTL that no uint holds stands in their difference."""
     if time_to_live_ms is not None and time_to_live_ms > UINT_MAX:
-        expiry_ms = min(enqueued_ms + time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS)
-        return encode_timestamp(expiry_ms), encode_timestamp(enqueued_ms)
-    expiry, creation = table.get("x-opt-absolute-expiry-time"), table.get("x-opt-creation-time")
+        return min(enqueued_ms + time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS), enqueued_ms
+    creation = table.get(headers.CREATION_TIME)
     if creation is None and properties.timestamp is not None:
         creation = ("l", properties.timestamp * 1000)
-    return (
-        _timestamp(expiry),
-        _timestamp(creation),
-    )
+    return table.get(headers.ABSOLUTE_EXPIRY_TIME, _ABSENT)[1], (creation or _ABSENT)[1]
 
 
-def _timestamp(field: FieldValue | None) -> bytes:
-    if field is None or not isinstance(field[1], int):
-        return _NULL
-    return encode_timestamp(field[1])
+_PROPERTY_FIELDS = (
+    (2, headers.TO),
+    (10, headers.SESSION_ID),
+    (11, headers.GROUP_SEQUENCE),
+    (12, headers.REPLY_TO_SESSION_ID),
+)
+"""Places in the properties section, and the header that stands there as it is."""
 
 
 def _properties(
@@ -234,28 +221,34 @@ def _properties(
     enqueued_ms: int,
     time_to_live_ms: int | None,
 ) -> bytes:
-    message_id = properties.message_id
-    if message_id is None:
-        # the JavaScript SDK cannot settle a message without an id; a native one may have none
-        message_id = f"{sequence_number:032x}"
-    user_id = table.get("x-opt-user-id")
-    items = [
-        _string(message_id),
-        encode_binary(user_id[1]) if user_id and isinstance(user_id[1], bytes) else _NULL,
-        _field(table, headers.TO),
-        _string(properties.type),
-        _string(properties.reply_to),
-        _string(properties.correlation_id),
-        _symbol(properties.content_type),
-        _symbol(properties.content_encoding),
-        *_times(properties, table, enqueued_ms, time_to_live_ms),
-        _field(table, headers.SESSION_ID),
-        _field(table, "x-opt-group-sequence"),
-        _field(table, headers.REPLY_TO_SESSION_ID),
-    ]
-    while items[-1] is _NULL:
+    # the JavaScript SDK cannot settle a message without an id; a native one may have none
+    given_id = properties.message_id
+    message_id = f"{sequence_number:032x}" if given_id is None else given_id
+    items = [encode_string(utf8(message_id))] + [NULL] * 12
+    user_id = table.get(headers.USER_ID, _ABSENT)[1]
+    if isinstance(user_id, bytes):
+        items[1] = encode_binary(user_id)
+    for at, text in (
+        (3, properties.type),
+        (4, properties.reply_to),
+        (5, properties.correlation_id),
+    ):
+        if text is not None:
+            items[at] = encode_string(utf8(text))
+    for at, text in ((6, properties.content_type), (7, properties.content_encoding)):
+        if text is not None:
+            # A symbol is ASCII, and strict clients refuse anything else.
+            items[at] = encode_symbol(text.encode("ascii", "replace"))
+    times = _times(properties, table, enqueued_ms, time_to_live_ms)
+    for at, time_ms in enumerate(times, 8):
+        if isinstance(time_ms, int):
+            items[at] = timestamp_of(time_ms)
+    for at, name in _PROPERTY_FIELDS:
+        if (field := table.get(name)) is not None:
+            items[at] = encode_field(field)
+    while items[-1] is NULL:
         items.pop()
-    return _described(part.PROPERTIES, encode_list(items))
+    return _PROPERTIES + encode_list(items)
 
 
 def _application_properties(
@@ -273,26 +266,26 @@ def _application_properties(
     else:
         pairs = [
             (encode_string(utf8(name)), encode_field(field))
-            for name, field in table.items()
-            if not is_reserved(name)
+            for name, field in application_fields(table).items()
         ]
         if properties.app_id is not None:
-            pairs.append((encode_string(APP_ID_PROPERTY.encode()), _string(properties.app_id)))
+            app_id = encode_string(utf8(properties.app_id))
+            pairs.append((encode_string(APP_ID_PROPERTY.encode()), app_id))
     if dead_letter is not None:
         names = (headers.DEAD_LETTER_REASON, headers.DEAD_LETTER_ERROR_DESCRIPTION)
         replaced = {name.encode() for name in names}
         pairs = [pair for pair in pairs if textual(pair[0], 0, len(pair[0])) not in replaced]
         for name, text in zip(names, dead_letter, strict=True):
-            pairs.append((encode_string(name.encode()), _string(text)))
+            pairs.append((encode_string(name.encode()), encode_string(utf8(text))))
     if not pairs:
         return b""
-    return _described(part.APPLICATION_PROPERTIES, encode_map(pairs))
+    return _APPLICATION_PROPERTIES + encode_map(pairs)
 
 
 def _body(record: Record, table: Table) -> bytes:
     if headers.BODY in table and _is_body(record.body):
         return record.body
-    return _described(part.DATA, encode_binary(record.body))
+    return _DATA + encode_binary(record.body)
 
 
 def _is_body(raw: bytes) -> bool:
@@ -320,8 +313,7 @@ def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()
     else:
         pairs = {
             encode_string(utf8(name)): encode_field(field)
-            for name, field in table.items()
-            if not is_reserved(name)
+            for name, field in application_fields(table).items()
         }
         needs_exact = False
     for name in removed:
@@ -331,14 +323,14 @@ def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()
         encoded = encode_field(field)
         pairs[encode_string(name.encode())] = encoded
         readable, is_exact = _readable(field, encoded)
-        if readable is not None and not is_reserved(name) and len(name.encode()) <= 255:
+        if readable is not None and is_application_key(name) and len(name.encode()) <= 255:
             table[name] = readable
         else:
             table.pop(name, None)
             is_exact = False
         needs_exact = needs_exact or not is_exact
     if needs_exact:
-        section = _described(part.APPLICATION_PROPERTIES, encode_map(list(pairs.items())))
+        section = _APPLICATION_PROPERTIES + encode_map(list(pairs.items()))
         before, after = (b"", b"") if exact is None else _other_sections(exact)
         table[headers.SECTIONS] = ("x", before + section + after)
     properties = Properties.decode(record.properties.encode())

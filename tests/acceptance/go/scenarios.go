@@ -546,7 +546,8 @@ func run(text, queue string, do func(*bus) string) (ok bool, detail string) {
 	}()
 	client, err := azservicebus.NewClientFromConnectionString(text, options())
 	must(err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	// A settlement by a session that is lost is tried anew by this client for up to a minute.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	defer client.Close(context.Background())
 	return true, do(&bus{ctx: ctx, text: text, queue: queue, client: client})

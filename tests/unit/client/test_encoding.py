@@ -12,9 +12,9 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 
 from bridge.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
-from bridge.client.core.received import Received
 from bridge.client.exceptions import MessageSizeExceededError
 from bridge.client.messages import encoded
+from bridge.message.received import Received
 from bridge.wire import headers
 from bridge.wire.amqp10.types import read_value
 from bridge.wire.mapping.inward import record_from_message

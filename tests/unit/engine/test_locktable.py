@@ -6,7 +6,7 @@ import os
 import uuid
 from typing import Any, cast
 
-from bridge.engine.settlement.holding import Holding
+from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import LockTable
 
 
@@ -31,7 +31,7 @@ async def test_tokens_cannot_be_guessed() -> None:
         return drawn[-1]
 
     table = LockTable(lambda source, holding: None, chance)
-    holding = Holding.__new__(Holding)
+    holding = HeldMessage.__new__(HeldMessage)
     given = [table.acquire(cast(Any, None), holding, 60_000)[0] for _ in range(1_000)]
     table.close()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.machine import deduplicator
-from bridge.machine.deduplicator import Deduplicator, Identity, Left, Standing, digest
+from bridge.machine.deduplicator import CopyStatus, Deduplicator, Identity, Left, digest
 from bridge.machine.settled import (
     MEMORY_BYTES_MAX,
     NUMBERS_MAX,
@@ -45,10 +45,10 @@ def test_a_message_that_is_held_is_not_held_twice() -> None:
     """Until it is let go; then it may come again."""
     messages = deduplicator_of()
     messages.hold(Message(1))
-    assert messages.standing(Message(1)) is Standing.HELD
-    assert messages.standing(Message(2)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.HELD
+    assert messages.status_of(Message(2)) is CopyStatus.NEW
     messages.let_go(Message(1))
-    assert messages.standing(Message(1)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
 def test_what_is_settled_is_known_by_identity_and_number() -> None:
@@ -56,18 +56,18 @@ def test_what_is_settled_is_known_by_identity_and_number() -> None:
     messages = deduplicator_of()
     messages.hold(Message(1))
     assert messages.leave(Message(1), Left.SETTLED) == []
-    assert messages.standing(Message(1)) is Standing.SETTLED
-    assert messages.standing(Message(1, generation=3)) is Standing.SETTLED
-    assert messages.standing(Message(1, identity=B)) is Standing.NEW
-    assert messages.standing(Message(2)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, generation=3)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
+    assert messages.status_of(Message(2)) is CopyStatus.NEW
 
 
 def test_a_native_message_is_known_by_number_and_enqueued_time() -> None:
     """It has nothing else."""
     messages = deduplicator_of()
     messages.leave(Message(1, identity=(1, 1_000)), Left.SETTLED)
-    assert messages.standing(Message(1, identity=(1, 1_000))) is Standing.SETTLED
-    assert messages.standing(Message(1, identity=(1, 2_000))) is Standing.NEW
+    assert messages.status_of(Message(1, identity=(1, 1_000))) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, identity=(1, 2_000))) is CopyStatus.NEW
 
 
 def test_what_has_no_number_is_never_a_copy() -> None:
@@ -75,9 +75,9 @@ def test_what_has_no_number_is_never_a_copy() -> None:
     messages = deduplicator_of()
     for _ in range(2):
         messages.hold(Message(-1))
-        assert messages.standing(Message(-1)) is Standing.NEW
+        assert messages.status_of(Message(-1)) is CopyStatus.NEW
         messages.leave(Message(-1), Left.SETTLED)
-        assert messages.standing(Message(-1)) is Standing.NEW
+        assert messages.status_of(Message(-1)) is CopyStatus.NEW
 
 
 def test_what_was_moved_to_another_queue_is_not_settled() -> None:
@@ -86,7 +86,7 @@ def test_what_was_moved_to_another_queue_is_not_settled() -> None:
     messages.hold(Message(1))
     messages.wait(Message(1), 5)
     assert messages.leave(Message(1), Left.MOVED) == [5]
-    assert messages.standing(Message(1)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
 def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() -> None:
@@ -95,12 +95,12 @@ def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() ->
     messages.hold(Message(1))
     messages.wait(Message(1), 5)
     assert messages.leave(Message(1), Left.DEAD_LETTERED) == [5]
-    assert messages.standing(Message(1)) is Standing.SETTLED
-    assert messages.standing(Message(1, was_dead_lettered=True)) is Standing.NEW
-    assert messages.standing(Message(1, generation=1, was_dead_lettered=True)) is Standing.NEW
-    assert messages.standing(Message(1, identity=B)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, generation=1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
     messages.forget()
-    assert messages.standing(Message(1)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
 def test_so_many_dead_letters_are_known() -> None:
@@ -108,8 +108,8 @@ def test_so_many_dead_letters_are_known() -> None:
     messages = deduplicator_of()
     for number in range(deduplicator.DEAD_LETTERED_MAX + 1):
         messages.leave(Message(number), Left.DEAD_LETTERED)
-    assert messages.standing(Message(0)) is Standing.NEW
-    assert messages.standing(Message(1)) is Standing.SETTLED
+    assert messages.status_of(Message(0)) is CopyStatus.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
 
 
 def test_a_message_put_back_with_changes_is_no_copy() -> None:
@@ -117,14 +117,14 @@ def test_a_message_put_back_with_changes_is_no_copy() -> None:
     messages = deduplicator_of()
     messages.hold(Message(1))
     messages.expect(Message(1), 1)
-    assert messages.standing(Message(1, generation=1)) is Standing.NEW
+    assert messages.status_of(Message(1, generation=1)) is CopyStatus.NEW
     messages.hold(Message(1, generation=1))
     messages.leave(Message(1), Left.REPLACED)
     assert len(messages) == 1
-    assert messages.standing(Message(1, generation=1)) is Standing.HELD
+    assert messages.status_of(Message(1, generation=1)) is CopyStatus.HELD
     messages.let_go(Message(1, generation=1))
-    assert messages.standing(Message(1)) is Standing.SETTLED
-    assert messages.standing(Message(1, generation=1)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, generation=1)) is CopyStatus.NEW
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
@@ -134,9 +134,9 @@ def test_of_what_a_dead_bridge_has_put_back_and_not_acked_the_second_is_the_copy
     """Whichever comes first is delivered, and when it is settled the other is dropped."""
     messages = deduplicator_of()
     messages.hold(Message(1, generation=first))
-    assert messages.standing(Message(1, generation=second)) is Standing.HELD
+    assert messages.status_of(Message(1, generation=second)) is CopyStatus.HELD
     messages.leave(Message(1, generation=first), Left.SETTLED)
-    assert messages.standing(Message(1, generation=second)) is Standing.SETTLED
+    assert messages.status_of(Message(1, generation=second)) is CopyStatus.SETTLED
 
 
 def test_a_copy_of_what_is_held_is_dropped_with_it() -> None:
@@ -158,7 +158,7 @@ def test_a_copy_goes_back_with_the_held_one() -> None:
     messages.wait(Message(1), 5)
     messages.let_go(Message(1))
     assert messages.take_free(Message(1)) == [5]
-    assert messages.standing(Message(1)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
 def test_a_copy_of_what_was_put_back_changed_is_not_dropped_with_the_old_one() -> None:
@@ -183,8 +183,8 @@ def test_a_lost_channel_forgets_what_was_held_and_not_what_was_settled() -> None
     messages.leave(Message(2), Left.SETTLED)
     messages.lose()
     assert messages.take_free(Message(1)) == []
-    assert messages.standing(Message(1)) is Standing.NEW
-    assert messages.standing(Message(2)) is Standing.SETTLED
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
+    assert messages.status_of(Message(2)) is CopyStatus.SETTLED
 
 
 def test_another_incarnation_of_the_entity_counts_anew() -> None:
@@ -194,8 +194,8 @@ def test_another_incarnation_of_the_entity_counts_anew() -> None:
     messages.leave(Message(1), Left.SETTLED)
     messages.leave(Message(2), Left.REPLACED)
     messages.forget()
-    assert messages.standing(Message(1)) is Standing.NEW
-    assert messages.standing(Message(2)) is Standing.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
+    assert messages.status_of(Message(2)) is CopyStatus.NEW
     assert memory.used_bytes == 0
 
 
@@ -341,16 +341,16 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             stored.tag,
             stored.was_dead_lettered,
         )
-        standing = queue.messages.standing(message)
+        status = queue.messages.status_of(message)
         key = message.number, message.identity
         if key in queue.settled and self.is_in_window(queue, message.number):
-            assert standing is Standing.SETTLED, "a proven copy"
+            assert status is CopyStatus.SETTLED, "a proven copy"
         if key in queue.dead and not stored.was_dead_lettered:
-            assert standing is Standing.SETTLED, "a copy of a dead letter"
-        if standing is Standing.NEW:
+            assert status is CopyStatus.SETTLED, "a copy of a dead letter"
+        if status is CopyStatus.NEW:
             queue.messages.hold(message)
             queue.held.append(message)
-        elif standing is Standing.HELD:
+        elif status is CopyStatus.HELD:
             queue.messages.wait(message, stored.tag)
         else:
             self.drop(queue, [stored.tag])

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from bridge.machine.arrival import Send, read
 from bridge.machine.history import SEGMENT_ROWS, History, row
+from bridge.machine.journal_entries import marker
+from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Outcome, Publication, Sequencer, blank, marker
+from bridge.machine.sequencer import Outcome, Sequencer
+from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Queue, Subscription, Tier, Topic
 from bridge.wire import digest, envelope
 from bridge.wire.basic import Properties
@@ -132,7 +135,8 @@ def carried_out(
 ) -> Outcome:
     """Carry out an envelope as it comes out of an inbox."""
     body = envelope.encode(operation, identity.to_bytes(16, "big"), sent)
-    command = read(envelope.envelope_properties("reply", "1"), body, detects_duplicates=True)
+    asked = Properties(headers=envelope.HEADERS, reply_to="reply", correlation_id="1").encode()
+    command = read(asked, body, detects_duplicates=True)
     wheel = sequencer.memory.wheel
     for where in wheel.missing(sequencer.dues_ms(command, now_ms), now_ms):
         wheel.add(where)

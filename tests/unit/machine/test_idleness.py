@@ -75,10 +75,11 @@ def test_what_is_done_with_a_subscription_keeps_its_topic() -> None:
     uses = Uses()
     looked(uses, TOPIC, START_MS)
     uses.note(TOPIC, KEPT, Use.RECEIVE, START_MS + 1_000)
-    assert uses.last_ms(key_of(TOPIC)) == START_MS + 1_000
+    assert not uses.is_idle(TOPIC, START_MS + 2 * IDLE_MS)
     uses.note(TOPIC, TOPIC, Use.SEND, START_MS + 2_000)
-    assert uses.last_ms(key_of(TOPIC)) == START_MS + 2_000
-    assert uses.last_ms(key_of(AUDIT)) == START_MS
+    assert not uses.is_idle(TOPIC, START_MS + 1_000 + 2 * IDLE_MS)
+    assert uses.is_idle(TOPIC, START_MS + 2_000 + 2 * IDLE_MS)
+    assert uses.is_idle(AUDIT, START_MS + IDLE_MS)
 
 
 def test_less_than_five_minutes_is_an_error_and_the_maximum_means_never() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.machine.arrival import Send
+from bridge.machine.journal_entries import marker
 from bridge.machine.left_out import (
     Missed,
     as_missed,
@@ -18,8 +19,10 @@ from bridge.machine.left_out import (
     for_one,
     without,
 )
+from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, marker
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import Memory, blank
 from bridge.model.entity import Subscription, Tier, Topic
 from bridge.model.name import short_id
 from bridge.topology import names
@@ -89,7 +92,7 @@ def test_a_successor_knows_who_is_left_out(*, is_snapshot: bool) -> None:
     sequencer = a_sequencer()
     entries = [send(sequencer, 1)]
     sequencer.memory.left_out[AUDIT] = Missed(1, 77)
-    entries.append(sequencer.note_left_out())
+    entries.append(sequencer.journal.note_left_out(sequencer.memory))
     if is_snapshot:
         entries += sequencer.snapshot(bytes(16), "boot", 0)
     replay = Replay(is_partitioned=False, readers=(), fingerprint="boot")
@@ -105,9 +108,12 @@ def test_who_is_whole_again_is_known_too() -> None:
     """The last entry counts."""
     sequencer = a_sequencer()
     sequencer.memory.left_out[AUDIT] = Missed(1, 77)
-    entries = [sequencer.note_left_out(), *sequencer.snapshot(bytes(16), "boot", 0)]
+    entries = [
+        sequencer.journal.note_left_out(sequencer.memory),
+        *sequencer.snapshot(bytes(16), "boot", 0),
+    ]
     sequencer.memory.left_out.clear()
-    entries.append(sequencer.note_left_out())
+    entries.append(sequencer.journal.note_left_out(sequencer.memory))
     replay = Replay(is_partitioned=False, readers=(), fingerprint="boot")
     for each in entries:
         replay.feed(Properties.decode(each.properties), each.body)

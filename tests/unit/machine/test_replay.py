@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bridge.machine.arrival import Cancel, Send
+from bridge.machine.journal_entries import commit_marker, marker
 from bridge.machine.known import Known
+from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Memory, Publication, Sequencer, blank, commit_marker, marker
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import Memory, blank
 from bridge.machine.wheel import Place
 from bridge.model.entity import Queue, Tier
 from bridge.model.number import NUMBER_MAX, compose

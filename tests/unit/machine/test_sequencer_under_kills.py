@@ -24,8 +24,10 @@ from hypothesis.stateful import (
 )
 
 from bridge.machine.arrival import Cancel, Send, read
+from bridge.machine.journal_entries import commit_marker, is_snapshot, marker
+from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Publication, Sequencer, commit_marker, is_snapshot, marker
+from bridge.machine.sequencer import Sequencer
 from bridge.model.entity import (
     DEFAULT_RULE,
     FalseFilter,
@@ -39,7 +41,7 @@ from bridge.model.entity import (
 )
 from bridge.model.name import short_id
 from bridge.topology import names
-from bridge.wire import copies, envelope, headers, journal, stamp
+from bridge.wire import copies, envelope, headers, snapshot, stamp
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.journal import BucketState
@@ -127,7 +129,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # Snapshots have several parts, so that a kill can leave some of them.
-        self._part_bytes, journal.PART_BYTES_MAX = journal.PART_BYTES_MAX, PART_BYTES
+        self._part_bytes, snapshot.PART_BYTES_MAX = snapshot.PART_BYTES_MAX, PART_BYTES
         self.rabbit = Rabbit()
         self.now_ms = 1_000_000
         self.flights: list[Flight] = []
@@ -178,7 +180,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         }
         self.first_entry: list[int] = []
         steps = [each for flight in again for each in flight.publications]
-        self.sequencer.entries += len(steps)
+        self.sequencer.journal.entries += len(steps)
         if cut is not None and min(cut) < len(steps):
             # Killed before all that is published again is confirmed: there is no snapshot.
             for index, each in enumerate(steps):
@@ -231,9 +233,9 @@ class SequencerUnderKills(RuleBasedStateMachine):
         assert isinstance(command, Send | Cancel)
         wheel = self.sequencer.memory.wheel
         for where in wheel.missing(self.sequencer.dues_ms(command, self.now_ms), self.now_ms):
-            self._publish([self.sequencer.note_bucket(where, BucketState.SAFE)], None)
+            self._publish([self.sequencer.journal.note_bucket(where, BucketState.SAFE)], None)
             wheel.add(where)
-        self.ack_entries[self.next] = self.sequencer.entries
+        self.ack_entries[self.next] = self.sequencer.journal.entries
         outcome = self.sequencer.apply(command, self.now_ms)
         self._publish(list(outcome.publications), self.next)
         self.next += 1
@@ -243,7 +245,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
     ) -> None:
         assert self.sequencer is not None
         if publications:
-            self.first_entry.append(self.sequencer.entries - len(publications))
+            self.first_entry.append(self.sequencer.journal.entries - len(publications))
             self.flights.append(Flight(publications, arrival, waiting))
         elif arrival is not None:
             self.rabbit.acking.append(arrival)
@@ -301,9 +303,9 @@ class SequencerUnderKills(RuleBasedStateMachine):
         """The sequencer writes down what it knows."""
         assert self.sequencer is not None
         unacked = [self.ack_entries[each] for each in self.rabbit.acking]
-        oldest = min([*self.first_entry, *unacked, self.sequencer.entries])
+        oldest = min([*self.first_entry, *unacked, self.sequencer.journal.entries])
         parts = self.sequencer.snapshot(
-            self.term, str(self.rabbit.fingerprint), self.sequencer.entries - oldest
+            self.term, str(self.rabbit.fingerprint), self.sequencer.journal.entries - oldest
         )
         self._publish(parts, None)
 
@@ -414,7 +416,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         try:
             self._finish()
         finally:
-            journal.PART_BYTES_MAX = self._part_bytes
+            snapshot.PART_BYTES_MAX = self._part_bytes
 
     def _finish(self) -> None:
         assert self.sequencer is not None

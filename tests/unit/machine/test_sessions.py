@@ -175,7 +175,7 @@ class World:
         """Hand a message over to the dead-letter queue."""
         self.gone(place.number, fate)
         self.held.pop(place.where)
-        self.do(self.machine.left(place, is_settled=False, now_ms=self.now_ms))
+        self.do(self.machine.left(place, is_settled=False))
 
     def accept(self, receiver: int, session_id: str | None) -> None:
         """A receiver wants a session."""
@@ -205,7 +205,7 @@ class World:
         self.machine.leaving(place)
         self.gone(place.number, "completed")
         del self.held[place.where]
-        self.do(self.machine.left(place, is_settled=True, now_ms=self.now_ms))
+        self.do(self.machine.left(place, is_settled=True))
 
     def abandon(self, place: Place[Stored]) -> None:
         """A receiver does not want a message."""
@@ -619,7 +619,7 @@ def test_what_is_old_is_published_again_while_most_that_came_since_is_gone(
     assert sorted(refreshed(2)) == old[:2]
     assert refreshed(9) == old[2:]
     assert refreshed(9) == []
-    assert world.machine._budget.used_bytes == min(room_bytes, 300)
+    assert world.machine._bodies._budget.used_bytes == min(room_bytes, 300)
     world.accept(2, "old")
     world.credit(2, 3)
     world.bring_all()

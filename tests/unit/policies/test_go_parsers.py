@@ -27,7 +27,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of the folder `go`."""
     program = tmp_path_factory.mktemp("go") / "check"
     go = tool("go", "Go 1.23 or newer is needed")
-    build([go, "build", "-o", str(program), "."], Path(__file__).with_name("go"))
+    build(Path(__file__).with_name("go"), go, "build", "-o", str(program), ".")
     return program
 
 

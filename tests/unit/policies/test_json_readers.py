@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.model import entity as model
+from bridge.model.duration import MAX_MS
 from policies.errors import ReadError
 from policies.readers import az, terraform
 
@@ -35,9 +36,9 @@ def test_a_single_object_of_az_show_is_read() -> None:
         ("14 days, 0:00:00", 14 * 86_400_000),
         ("1 day, 1:02:03.5", 90_123_500),
         ("0:05:00", 300_000),
-        ("10675199 days, 2:48:05.477581", model.MAX_MS),
-        ("P10675199DT2H48M5.477581S", model.MAX_MS),
-        ("10675199.02:48:05", model.MAX_MS),
+        ("10675199 days, 2:48:05.477581", MAX_MS),
+        ("P10675199DT2H48M5.477581S", MAX_MS),
+        ("10675199.02:48:05", MAX_MS),
     ],
 )
 def test_durations_of_old_and_new_az_are_read(text: str, duration_ms: int) -> None:

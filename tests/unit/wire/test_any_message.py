@@ -15,13 +15,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.machine import arrival
-from bridge.machine.sequencer import Publication, Sequencer, blank
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import headers
+from bridge.wire.amqp10.primitives import (
+    encode_binary,
+    encode_map,
+    encode_string,
+)
 from bridge.wire.basic import FieldValue, Properties
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.fields import encode_binary, encode_map, encode_string
 from bridge.wire.mapping.inward import properties_from_map, record_from_message
 from bridge.wire.mapping.outward import merge_properties, message_from_record
 from bridge.wire.record import Record

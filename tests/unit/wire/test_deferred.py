@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from bridge.wire.deferred import (
     MalformedAsk,
     decode_ask,
-    decode_content,
     decode_locks,
     encode_ask,
-    encode_content,
     encode_locks,
 )
 from bridge.wire.reply import Done, decode_reply, encode_done, encode_found
+from bridge.wire.shown import Shown, decode_one, encode_one
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
@@ -44,10 +43,10 @@ def test_locks_travel_in_a_reply(locks: list[tuple[UUID, int]]) -> None:
     assert decode_locks(reply.numbers) == locks
 
 
-@given(st.dictionaries(st.sampled_from(["number", "ttl"]), LONGS | st.none()), st.binary())
-def test_a_message_travels_in_a_reply(numbers: dict[str, int | None], body: bytes) -> None:
+@given(LONGS, LONGS | st.none(), st.binary())
+def test_a_message_travels_in_a_reply(number: int, ttl_ms: int | None, body: bytes) -> None:
     """With its properties' bytes; a number that is not there is left out."""
-    reply = decode_reply(encode_found(encode_content(numbers, b"\x00\x00", body)))
+    message = Shown(number, 1, 2, 0, b"\x00\x00", body, ttl_ms)
+    reply = decode_reply(encode_found(encode_one(message)))
     assert isinstance(reply, Done)
-    known = {name: value for name, value in numbers.items() if value is not None}
-    assert decode_content(reply.content) == (known, b"\x00\x00", body)
+    assert decode_one(reply.content) == message

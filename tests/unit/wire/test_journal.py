@@ -1,8 +1,6 @@
-"""The journal's entries: the format that is written, the one before it, and those to come."""
+"""The journal's entries: the format that is written, and those to come."""
 
 from __future__ import annotations
-
-import struct
 
 import pytest
 from hypothesis import given
@@ -24,8 +22,9 @@ from bridge.machine.known import (
 from bridge.machine.replay import Replay
 from bridge.wire import headers, journal, sections
 from bridge.wire.basic import Properties
-from bridge.wire.journal import BucketState, Kind, Marker, Snapshot, SnapshotParts
+from bridge.wire.journal import BucketState, Kind, Marker
 from bridge.wire.sections import OPTIONAL, MalformedEntry, NewerJournal
+from bridge.wire.snapshot import PART_BYTES_MAX, Snapshot, SnapshotParts
 
 TERM = bytes(range(16))
 UNKNOWN = 0x0123
@@ -56,7 +55,7 @@ def put_together(bodies: list[bytes]) -> Snapshot | None:
 def test_a_snapshot_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole or in many parts."""
     assert put_together(WHOLE.encode(1)) == WHOLE
-    large = Snapshot(TERM, "boot", 1, 0, 1, [1], pending=bytes(2 * journal.PART_BYTES_MAX))
+    large = Snapshot(TERM, "boot", 1, 0, 1, [1], pending=bytes(2 * PART_BYTES_MAX))
     bodies = large.encode(2)
     assert len(bodies) == 3
     assert put_together(bodies) == large
@@ -69,24 +68,6 @@ def test_markers_buckets_and_cancels_are_read_as_they_were_written() -> None:
         assert journal.decode_bucket(journal.encode_bucket(2, 77, state)) == (2, 77, state)
     for numbers in ((), (1,), (1, 2**62, 3)):
         assert journal.decode_cancel(journal.encode_cancel(numbers)) == numbers
-
-
-def test_version_1_is_read() -> None:
-    """A journal that an earlier bridge wrote goes on."""
-    assert Marker.decode(b"\x01" + TERM + b"boot") == Marker(TERM, "boot")
-    bucket = struct.pack(">BBqB", 1, 2, 77, BucketState.YOUNG)
-    assert journal.decode_bucket(bucket) == (2, 77, BucketState.YOUNG)
-    assert journal.decode_cancel(struct.pack(">2q", 5, 6)) == (5, 6)
-    assert journal.decode_cancel(b"") == ()
-    head = struct.pack(">16sHqQQHHQ", TERM, 4, 1_000, 7, 512, 2, 1, 5)
-    whole = head + b"boot" + struct.pack(">2q", 41, 42) + struct.pack(">Bq?", 1, 6, True) + b"index"
-    bodies = [
-        struct.pack(">BQHH", 1, 3, 0, 2) + whole[:20],
-        struct.pack(">BQHH", 1, 3, 1, 2) + whole[20:],
-    ]
-    assert put_together(bodies) == Snapshot(
-        TERM, "boot", 1_000, 7, 512, [41, 42], [(1, 6, True)], b"index"
-    )
 
 
 def test_a_newer_version_is_refused_by_name() -> None:
@@ -123,9 +104,18 @@ def test_an_entry_of_an_unknown_kind_is_refused_unless_all_of_it_is_optional() -
     basic = Properties(headers={headers.ENTRY: ("S", b"session")})
     replay = Replay(is_partitioned=False, readers=(), fingerprint="boot")
     replay.feed(basic, sections.encode([(UNKNOWN | OPTIONAL, b"?")]))
-    for body in (sections.encode([(UNKNOWN, b"?")]), b"", b"\x01older"):
+    for body in (sections.encode([(UNKNOWN, b"?")]), b"\x03newer"):
         with pytest.raises(NewerJournal, match="an entry of kind 'session'"):
             replay.feed(basic, body)
+
+
+@pytest.mark.parametrize("kind", ["session", "bucket", "", "Text", "two words", "\ufffd", "x" * 33])
+@pytest.mark.parametrize("body", [b"", b"\x01older", b"header 5", b"\xff\xfe", b"\x02no sections"])
+def test_what_no_bridge_would_write_is_passed_over_and_named(kind: str, body: bytes) -> None:
+    """A stranger's message among the entries stops nobody."""
+    replay = Replay(is_partitioned=False, readers=(), fingerprint="boot")
+    replay.feed(Properties(headers={headers.ENTRY: ("S", kind.encode())}), body)
+    assert len(replay.unreadable) == 1
 
 
 @pytest.mark.parametrize("keep", range(0, 200, 7))

@@ -15,8 +15,9 @@ from bridge.wire.amqp10.composite import decode_composite, encode_composite
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
 from bridge.wire.amqp10.message import batch_messages, decode_message
 from bridge.wire.amqp10.performatives import Open
-from bridge.wire.amqp10.types import Array, Described, Ulong, decode, encode
+from bridge.wire.amqp10.types import Array, Described, Ulong, decode
 from bridge.wire.amqp10.whole import DEPTH_MAX, check, plain_items, to_read, to_store
+from bridge.wire.amqp10.writing import encode
 from bridge.wire.mapping.fields import compound_items
 from tests.unit.wire.amqp10 import hostile
 from tests.unit.wire.amqp10.values import VALUES

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.wire.amqp10 import types
+from bridge.wire.amqp10 import writing
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import (
     Message,
-    MessageProperties,
     batch_messages,
     decode_message,
     encode_message,
 )
+from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.types import Described, Long, Symbol, Ulong
 from tests.unit.wire.amqp10.values import SCALARS, VALUES
 
@@ -32,7 +32,7 @@ def test_request_round_trip(message_id: Any, value: Any) -> None:
 def test_sections_around_a_request() -> None:
     """Headers, annotations and a footer are read past; descriptors may be symbols."""
     raw = b"".join(
-        types.encode(Described(descriptor, value))
+        writing.encode(Described(descriptor, value))
         for descriptor, value in [
             (Ulong(0x70), [True]),
             (Symbol("amqp:message-annotations:map"), {Symbol("x"): 1}),
@@ -52,16 +52,16 @@ def test_sections_around_a_request() -> None:
 def test_descriptor_of_another_type() -> None:
     """A long that is as large as a section's code describes no section of that kind."""
     with pytest.raises(DecodeError, match="described by no ulong"):
-        decode_message(types.encode(Described(Long(0x73), [])))
+        decode_message(writing.encode(Described(Long(0x73), [])))
 
 
 @given(st.lists(st.binary(max_size=400), max_size=6))
 def test_batch(messages: list[bytes]) -> None:
     """A batch gives out what its Data sections hold; the envelope's properties are read past."""
-    envelope = types.encode(Described(Ulong(0x73), ["id"]))
-    data = b"".join(types.encode(Described(Ulong(0x75), each)) for each in messages)
+    envelope = writing.encode(Described(Ulong(0x73), ["id"]))
+    data = b"".join(writing.encode(Described(Ulong(0x75), each)) for each in messages)
     spelled = b"".join(
-        types.encode(Described(Symbol("amqp:data:binary"), each)) for each in messages
+        writing.encode(Described(Symbol("amqp:data:binary"), each)) for each in messages
     )
 
     assert batch_messages(envelope + data) == messages

@@ -1,0 +1,170 @@
+"""A request to the administration API, and its answers: entries, feeds and refusals in Atom."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+from urllib.parse import urlencode
+
+from bridge.admin.refusals import CONTENT_TYPE, refusal
+from bridge.admin.target import Target
+from bridge.broker.errors import BrokerError
+from bridge.model import entity as model
+from bridge.model.entity import Right
+from bridge.model.errors import ArgumentError, InternalError, ServerBusy, ServiceBusError
+from bridge.wire.atom.descriptions import NEVER, rule_node
+from bridge.wire.atom.documents import Entry, entry_text, feed_text, nothing_text
+from bridge.wire.atom.writing import Node
+
+PAGE_MAX = 1_000
+"""Entries of one page, whatever is asked for; without a wish there are 100."""
+
+_PAGE = 100
+
+_ENTRY_TYPE = "application/atom+xml; type=entry; charset=utf-8"
+_FEED_TYPE = "application/atom+xml; type=feed; charset=utf-8"
+
+_log = logging.getLogger("busbridge.administration")
+
+Thing = TypeVar("Thing")
+
+
+class Access(Protocol):
+    """What a client may do."""
+
+    def check(self, method: str, path: str, *rights: Right) -> None:
+        """Refuse what none of these rights is given for."""
+
+    def check_target(self, header_of: str, path: str) -> None:
+        """Refuse to forward to an entity that the client may not send to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request is answered with; without a text there is nothing to say."""
+
+    status: int = 200
+    text: str = ""
+    content_type: str = ""
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request.
+
+    Attributes:
+        base: scheme and host that the client asked.
+        query: the parameters, by name in lower case.
+        etag: the If-Match header; "" when it is not there.
+    """
+
+    target: Target
+    access: Access
+    base: str
+    host: str
+    query: Mapping[str, str]
+    body: bytes
+    etag: str
+
+    def url(self, path: str, **more: object) -> str:
+        """Return the URL of a path, with the version of the API that the client speaks."""
+        query = {f"${name}": value for name, value in more.items()}
+        version = self.query.get("api-version", "2021-05")
+        text = urlencode({**query, "api-version": version}, safe="$")
+        return f"{self.base}/{path}?{text}"
+
+
+def page_of(asked: Asked, things: Sequence[Thing]) -> tuple[Sequence[Thing], str]:
+    """Return the part of a list that is asked for, and the URL of the next."""
+    skip = _count(asked, "$skip", 0)
+    top = min(_count(asked, "$top", _PAGE), PAGE_MAX)
+    page = things[skip : skip + top]
+    has_more = skip + top < len(things) and bool(page)
+    return page, asked.url(asked.target.path, skip=skip + top, top=top) if has_more else ""
+
+
+def _count(asked: Asked, name: str, default: int) -> int:
+    text = asked.query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ArgumentError(f"{name} is {text[:20]!r}; it is a whole number.")
+    return int(text)
+
+
+def now() -> str:
+    """Return the time as descriptions have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def etag_of(updated_at: str) -> str:
+    """Return the ETag of what was changed then."""
+    digits = "".join(each for each in updated_at if each.isdigit())
+    return f'"{digits or 0}"'
+
+
+def entry_of(
+    asked: Asked, path: str, title: str, node: Node, entity: model.Entity | None = None
+) -> Entry:
+    """Return the entry of something that is as old as an entity, or that has no times."""
+    return Entry(
+        url=asked.url(path),
+        title=title,
+        published=(entity and entity.created_at) or NEVER,
+        updated=(entity and entity.updated_at) or NEVER,
+        description=node,
+    )
+
+
+def rule_entry(asked: Asked, subscription: model.Subscription, rule: model.Rule) -> Entry:
+    """Return the entry of a rule."""
+    node = rule_node(rule, subscription.created_at)
+    path = f"{subscription.path}/Rules/{rule.name}"
+    return entry_of(asked, path, rule.name, node, subscription)
+
+
+def entry_answer(asked: Asked, entry: Entry, *, status: int = 200) -> Answer:
+    """Return the answer that is one entry."""
+    text = entry_text(entry, asked.host)
+    return Answer(status=status, text=text, content_type=_ENTRY_TYPE, etag=etag_of(entry.updated))
+
+
+def feed_answer(asked: Asked, entries: Sequence[Entry], next_url: str) -> Answer:
+    """Return the answer that is a page of a list."""
+    title = asked.target.path.rpartition("/")[2]
+    url = asked.url(asked.target.path)
+    text = feed_text(title, url, now(), entries, asked.host, next_url)
+    return Answer(text=text, content_type=_FEED_TYPE)
+
+
+def nothing_answer(asked: Asked) -> Answer:
+    """Return the empty feed that the clients take for 'not found'."""
+    text = nothing_text(asked.url(asked.target.path), now())
+    return Answer(text=text, content_type=_FEED_TYPE)
+
+
+async def answered(work: Awaitable[Answer], host: str, path: str) -> Answer:
+    """Return the answer of a request; what is refused, or fails, is answered in Azure's form.
+
+    Args:
+        host, path: what was asked, for the text.
+    """
+    try:
+        return await work
+    except ServiceBusError as error:
+        return _refused(error, host, path)
+    except BrokerError as error:
+        _log.warning("administration.failed path=%s error=%s", path, error)
+        return _refused(ServerBusy(f"RabbitMQ cannot do this now: {error}."), host, path)
+    except Exception:
+        _log.exception("administration.failed path=%s", path)
+        return _refused(InternalError("The bridge has failed; its log says how."), host, path)
+
+
+def _refused(error: ServiceBusError, host: str, path: str) -> Answer:
+    status, text = refusal(error, host, path.strip("/"))
+    return Answer(status=status, text=text, content_type=CONTENT_TYPE)

@@ -1,0 +1,286 @@
+"""What the administration API does, whichever way a request came.
+
+A queue or topic that is not there is answered with an empty feed, which the clients take for 'not
+found'; a subscription or rule with 404. A PUT with If-Match is an update, and describes the whole
+entity anew: what it leaves out has Azure's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from bridge.admin.answers import (
+    Access,
+    Answer,
+    Asked,
+    entry_answer,
+    entry_of,
+    etag_of,
+    feed_answer,
+    nothing_answer,
+    now,
+    page_of,
+    rule_entry,
+)
+from bridge.admin.keys import with_keys
+from bridge.admin.target import Target, What
+from bridge.engine.administration.changes import Administration
+from bridge.model import entity as model
+from bridge.model.counts import Counts
+from bridge.model.entity import Right
+from bridge.model.errors import (
+    ArgumentError,
+    EntityConflict,
+    EntityNotFound,
+    NotAllowed,
+)
+from bridge.model.properties import CREATE_ONLY, Kind
+from bridge.wire.atom.descriptions import (
+    Facts,
+    check_message_size,
+    described_kind,
+    entity_node,
+    kind_of,
+    namespace_node,
+    read_entity,
+    read_rule,
+)
+from bridge.wire.atom.documents import read_description
+from bridge.wire.atom.writing import Node
+from bridge.wire.atom.xml import Element
+
+
+class Counter(Protocol):
+    """Counts messages."""
+
+    async def counts(self, entities: Sequence[model.Entity]) -> list[Counts]:
+        """Return the counts of each entity."""
+
+
+class Operations:
+    """Carries requests out.
+
+    Args:
+        entities: returns the verbs that change entities, once there are any.
+        counter: counts their messages.
+    """
+
+    def __init__(self, entities: Callable[[], Administration], counter: Counter) -> None:
+        self._administration = entities
+        self._counter = counter
+        self._verbs: dict[tuple[str, What], Callable[[Asked], Awaitable[Answer]]] = {
+            ("GET", What.NAMESPACE): self._get_namespace,
+            ("GET", What.QUEUES): self._list_entities,
+            ("GET", What.TOPICS): self._list_entities,
+            ("GET", What.SUBSCRIPTIONS): self._list_subscriptions,
+            ("GET", What.RULES): self._list_rules,
+            ("GET", What.ENTITY): self._get_entity,
+            ("GET", What.SUBSCRIPTION): self._get_subscription,
+            ("GET", What.RULE): self._get_rule,
+            ("PUT", What.ENTITY): self._put_entity,
+            ("PUT", What.SUBSCRIPTION): self._put_entity,
+            ("PUT", What.RULE): self._put_rule,
+            ("DELETE", What.ENTITY): self._delete_entity,
+            ("DELETE", What.SUBSCRIPTION): self._delete_entity,
+            ("DELETE", What.RULE): self._delete_rule,
+        }
+
+    def check(self, method: str, target: Target, access: Access) -> None:
+        """Refuse what cannot be asked, or not by this client.
+
+        Raises:
+            NotAllowed: there is no such request.
+            Unauthorized: the client has no right to it.
+        """
+        if (method, target.what) not in self._verbs:
+            raise NotAllowed(f"{method} is nothing that can be done with this resource.")
+        is_rule_read = method == "GET" and target.what in (What.RULE, What.RULES)
+        rights = (Right.MANAGE, Right.LISTEN) if is_rule_read else (Right.MANAGE,)
+        access.check(method, target.path, *rights)
+
+    async def carry_out(self, method: str, asked: Asked) -> Answer:
+        """Do what was asked, and was not refused by `check`; raises what refuses it now."""
+        return await self._verbs[method, asked.target.what](asked)
+
+    # -- reading
+
+    async def _get_namespace(self, asked: Asked) -> Answer:
+        namespace = self._entities.namespace()
+        node = namespace_node(namespace, namespace.name)
+        return entry_answer(asked, entry_of(asked, "$namespaceinfo", namespace.name, node))
+
+    async def _list_entities(self, asked: Asked) -> Answer:
+        namespace = self._entities.namespace()
+        is_queues = asked.target.what is What.QUEUES
+        return await self._feed(asked, namespace.queues if is_queues else namespace.topics)
+
+    async def _list_subscriptions(self, asked: Asked) -> Answer:
+        topic = self._found(asked.target.entity, model.Topic)
+        assert isinstance(topic, model.Topic)
+        return await self._feed(asked, topic.subscriptions)
+
+    async def _feed(self, asked: Asked, entities: Sequence[model.Entity]) -> Answer:
+        page, next_url = page_of(asked, entities)
+        counts = await self._counter.counts(page)
+        entries = [
+            entry_of(asked, each.path, each.name, self._node(asked, each, counted), each)
+            for each, counted in zip(page, counts, strict=True)
+        ]
+        return feed_answer(asked, entries, next_url)
+
+    async def _list_rules(self, asked: Asked) -> Answer:
+        subscription = self._subscription(asked)
+        page, next_url = page_of(asked, subscription.rules)
+        entries = [rule_entry(asked, subscription, rule) for rule in page]
+        return feed_answer(asked, entries, next_url)
+
+    async def _get_entity(self, asked: Asked) -> Answer:
+        entity = self._find(asked.target.entity)
+        if entity is None:
+            return nothing_answer(asked)
+        return await self._described(asked, entity)
+
+    async def _get_subscription(self, asked: Asked) -> Answer:
+        return await self._described(asked, self._subscription(asked))
+
+    async def _get_rule(self, asked: Asked) -> Answer:
+        subscription = self._subscription(asked)
+        rule = _rule_of(subscription, asked.target)
+        return entry_answer(asked, rule_entry(asked, subscription, rule))
+
+    async def _described(self, asked: Asked, entity: model.Entity, status: int = 200) -> Answer:
+        (counts,) = await self._counter.counts([entity])
+        node = self._node(asked, entity, counts)
+        entry = entry_of(asked, entity.path, entity.name, node, entity)
+        return entry_answer(asked, entry, status=status)
+
+    def _node(self, asked: Asked, entity: model.Entity, counts: Counts) -> Node:
+        facts = Facts(
+            address=f"sb://{asked.host}", tier=self._entities.namespace().tier, counts=counts
+        )
+        return entity_node(entity, facts)
+
+    @property
+    def _entities(self) -> Administration:
+        return self._administration()
+
+    def _find(self, path: str) -> model.Entity | None:
+        try:
+            return self._entities.get(path)
+        except EntityNotFound:
+            return None
+
+    def _found(self, path: str, kind: type[model.Entity]) -> model.Entity:
+        entity = self._find(path)
+        if not isinstance(entity, kind):
+            raise _not_found(path)
+        return entity
+
+    def _subscription(self, asked: Asked) -> model.Subscription:
+        path = f"{asked.target.entity}/Subscriptions/{asked.target.subscription}"
+        subscription = self._found(path, model.Subscription)
+        assert isinstance(subscription, model.Subscription)
+        return subscription
+
+    # -- writing
+
+    async def _put_entity(self, asked: Asked) -> Answer:
+        description = read_description(asked.body)
+        identity = _identity(asked.target, description)
+        made_at = now()
+        if not asked.etag:
+            entity = with_keys(read_entity(description, identity), ())
+            self._check(asked, entity)
+            made = replace(entity, created_at=made_at, updated_at=made_at)
+            return await self._described(asked, await self._entities.create(made), 201)
+        there = self._entities.get(asked.target.path)
+        if asked.etag not in ("*", etag_of(there.updated_at)):
+            raise EntityConflict("The entity has changed since it was read.")
+        if kind_of(there) is not described_kind(description):
+            raise EntityConflict(f"{there.path!r} is there, and is no such thing.")
+        entity = read_entity(description, {**identity, "name": there.name}, there)
+        _check_fixed(there, entity)
+        entity = with_keys(entity, getattr(there, "authorization_rules", ()))
+        self._check(asked, entity)
+        changed = await self._entities.update(replace(entity, updated_at=made_at))
+        return await self._described(asked, changed)
+
+    def _check(self, asked: Asked, entity: model.Entity) -> None:
+        """Refuse what the namespace, or the client's rights, do not allow."""
+        check_message_size(entity, self._entities.namespace().tier)
+        for name, field in (
+            ("ForwardTo", "forward_to"),
+            ("ForwardDeadLetteredMessagesTo", "forward_dead_lettered_messages_to"),
+        ):
+            target = getattr(entity, field, "")
+            if not target:
+                continue
+            if field == "forward_to" and getattr(entity, "requires_session", False):
+                raise ArgumentError(
+                    f"SubCode=40000. Bad Request: {entity.path!r} requires sessions, and such an "
+                    "entity cannot forward its messages."
+                )
+            is_itself = target.lower() == entity.path.lower()  # which Azure takes
+            if not is_itself and not isinstance(self._find(target), model.Queue | model.Topic):
+                raise ArgumentError(
+                    "SubCode=40400. The auto forwarding destination entity does not exist: "
+                    f"{name} is {target!r}; there is no such queue or topic."
+                )
+            asked.access.check_target(name, target)
+
+    async def _delete_entity(self, asked: Asked) -> Answer:
+        await self._entities.delete(asked.target.path)
+        return Answer()
+
+    async def _put_rule(self, asked: Asked) -> Answer:
+        description = read_description(asked.body)
+        if description.name != "RuleDescription":
+            raise ArgumentError(f"A rule is a RuleDescription, not a {description.name}.")
+        rule = read_rule(description, asked.target.rule)
+        subscription = self._subscription(asked)
+        if asked.etag:
+            await self._entities.update_rule(subscription.path, rule)
+        else:
+            await self._entities.create_rule(subscription.path, rule)
+        entry = rule_entry(asked, subscription, rule)
+        return entry_answer(asked, entry, status=200 if asked.etag else 201)
+
+    async def _delete_rule(self, asked: Asked) -> Answer:
+        await self._entities.delete_rule(self._subscription(asked).path, asked.target.rule)
+        return Answer()
+
+
+def _identity(target: Target, description: Element) -> dict[str, str]:
+    """Return the name of what a request describes; it must be what its path is for."""
+    kind = described_kind(description)
+    is_subscription = target.what is What.SUBSCRIPTION
+    if kind is None or (kind is Kind.SUBSCRIPTION) is not is_subscription:
+        raise ArgumentError(f"The body describes a {description.name}, which is not at this path.")
+    if is_subscription:
+        return {"topic": target.entity, "name": target.subscription}
+    return {"name": target.entity}
+
+
+def _rule_of(subscription: model.Subscription, target: Target) -> model.Rule:
+    for rule in subscription.rules:
+        if rule.name.lower() == target.rule.lower():
+            return rule
+    raise _not_found(target.path)
+
+
+def _check_fixed(there: model.Entity, wanted: model.Entity) -> None:
+    for field, name in CREATE_ONLY.items():
+        if getattr(there, field, None) != getattr(wanted, field, None):
+            kind, value = type(there).__name__, getattr(there, field)
+            words = (
+                f"Partitioning cannot be changed for {kind}."
+                if name == "EnablePartitioning"
+                else f"The value for the {name} property of an existing {kind} cannot be changed."
+            )
+            raise ArgumentError(f"{words} {there.path!r} has {value}.")
+
+
+def _not_found(path: str) -> EntityNotFound:
+    return EntityNotFound(f"The entity '{path}' is not there.")

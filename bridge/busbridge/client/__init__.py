@@ -1,0 +1,3 @@
+"""`bridge.client` under the wheel's own name."""
+
+from bridge.client import *

@@ -1,0 +1,3 @@
+"""`bridge.client.aio` under the wheel's own name."""
+
+from bridge.client.aio import *

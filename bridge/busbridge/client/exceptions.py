@@ -1,0 +1,3 @@
+"""`bridge.client.exceptions` under the wheel's own name."""
+
+from bridge.client.exceptions import *

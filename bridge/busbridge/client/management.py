@@ -1,0 +1,3 @@
+"""`bridge.client.management` under the wheel's own name."""
+
+from bridge.client.management import *

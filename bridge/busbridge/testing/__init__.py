@@ -1,0 +1,1 @@
+"""`bridge.testing` under the wheel's own name."""

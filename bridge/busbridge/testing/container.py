@@ -1,0 +1,3 @@
+"""`bridge.testing.container` under the wheel's own name."""
+
+from bridge.testing.container import *

@@ -1,0 +1,264 @@
+"""All of a bridge but its gateway: RabbitMQ, engine, sidecar, health and metrics in one process.
+
+They start in that order and stop in the other: no new work, what is under way settles, then the
+connections close. Every step of stopping has a deadline; the whole ends within five seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+from bridge.admin.operations import Operations
+from bridge.admin.questions import Questions
+from bridge.admin.server import AdminServer
+from bridge.admin.service import Service
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import NotFound
+from bridge.broker.management.api import Management
+from bridge.broker.node.installation import Installation
+from bridge.broker.node.private import Node
+from bridge.broker.retry import retry
+from bridge.cli.build import BUILD
+from bridge.cli.config import applied
+from bridge.cli.measures import families
+from bridge.cli.settings import Settings, SettingsError
+from bridge.cli.stalls import Stalls
+from bridge.cli.stopping import Stopping, first
+from bridge.engine.administration.directory import Directory
+from bridge.engine.namespace import RabbitNamespace
+from bridge.gateway.server import Gateway
+from bridge.model import entity as model
+from bridge.sidecar.idle_watch import IdleWatch
+from bridge.sidecar.journal_watch import JournalWatch
+from bridge.sidecar.leader_state import Companion
+from bridge.sidecar.sidecar import Sidecar
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.findings import BY_THE_BRIDGE
+from bridge.topology.resources import Finding
+from policies import report
+from policies.grade import Flavour, Grade
+from policies.readers.reading import Reading
+
+_log = logging.getLogger("busbridge.serve")
+
+APPLY_AGAIN_S = 0.5
+APPLIED_S = 30.0
+"""How long a start waits for queues that are there and not up, and how often it tries."""
+
+
+class Bridge:
+    """A bridge that a gateway may stand before.
+
+    Args:
+        wanted: what is applied at the start.
+        parts: what ends with it, the last first.
+
+    Attributes:
+        namespace: what the gateway is given.
+        operations: the administration API.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        endpoint: Endpoint,
+        management: Management,
+        wanted: model.Namespace,
+        parts: AsyncExitStack,
+        stopping: Stopping,
+    ) -> None:
+        self._is_private = settings.endpoint is None
+        self._host = settings.host_for_clients
+        self._endpoint = endpoint
+        self._management = management
+        self.wanted = wanted
+        self._parts = parts
+        self._stopping = stopping
+        self._working: asyncio.Task[None] | None = None
+        self.namespace = namespace = RabbitNamespace(
+            endpoint,
+            management,
+            scheduled=lambda entity: self._sidecar.scheduled(entity),
+            waiting=lambda entity, number, count: self._sidecar.waiting(entity, number, count),
+            administer=lambda request: Questions(self.operations).answer(request),
+            session_shards=settings.session_shards,
+        )
+        self._sidecar = Sidecar(
+            endpoint,
+            tier=wanted.tier,
+            on_full=namespace.note_full,
+            on_missing=namespace.reconciler.complete,
+            poison=namespace.poison,
+            companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
+        )
+        namespace.directory.follow(self._sidecar.follow)
+        self.operations = Operations(lambda: namespace.administration, namespace.counting)
+
+    async def start(
+        self,
+        listener: socket.socket,
+        *,
+        gateway: Gateway | None = None,
+        service: Service | None = None,
+    ) -> None:
+        """Start all parts; return when messages can be numbered.
+
+        Args:
+            listener: where health and metrics are answered.
+            gateway: what metrics count, too.
+            service: the administration API beside health and metrics.
+
+        Raises:
+            BrokerError, ServiceBusError: RabbitMQ refuses the login, or an entity conflicts.
+        """
+        namespace, sidecar = self.namespace, self._sidecar
+        told: set[Finding] = set()
+        namespace.directory.follow(
+            lambda definitions: _tell(definitions, namespace.capabilities, told)
+        )
+        stalls = Stalls()
+        stalls.start()
+        self._parts.callback(stalls.stop)
+        admin = AdminServer(
+            reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
+            warnings=lambda: _warnings(namespace, sidecar),
+            families=lambda: families(namespace, sidecar, gateway, stalls),
+            service=service,
+        )
+        await admin.start(listener)
+        self.on_stop(admin.close)
+        self.on_stop(namespace.close)
+        await namespace.start()
+        # A RabbitMQ that has just started may not have all its queues up yet.
+        await retry(
+            partial(namespace.apply, self.wanted),
+            wait_s=APPLY_AGAIN_S,
+            retryable=NotFound,
+            total_s=APPLIED_S,
+        )
+        _log_findings(namespace.findings, is_private=self._is_private)
+        await self._work()
+
+    async def _work(self) -> None:
+        sidecar = self._sidecar
+        self._working = asyncio.create_task(sidecar.run(), name="sidecar")
+        self._parts.push_async_callback(_stop_sidecar, self._stopping, sidecar, self._working)
+        for name, run in (
+            ("idle watch", IdleWatch(sidecar, self.namespace.disposal).run()),
+            ("journals", JournalWatch(sidecar, self._management).run()),
+        ):
+            watching = asyncio.create_task(run, name=name)
+            self._parts.push_async_callback(self._stopping.end, watching)
+        await first(sidecar.connected.wait(), self._working)
+
+    def on_stop(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have a part stopped before those that were there first."""
+        self._parts.push_async_callback(self._stopping.within, stop)
+
+    async def ready(self, listener: socket.socket) -> str:
+        """Return the beginning of the line that says that all is ready: addresses and versions."""
+        version = (await self._management.overview()).get("rabbitmq_version", "?")
+        return (
+            f"ready admin=http://{self._host}:{listener.getsockname()[1]} "
+            f"rabbitmq={self._endpoint} version={version} build={BUILD}"
+        )
+
+    async def serve(self) -> None:
+        """Work until the process is told to stop; raises what ends the sidecar before."""
+        assert self._working is not None, "not started"
+        self._stopping.started()
+        await self._stopping.wait(self._working)
+
+
+@asynccontextmanager
+async def bridge_of(settings: Settings, config: model.Namespace | None) -> AsyncIterator[Bridge]:
+    """A bridge that is not started yet; all of it has stopped at the end.
+
+    Args:
+        config: entities that it creates or updates.
+
+    Raises:
+        SettingsError: there is no RabbitMQ.
+        BrokerError: RabbitMQ's management API refuses, or cannot be reached.
+    """
+    stopping = Stopping()
+    async with AsyncExitStack() as parts:
+        parts.push_async_callback(stopping.end_rest)
+        endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
+        management = await parts.enter_async_context(Management(endpoint, management_urls))
+        wanted = applied(await Directory(management).read(), config, settings.tier)
+        yield Bridge(settings, endpoint, management, wanted, parts, stopping)
+
+
+@asynccontextmanager
+async def _rabbitmq(
+    settings: Settings, stopping: Stopping
+) -> AsyncIterator[tuple[Endpoint, Sequence[str]]]:
+    """The RabbitMQ that was named, or one of our own that ends with the bridge."""
+    if settings.endpoint is not None:
+        yield settings.endpoint, settings.management_urls
+        return
+    installation = Installation.find()
+    if installation is None:
+        raise SettingsError(
+            "There is no RabbitMQ on this machine. Install Debian's package rabbitmq-server "
+            "(`make setup` does so as root), or give --rabbitmq-url."
+        )
+    node = Node(settings.data_dir / "rabbitmq", installation)
+    await node.start()
+    try:
+        yield node.endpoint, (node.management_url,)
+    finally:
+        # An orderly stop of 3.10 takes 8 s; a kill loses nothing.
+        await node.stop(stopping.left_s)
+
+
+def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
+    """Name what this RabbitMQ does not do as Service Bus does it, once, at the start.
+
+    What the bridge makes up for is no difference; our own RabbitMQ has its consumer timeout raised.
+    """
+    for finding in findings:
+        is_raised = is_private and not finding.entity and finding.property == "LockDuration"
+        if finding.grade != BY_THE_BRIDGE and not is_raised:
+            _log.warning(
+                "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
+                *(finding.entity, finding.property, finding.grade, finding.message),
+            )
+
+
+def _tell(definitions: model.Namespace, capabilities: Capabilities, told: set[Finding]) -> None:
+    """Name what definitions ask for and this release does not do, each once."""
+    target = Flavour.BRIDGE, ".".join(map(str, capabilities.version))
+    found = report.make(
+        Reading(namespace=definitions), flavours=[Flavour.BRIDGE], versions=[target[1]]
+    )
+    for entry in found.entries:
+        case = entry.grades[target]
+        finding = Finding(
+            entity=entry.entity, property=entry.name, grade=case.grade.value, message=case.note
+        )
+        # What a topic lacks is named with the topic.
+        is_named = entry.kind == "Subscription" or finding in told
+        if case.grade is Grade.LOST and not is_named:
+            told.add(finding)
+            _log.warning(
+                "definition.lost entity=%s property=%s value=%r message=%r",
+                *(finding.entity, finding.property, entry.value, finding.message),
+            )
+
+
+def _warnings(namespace: RabbitNamespace, sidecar: Sidecar) -> list[str]:
+    """Return what is wrong with single entities."""
+    return namespace.state.warnings + [each.sentence for each in sidecar.silent]
+
+
+async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:
+    await stopping.within(sidecar.stop)
+    await stopping.end(working)

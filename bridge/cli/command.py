@@ -1,0 +1,28 @@
+"""What the command `busbridge` runs; where only the library is, it says which extra to install."""
+
+from __future__ import annotations
+
+import sys
+
+OWN = ("bridge", "policies")
+
+
+def main() -> int:
+    """Run the command line and return its exit code; 2 when the bridge's packages are missing."""
+    try:
+        from bridge.cli.main import main as run
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in OWN:
+            raise
+        print(
+            f"busbridge: the package {name} is missing: only the library is installed. For the "
+            "bridge: pip install 'busbridge[serve]'",
+            file=sys.stderr,
+        )
+        return 2
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""What `--config` says, and what is applied of it at a start."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from bridge.cli.settings import Settings, SettingsError
+from bridge.model import entity as model
+from policies.errors import ReadError
+from policies.readers import emulator
+from policies.readers.detect import decode
+
+_log = logging.getLogger("busbridge.serve")
+
+
+def text_of(path: Path) -> str:
+    """Return a file's text, as the readers of `policies` take it.
+
+    Raises:
+        SettingsError: it cannot be read.
+        ReadError: it is no text.
+    """
+    try:
+        return decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SettingsError(f"The file {path} cannot be read: {error.strerror}.") from error
+
+
+def read_config(settings: Settings) -> model.Namespace | None:
+    """Return what `--config` says, if it is given.
+
+    Raises:
+        SettingsError: it makes no sense.
+    """
+    if settings.config is None:
+        return None
+    try:
+        reading = emulator.read(text_of(settings.config), str(settings.config))
+    except ReadError as error:
+        raise SettingsError(str(error)) from error
+    for finding in reading.findings:
+        _log.warning(
+            "config.finding entity=%s property=%s message=%r",
+            finding.entity,
+            finding.property,
+            finding.message,
+        )
+    return reading.namespace
+
+
+def applied(
+    stored: model.Namespace, wanted: model.Namespace | None, tier: model.Tier | None
+) -> model.Namespace:
+    """Return what is applied: what nothing is said about stays as RabbitMQ has it."""
+    return model.Namespace(
+        name=stored.name if wanted is None else wanted.name,
+        tier=tier or stored.tier,
+        queues=() if wanted is None else wanted.queues,
+        topics=() if wanted is None else wanted.topics,
+        authorization_rules=stored.authorization_rules,
+    )

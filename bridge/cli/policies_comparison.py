@@ -1,0 +1,154 @@
+"""What a broker has of a namespace and what would change: now, or after a plan that was kept."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bridge.broker.management.live import CommandFailed, LiveBroker
+from bridge.cli.policies_input import compiled, has_lower_names
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.topology import definitions
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.diff import is_owned
+from bridge.topology.mixed import refusal
+from bridge.topology.policy import PRIORITY, free_priority
+from bridge.topology.resources import Finding, Topology
+from policies import live, plan, planjson
+from policies.grade import Flavour
+from policies.plan import Plan
+from policies.readers import Reading
+
+
+class OtherFlavour(Exception):
+    """The virtual host holds what another flavour made; `str()` has the steps to take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What an input wants of a broker, and how the broker is.
+
+    Attributes:
+        findings: of the definitions that are there, and of the compiler.
+        keep: see `plan.make`.
+        prune: see `plan.make`.
+    """
+
+    made: Plan
+    wanted: Topology
+    there: Topology
+    findings: tuple[Finding, ...]
+    keep: bool
+    prune: bool
+
+
+async def compared(
+    broker: LiveBroker,
+    vhost: str,
+    arguments: argparse.Namespace,
+    reading: Reading,
+    version: str,
+) -> Comparison:
+    """Return what the input wants of the broker, and how the broker is.
+
+    Raises:
+        CommandFailed: the broker has no such virtual host.
+        OtherFlavour: what is there is of another flavour.
+        ServiceBusError: a definition that is there is malformed, and stays.
+    """
+    export = await broker.definitions()
+    check_vhost(export, vhost)
+    there = live.topology_of(export, vhost)
+    namespace, is_plain = reading.namespace, Flavour(arguments.flavour) is Flavour.PLAIN
+    findings: list[Finding] = []
+    if not is_plain:
+        known, unknown = _known(there, vhost, may_be_malformed=arguments.prune)
+        if not arguments.prune:
+            namespace = live.merged(known, namespace)
+            findings += unknown
+        namespace = definitions.with_incarnations(namespace, known or model.Namespace())
+    if said := refusal(there, vhost, wants_plain=is_plain):
+        raise OtherFlavour(said)
+    target = Capabilities.of(version)
+    wanted = compiled(namespace, arguments, target, vhost, there=there)
+    priority = arguments.priority
+    if priority is None:
+        names = [queue.name for queue in wanted.queues]
+        priority = free_priority(names, [p for p in there.policies if not is_owned(p)])
+    if priority != PRIORITY:
+        wanted = compiled(namespace, arguments, target, vhost, priority=priority, there=there)
+    keep = is_plain and not arguments.prune
+    made = plan.make(wanted, export, vhost, keep=keep, prune=arguments.prune)
+    names_ = plan.display_names(namespace) if has_lower_names(arguments) else {}
+    return Comparison(
+        made=replace(made, names=names_),
+        wanted=wanted,
+        there=there,
+        findings=(*findings, *wanted.findings),
+        keep=keep,
+        prune=arguments.prune,
+    )
+
+
+def _known(
+    there: Topology, vhost: str, *, may_be_malformed: bool
+) -> tuple[model.Namespace | None, tuple[Finding, ...]]:
+    try:
+        return live.namespace_of(there, vhost)
+    except ServiceBusError:
+        if may_be_malformed:  # it is replaced
+            return None, ()
+        raise
+
+
+def save(path: Path, found: Comparison, vhost: str, missing: Sequence[Finding]) -> None:
+    """Keep a plan for `saved_comparison`; nobody else may read the access keys in it."""
+    kept = planjson.SavedPlan(
+        vhost=vhost,
+        before=planjson.fingerprint(found.there),
+        wanted=found.wanted,
+        keep=found.keep,
+        prune=found.prune,
+        names=found.made.names,
+        losses=tuple(missing),
+    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        path.chmod(0o600)
+        file.write(planjson.saved(kept))
+
+
+async def saved_comparison(broker: LiveBroker, vhost: str, kept: planjson.SavedPlan) -> Comparison:
+    """Return what is left to change after a plan that was kept.
+
+    Raises:
+        CommandFailed: the broker has no such virtual host.
+    """
+    export = await broker.definitions()
+    check_vhost(export, vhost)
+    made = plan.make(kept.wanted, export, vhost, keep=kept.keep, prune=kept.prune)
+    return Comparison(
+        made=replace(made, names=kept.names, losses=len(kept.losses)),
+        wanted=kept.wanted,
+        there=live.topology_of(export, vhost),
+        findings=(),
+        keep=kept.keep,
+        prune=kept.prune,
+    )
+
+
+def check_vhost(export: live.Export, vhost: str) -> None:
+    """Refuse a virtual host that is not there: it is not ours to say who may do what there.
+
+    Raises:
+        CommandFailed: it is not there.
+    """
+    if not any(row["name"] == vhost for row in export["vhosts"]):
+        raise CommandFailed(
+            text=f"This RabbitMQ has no virtual host {vhost!r}. Make it with 'rabbitmqctl "
+            "add_vhost', and give its users their rights with 'rabbitmqctl set_permissions'."
+        )

@@ -1,0 +1,82 @@
+"""What a bridge's process is: open files, event loop, and the exit code that says how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from collections.abc import Awaitable
+
+from bridge.broker.errors import (
+    AccessRefused,
+    BrokerError,
+    LoginRefused,
+    ManagementRefused,
+    ManagementSilent,
+)
+from bridge.model.errors import ServiceBusError
+
+_FILES_MAX = 65_536
+"""Open files of the process, if the system allows as many: each connection is one."""
+
+
+def run_to_end(work: Awaitable[None]) -> int:
+    """Run until the work ends; return the exit code, with a sentence where it has failed."""
+    _raise_file_limit()
+    try:
+        _run(work)
+    except asyncio.CancelledError:
+        return 0  # told to stop while it started
+    except (BrokerError, ServiceBusError) as error:
+        print(f"busbridge: {error}{advice(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _raise_file_limit() -> None:
+    """Let the process have as many connections as the system allows; it begins with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def advice(error: Exception, *, tag: str = "policymaker") -> str:
+    """Return what an operator does about an error of RabbitMQ's, "" where nobody knows.
+
+    Args:
+        tag: what RabbitMQ's user must have.
+    """
+    match error:
+        case ManagementSilent():
+            return (
+                ". Start RabbitMQ with its management plugin (rabbitmq-plugins enable "
+                "rabbitmq_management), or say where its API is with --management-url."
+            )
+        case LoginRefused():
+            return (
+                ". Look at user, password and virtual host in --rabbitmq-url, and at the user's "
+                "permissions (rabbitmqctl list_user_permissions USER)."
+            )
+        case AccessRefused():
+            return (
+                ". The user needs the rights configure, write and read on everything in the "
+                "virtual host."
+            )
+        case ManagementRefused(code=401 | 403):
+            return f". The user needs the tag {tag}, and access to the virtual host."
+    return ""
+
+
+def _run(work: Awaitable[None]) -> None:
+    """Run on uvloop where it is installed: less time a message in one-at-a-time traffic."""
+
+    async def main() -> None:
+        await work
+
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main())
+    else:
+        uvloop.run(main())

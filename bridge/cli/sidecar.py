@@ -1,0 +1,61 @@
+"""`busbridge sidecar`: a bridge without a gateway, for applications on RabbitMQ itself.
+
+It numbers, schedules, forwards, keeps sessions and what is deferred, and answers the library's
+clients, administration included. Its one port is that of health and metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+
+from bridge.cli.bridge import bridge_of
+from bridge.cli.config import read_config
+from bridge.cli.listening import listen
+from bridge.cli.logs import start_logging
+from bridge.cli.process import run_to_end
+from bridge.cli.settings import Settings, add_options, read_settings
+from bridge.model import entity as model
+
+OPTIONS = (
+    "rabbitmq-url",
+    "rabbitmq-ca",
+    "rabbitmq-cert",
+    "rabbitmq-key",
+    "management-url",
+    "data-dir",
+    "host",
+    "admin-port",
+    "session-shards",
+    "config",
+    "tier",
+    "log-level",
+)
+"""Those of `serve` that are not for its gateway; the variables of the others mean nothing here."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "sidecar", help="run a bridge without AMQP 1.0, for applications on RabbitMQ itself"
+    )
+    add_options(parser, only=OPTIONS)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Work until SIGTERM or SIGINT; return the exit code."""
+    settings = read_settings(arguments, only=OPTIONS)
+    start_logging(settings.log_level)
+    config = read_config(settings)
+    listener = listen(settings.host, settings.admin_port, "admin-port")
+    return run_to_end(_work(settings, config, listener))
+
+
+async def _work(
+    settings: Settings, config: model.Namespace | None, listener: socket.socket
+) -> None:
+    async with bridge_of(settings, config) as bridge:
+        await bridge.start(listener)
+        print(await bridge.ready(listener), flush=True)
+        await bridge.serve()

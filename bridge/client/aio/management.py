@@ -1,0 +1,302 @@
+"""Administration over RabbitMQ, under the names of azure.servicebus.aio.management; on asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar, Unpack
+
+from bridge.client.aio.client import ServiceBusClient
+from bridge.client.management.calls import Call, Calls, Listing, path_of, properties_of
+from bridge.client.management.enums import ApiVersion
+from bridge.client.management.options import (
+    PageOptions,
+    QueueOptions,
+    SubscriptionOptions,
+    TopicOptions,
+)
+from bridge.client.management.properties import (
+    NamespaceProperties,
+    QueueProperties,
+    SubscriptionProperties,
+    TopicProperties,
+)
+from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction, TrueRuleFilter
+from bridge.client.management.runtime import (
+    QueueRuntimeProperties,
+    SubscriptionRuntimeProperties,
+    TopicRuntimeProperties,
+)
+
+Result = TypeVar("Result")
+Described = TypeVar("Described")
+
+__all__ = ["AsyncItemPaged", "ServiceBusAdministrationClient"]
+
+_QUEUE, _TOPIC, _SUBSCRIPTION = "QueueDescription", "TopicDescription", "SubscriptionDescription"
+_QUEUES, _TOPICS = "$Resources/Queues", "$Resources/Topics"
+
+
+class AsyncItemPaged(Generic[Described]):
+    """What is listed, one by one; it is asked for in parts, when it is needed."""
+
+    def __init__(self, client: ServiceBusAdministrationClient, listing: Listing[Described]) -> None:
+        self._client = client
+        self._listing = listing
+        self._items: AsyncIterator[Described] | None = None
+
+    async def by_page(self) -> AsyncIterator[Iterator[Described]]:
+        """Yield the parts."""
+        place: tuple[int, int] | None = self._listing.start, self._listing.size
+        while place is not None:
+            items, place = await self._client._ask(self._listing.page(*place))
+            yield iter(items)
+
+    def __aiter__(self) -> AsyncItemPaged[Described]:
+        return self
+
+    async def __anext__(self) -> Described:
+        if self._items is None:
+            self._items = (item async for page in self.by_page() for item in page)
+        return await anext(self._items)
+
+
+class ServiceBusAdministrationClient:
+    """Creates, changes, lists and deletes the entities of a virtual host; of one event loop.
+
+    Every bridge carries this out; what it refuses is an `HttpResponseError` or one of its kinds,
+    and where none answers or RabbitMQ refuses, an error of `bridge.client.exceptions`.
+
+    Args:
+        fully_qualified_namespace: RabbitMQ's URL, or anything with `rabbitmq_url=` beside it.
+        credential: accepted and not used.
+        api_version: accepted and not used.
+        options: those of `ServiceBusClient`.
+    """
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: object = None,
+        *,
+        api_version: str | ApiVersion = ApiVersion.V2024_05,
+        **options: Any,
+    ) -> None:
+        self._client = ServiceBusClient(fully_qualified_namespace, credential, **options)
+        self.fully_qualified_namespace = self._client.fully_qualified_namespace
+        self._calls = Calls(self._client._options.address.authority)
+
+    @classmethod
+    def from_connection_string(
+        cls, conn_str: str, **options: Any
+    ) -> ServiceBusAdministrationClient:
+        """Return a client; see `ServiceBusClient.from_connection_string`."""
+        return cls(conn_str, None, **options)
+
+    async def __aenter__(self) -> ServiceBusAdministrationClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.close()
+
+    async def get_namespace_properties(self) -> NamespaceProperties:
+        """Return the properties of the namespace."""
+        return await self._ask(self._calls.get_namespace())
+
+    # -- queues
+
+    async def create_queue(
+        self, queue_name: str, **options: Unpack[QueueOptions]
+    ) -> QueueProperties:
+        """Create a queue; what is not given has the service's default."""
+        path = path_of(queue_name)
+        return await self._ask(self._calls.create(path, queue_name, QueueProperties, dict(options)))
+
+    async def get_queue(self, queue_name: str) -> QueueProperties:
+        """Return a queue's properties."""
+        path = path_of(queue_name)
+        return await self._ask(self._calls.get(path, queue_name, _QUEUE, QueueProperties))
+
+    async def get_queue_runtime_properties(self, queue_name: str) -> QueueRuntimeProperties:
+        """Return a queue's times and counts."""
+        path = path_of(queue_name)
+        return await self._ask(self._calls.get(path, queue_name, _QUEUE, QueueRuntimeProperties))
+
+    async def update_queue(
+        self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
+    ) -> None:
+        """Change a queue; it is described whole, and options come before what is described."""
+        path = path_of(_name(QueueProperties, queue))
+        await self._ask(self._calls.update(path, QueueProperties, queue, dict(options)))
+
+    async def delete_queue(self, queue_name: str) -> None:
+        """Delete a queue with all that is in it."""
+        await self._ask(self._calls.delete(path_of(queue_name)))
+
+    def list_queues(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[QueueProperties]:
+        """List the queues."""
+        return self._list(_QUEUES, _QUEUE, QueueProperties, options)
+
+    def list_queues_runtime_properties(
+        self, **options: Unpack[PageOptions]
+    ) -> AsyncItemPaged[QueueRuntimeProperties]:
+        """List the queues' times and counts."""
+        return self._list(_QUEUES, _QUEUE, QueueRuntimeProperties, options)
+
+    # -- topics
+
+    async def create_topic(
+        self, topic_name: str, **options: Unpack[TopicOptions]
+    ) -> TopicProperties:
+        """Create a topic; what is not given has the service's default."""
+        path = path_of(topic_name)
+        return await self._ask(self._calls.create(path, topic_name, TopicProperties, dict(options)))
+
+    async def get_topic(self, topic_name: str) -> TopicProperties:
+        """Return a topic's properties."""
+        path = path_of(topic_name)
+        return await self._ask(self._calls.get(path, topic_name, _TOPIC, TopicProperties))
+
+    async def get_topic_runtime_properties(self, topic_name: str) -> TopicRuntimeProperties:
+        """Return a topic's times and counts."""
+        path = path_of(topic_name)
+        return await self._ask(self._calls.get(path, topic_name, _TOPIC, TopicRuntimeProperties))
+
+    async def update_topic(
+        self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
+    ) -> None:
+        """Change a topic; it is described whole, and options come before what is described."""
+        path = path_of(_name(TopicProperties, topic))
+        await self._ask(self._calls.update(path, TopicProperties, topic, dict(options)))
+
+    async def delete_topic(self, topic_name: str) -> None:
+        """Delete a topic with its subscriptions and all that is in them."""
+        await self._ask(self._calls.delete(path_of(topic_name)))
+
+    def list_topics(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[TopicProperties]:
+        """List the topics."""
+        return self._list(_TOPICS, _TOPIC, TopicProperties, options)
+
+    def list_topics_runtime_properties(
+        self, **options: Unpack[PageOptions]
+    ) -> AsyncItemPaged[TopicRuntimeProperties]:
+        """List the topics' times and counts."""
+        return self._list(_TOPICS, _TOPIC, TopicRuntimeProperties, options)
+
+    # -- subscriptions
+
+    async def create_subscription(
+        self, topic_name: str, subscription_name: str, **options: Unpack[SubscriptionOptions]
+    ) -> SubscriptionProperties:
+        """Create a subscription that takes every message; what is not given has the default."""
+        path, made = path_of(topic_name, subscription_name), SubscriptionProperties
+        return await self._ask(self._calls.create(path, subscription_name, made, dict(options)))
+
+    async def get_subscription(
+        self, topic_name: str, subscription_name: str
+    ) -> SubscriptionProperties:
+        """Return a subscription's properties."""
+        path, made = path_of(topic_name, subscription_name), SubscriptionProperties
+        return await self._ask(self._calls.get(path, subscription_name, _SUBSCRIPTION, made))
+
+    async def get_subscription_runtime_properties(
+        self, topic_name: str, subscription_name: str
+    ) -> SubscriptionRuntimeProperties:
+        """Return a subscription's times and counts."""
+        path, made = path_of(topic_name, subscription_name), SubscriptionRuntimeProperties
+        return await self._ask(self._calls.get(path, subscription_name, _SUBSCRIPTION, made))
+
+    async def update_subscription(
+        self,
+        topic_name: str,
+        subscription: SubscriptionProperties | Mapping[str, Any],
+        **options: Unpack[SubscriptionOptions],
+    ) -> None:
+        """Change a subscription; it is described whole, and options come before that."""
+        made = SubscriptionProperties
+        path = path_of(topic_name, _name(made, subscription))
+        await self._ask(self._calls.update(path, made, subscription, dict(options)))
+
+    async def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
+        """Delete a subscription with all that is in it."""
+        await self._ask(self._calls.delete(path_of(topic_name, subscription_name)))
+
+    def list_subscriptions(
+        self, topic_name: str, **options: Unpack[PageOptions]
+    ) -> AsyncItemPaged[SubscriptionProperties]:
+        """List the subscriptions of a topic."""
+        path = f"{path_of(topic_name)}/Subscriptions"
+        return self._list(path, _SUBSCRIPTION, SubscriptionProperties, options)
+
+    def list_subscriptions_runtime_properties(
+        self, topic_name: str, **options: Unpack[PageOptions]
+    ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
+        """List the times and counts of a topic's subscriptions."""
+        path = f"{path_of(topic_name)}/Subscriptions"
+        return self._list(path, _SUBSCRIPTION, SubscriptionRuntimeProperties, options)
+
+    # -- rules
+
+    async def create_rule(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        rule_name: str,
+        *,
+        filter: Filter | None = None,  # noqa: A002 (the SDK's name)
+        action: SqlRuleAction | None = None,
+    ) -> RuleProperties:
+        """Create a rule; without a filter it takes every message."""
+        path = path_of(topic_name, subscription_name, rule_name)
+        given = filter or TrueRuleFilter()
+        rule = RuleProperties(rule_name, filter=given, action=action, created_at_utc=None)
+        return await self._ask(self._calls.put_rule(path, rule, is_new=True))
+
+    async def get_rule(
+        self, topic_name: str, subscription_name: str, rule_name: str
+    ) -> RuleProperties:
+        """Return a rule."""
+        path = path_of(topic_name, subscription_name, rule_name)
+        return await self._ask(self._calls.get_rule(path, rule_name))
+
+    async def update_rule(
+        self, topic_name: str, subscription_name: str, rule: RuleProperties | Mapping[str, Any]
+    ) -> None:
+        """Change a rule."""
+        given = properties_of(RuleProperties, rule)
+        path = path_of(topic_name, subscription_name, given.name)
+        await self._ask(self._calls.put_rule(path, given, is_new=False))
+
+    async def delete_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> None:
+        """Delete a rule."""
+        await self._ask(self._calls.delete(path_of(topic_name, subscription_name, rule_name)))
+
+    def list_rules(
+        self, topic_name: str, subscription_name: str, **options: Unpack[PageOptions]
+    ) -> AsyncItemPaged[RuleProperties]:
+        """List the rules of a subscription."""
+        path = f"{path_of(topic_name, subscription_name)}/Rules"
+        return AsyncItemPaged(self, self._calls.rules(path, options))
+
+    def _list(
+        self, path: str, root: str, made: type[Described], options: PageOptions
+    ) -> AsyncItemPaged[Described]:
+        return AsyncItemPaged(self, self._calls.entities(path, root, made, options))
+
+    async def _ask(self, call: Call[Result]) -> Result:
+        result: Result = await self._client._administer(call.request, call.read)
+        return result
+
+
+def _name(made: type[Any], given: object) -> str:
+    name: str = properties_of(made, given).name
+    return name

@@ -1,0 +1,56 @@
+"""An operation of the namespace, as a lane has it carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from bridge.client.core.answers import Nobody
+from bridge.client.core.directory import guarded
+from bridge.client.core.wire import Answer
+
+
+@dataclass(slots=True)
+class Call:
+    """What is asked, and how it is waited for.
+
+    Attributes:
+        name: of `Namespace`, or of one of its parts, behind a dot.
+        timeout_s: how long its caller waits; `None`: as long as the client says.
+        is_receiving: it needs the connection that receives.
+        is_tried_again: what failed for the moment is done again.
+        undone_by: makes what undoes a result that its caller gave up.
+        read: makes of the result what its caller is given; what it raises may be tried again.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    timeout_s: float | None = None
+    is_receiving: bool = False
+    is_tried_again: bool = True
+    undone_by: Callable[[Any], Call] | None = None
+    read: Callable[[Any], Any] | None = None
+
+    def begin(self, namespace: Any, answer: Answer, *more: Any) -> None:
+        """Have it carried out; what it raises is its waiter's."""
+        guarded(answer, attrgetter(self.name)(namespace), *self.arguments, answer, *more)
+
+    def undo(self, namespace: Any, answer: Any) -> None:
+        """Its caller has given up: nothing is left of a result that was there already."""
+        if self.undone_by is None or not answer.done() or answer.cancelled():
+            return
+        if answer.exception() is None:
+            self.undone_by(answer.result()).begin(namespace, Nobody())
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise ValueError unless a timeout can be one."""
+    if timeout is not None and timeout <= 0:
+        raise ValueError("The timeout must be greater than 0.")
+
+
+def numbers_of(sequence_numbers: Any) -> list[int]:
+    """Return one sequence number, or several, as a list."""
+    return [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)

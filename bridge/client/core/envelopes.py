@@ -1,0 +1,93 @@
+"""What is sent, as the envelopes that a sequencer takes; checked as every door checks it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from bridge.client.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    ServiceBusError,
+)
+from bridge.message.envelopes import Outgoing, encode
+from bridge.model import entity as model
+from bridge.topology.description import Described
+from bridge.wire.envelope import Operation
+from bridge.wire.mapping.inward import record_from_message
+
+
+def new_identity() -> bytes:
+    """Return an identity for an envelope."""
+    return uuid.uuid4().bytes
+
+
+def send_entity(described: Described) -> model.SendEntity:
+    """Return the definition of what takes messages.
+
+    Raises:
+        ServiceBusError: it is a subscription.
+        MessagingEntityDisabledError: its status forbids sends.
+    """
+    entity = described.entity
+    if isinstance(entity, model.Subscription):
+        raise ServiceBusError(
+            f"Messages are sent to a topic; '{entity.path}' is of the type Subscriber."
+        )
+    if not entity.status.allows_sends:
+        raise MessagingEntityDisabledError(
+            f"Messaging entity '{entity.path}' is currently disabled for Send operations."
+        )
+    return entity
+
+
+def batch_body(
+    operation: Operation,
+    described: Described,
+    batch: Sequence[bytes],
+    scheduled_ms: int | None = None,
+) -> bytes:
+    """Return the envelope that holds a batch.
+
+    Args:
+        batch: AMQP 1.0 sections of each message.
+        scheduled_ms: when to enqueue all of them (UTC ms); `None`: as each says.
+
+    Raises:
+        MessageSizeExceededError, ServiceBusError: a message may not enter.
+    """
+    entity = send_entity(described)
+    limit_bytes = described.message_bytes_max
+    requires_session = isinstance(entity, model.Queue) and entity.requires_session
+    outgoing = []
+    for raw in batch:
+        if len(raw) > limit_bytes:
+            raise MessageSizeExceededError(_too_large(entity.path, len(raw), limit_bytes))
+        inward = record_from_message(raw, new_message_id=uuid.uuid4().hex)
+        if requires_session and inward.session_id is None:
+            raise ServiceBusError(
+                f"The SessionId was not set on a message, and '{entity.path}' requires sessions."
+            )
+        outgoing.append(
+            Outgoing(
+                record=inward.record,
+                size_bytes=len(raw),
+                scheduled_ms=inward.scheduled_ms if scheduled_ms is None else scheduled_ms,
+                session_id=inward.session_id,
+            )
+        )
+    try:
+        body = encode(operation, entity, outgoing, new_identity())
+    except ValueError as error:
+        raise MessageSizeExceededError(f"A message cannot be stored: {error}.") from error
+    most = described.capabilities.message_bytes_max
+    if len(body) > most:
+        raise MessageSizeExceededError(_too_large(entity.path, len(body), most))
+    return body
+
+
+def _too_large(path: str, size_bytes: int, limit_bytes: int) -> str:
+    return (
+        f"The message (size:{size_bytes} bytes) exceeds the limit ({limit_bytes} bytes) currently "
+        f"allowed on '{path}'."
+    )

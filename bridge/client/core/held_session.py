@@ -1,0 +1,160 @@
+"""One session that a client holds: what was asked for, what has come, and why it ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.pull import Pull
+from bridge.client.core.wire import Answer, Wire
+from bridge.client.exceptions import SessionLockLostError
+from bridge.message.received import Received
+
+LOCK_LOST = "The session lock has expired on the MessageSession. Accept a new MessageSession."
+
+
+class Asked(Protocol):
+    """Who is asked for the session's messages."""
+
+    def credit(self, held: HeldSession, count: int) -> None:
+        """So many more are wanted."""
+
+    def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
+        """None is wanted any more; `done` is called behind the last that comes."""
+
+
+class HeldSession:
+    """A session's lock, and its messages that are here.
+
+    Args:
+        number: names the receiver to the bridge that holds it for this client.
+        bridge: that bridge's queue.
+
+    Attributes:
+        path: the entity's.
+        session_id: the session.
+        until_ms: the lock's end (UTC ms).
+        lost: why it has ended; `None` while it has not.
+        arrived: how many messages have come.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        bridge: str,
+        path: str,
+        session_id: str,
+        until_ms: int,
+        *,
+        mode: ServiceBusReceiveMode,
+        wire: Wire,
+        asked: Asked,
+    ) -> None:
+        self.number = number
+        self.bridge = bridge
+        self.path = path
+        self.session_id = session_id
+        self.until_ms = until_ms
+        self.mode = mode
+        self.lost: str | None = None
+        self.arrived = 0
+        self._wire = wire
+        self._asked = asked
+        self._pulls: list[Pull[None]] = []
+        self._buffer: deque[Received] = deque()
+        self._last_pull = 0
+        self._credit = 0
+        self._is_draining = False
+
+    def __repr__(self) -> str:
+        return f"HeldSession({self.path}, {self.session_id!r}, {self.lost!r})"
+
+    def check(self) -> None:
+        """Raise SessionLockLostError when the lock has ended."""
+        if self.lost is None and self._wire.now_ms() >= self.until_ms:
+            self.lose(LOCK_LOST)
+        if self.lost is not None:
+            raise SessionLockLostError(self.lost)
+
+    def pull(self, count: int, wait_s: float | None, answer: Answer) -> Callable[[], None]:
+        """Receive up to so many messages; the answer is a list of `Received`.
+
+        Returns:
+            What ends the wait early.
+        """
+        self.check()
+        self._last_pull += 1
+        pull: Pull[None] = Pull(self._last_pull, count, self.mode, answer)
+        self._pulls.append(pull)
+        if wait_s is not None:
+            pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
+        self._fill()
+        self._ask()
+        return partial(self._withdraw, pull)
+
+    def put_back(self, received: Received) -> None:
+        """The next pull has a message that its caller did not take."""
+        place = sum(each.sequence_number < received.sequence_number for each in self._buffer)
+        self._buffer.insert(place, received)
+        self._fill()
+
+    def on_message(self, received: Received) -> None:
+        """A message has come."""
+        self.arrived += 1
+        self._credit = max(self._credit - 1, 0)
+        self._buffer.append(received)
+        self._fill()
+
+    def lose(self, why: str) -> None:
+        """The lock has ended."""
+        if self.lost is None:
+            self.lost = why
+            self._buffer.clear()
+            pulls, self._pulls = self._pulls, []
+            for pull in pulls:
+                pull.fail(SessionLockLostError(why))
+
+    def _fill(self) -> None:
+        for pull in self._pulls[:]:
+            while self._buffer and not pull.is_full:
+                pull.got.append((None, self._buffer.popleft()))
+                if len(pull.got) == 1 and not pull.is_full:
+                    pull.end_soon(self._wire, partial(self._withdraw, pull))
+            if pull.is_full:
+                self._finish(pull)
+
+    def _finish(self, pull: Pull[None]) -> None:
+        self._pulls.remove(pull)
+        if not pull.finish():
+            self._buffer.extendleft(received for _, received in reversed(pull.got))
+
+    def _withdraw(self, pull: Pull[None]) -> None:
+        """End a pull with what has come, and what is on its way."""
+        if pull not in self._pulls or pull.is_withdrawn:
+            return
+        pull.is_withdrawn = True
+        if not self._credit and not self._is_draining:
+            self._finish(pull)
+        elif not self._is_draining:
+            self._is_draining = True
+            self._asked.drain(self, self._on_drained)
+
+    def _on_drained(self) -> None:
+        self._is_draining = False
+        self._credit = 0
+        for pull in self._pulls[:]:
+            if pull.is_withdrawn:
+                self._finish(pull)
+        self._fill()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for what the pulls lack; while credit is taken back, nothing."""
+        lacks = sum(pull.lacks for pull in self._pulls if not pull.is_withdrawn)
+        count = lacks - self._credit - len(self._buffer)
+        if count > 0 and not self._is_draining and self.lost is None:
+            self._credit += count
+            self._asked.credit(self, count)

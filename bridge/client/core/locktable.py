@@ -1,0 +1,102 @@
+"""The locks that a client gives on one queue's messages, and the timer that ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+from bridge.client.core.holding import Held
+from bridge.client.core.wire import Timer, Wire
+from bridge.client.exceptions import MessageLockLostError
+from bridge.machine.locks import Lock, Locks
+
+LOCK_LOST = (
+    "The lock on the message is lost: its time is over, its connection was lost, or the message "
+    "was settled before."
+)
+
+
+class LockTable:
+    """Which token locks which message, and until when.
+
+    Args:
+        on_lapsed: called with a message whose lock has ended by itself.
+    """
+
+    def __init__(self, wire: Wire, on_lapsed: Callable[[Held], None]) -> None:
+        self._wire = wire
+        self._on_lapsed = on_lapsed
+        self._locks: Locks[Held] = Locks()
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def acquire(self, held: Held, duration_ms: int) -> tuple[UUID, int]:
+        """Lock a message; return its token and the lock's end (UTC ms)."""
+        token, now_ms = uuid4(), self._wire.now_ms()
+        until_ms = self._locks.acquire(token.bytes, held, duration_ms=duration_ms, now_ms=now_ms)
+        self._watch()
+        return token, until_ms
+
+    def renew(self, token: UUID, duration_ms: int) -> int:
+        """Give a lock its full duration from now; return its end (UTC ms).
+
+        Raises:
+            MessageLockLostError: it has ended.
+        """
+        now_ms = self._wire.now_ms()
+        held = self._locks.find(token.bytes, now_ms=now_ms)
+        until_ms = None
+        if held is not None and not held.channel.is_closed:
+            until_ms = self._locks.renew(token.bytes, duration_ms=duration_ms, now_ms=now_ms)
+        if until_ms is None:
+            raise MessageLockLostError(LOCK_LOST)
+        self._watch()
+        return until_ms
+
+    def release(self, token: UUID) -> Lock[Held]:
+        """End a lock and return it.
+
+        Raises:
+            MessageLockLostError: it has ended before.
+        """
+        lock = self._locks.release(token.bytes, now_ms=self._wire.now_ms())
+        if lock is None or lock.held.channel.is_closed:
+            raise MessageLockLostError(LOCK_LOST)
+        return lock
+
+    def restore(self, token: UUID, lock: Lock[Held]) -> None:
+        """Put a lock back: its message has not left."""
+        self._locks.restore(token.bytes, lock)
+        self._watch()
+
+    def drop(self, token: UUID) -> None:
+        """End a lock, if it has not ended."""
+        self._locks.release(token.bytes, now_ms=self._wire.now_ms())
+
+    def lose(self) -> None:
+        """RabbitMQ has taken everything back."""
+        self._locks.lose(lambda held: True)
+
+    def close(self) -> None:
+        """End no lock any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _watch(self) -> None:
+        end_ms = self._locks.next_end_ms()
+        if end_ms is None or (self._timer is not None and self._timer_ms <= end_ms):
+            return
+        self.close()
+        self._timer_ms = end_ms
+        wait_s = max(0.0, (end_ms - self._wire.now_ms()) / 1000) + 0.001
+        self._timer = self._wire.later(wait_s, self._end)
+
+    def _end(self) -> None:
+        self._timer = None
+        for held in self._locks.expire(self._wire.now_ms()):
+            if not held.channel.is_closed:
+                self._on_lapsed(held)
+        self._watch()

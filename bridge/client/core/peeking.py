@@ -1,0 +1,115 @@
+"""Peeks of a client: they show nothing that it has settled itself, as with Service Bus.
+
+A bridge answers them, and knows only what it was told. So first the client tells what it has
+settled, and waits until RabbitMQ has it. Where nobody has peeked before there is nothing that could
+be told to: then a peek of no message begins that, and the client tells what it remembers of an
+entity that is still the one that it has settled from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from bridge.client.core.directory import Directory, guarded
+from bridge.client.core.entity_receiver import EntityReceiver
+from bridge.client.core.remote import Remote
+from bridge.client.core.settlements import Settlements
+from bridge.client.core.wire import Answer, Unroutable, fail
+from bridge.client.exceptions import ServiceBusCommunicationError
+from bridge.model.name import EntityPath
+from bridge.topology.description import Described
+
+_Ask = Callable[[Answer], None]
+
+
+class Peeking:
+    """Asks for peeks."""
+
+    def __init__(self, directory: Directory, remote: Remote, settlements: Settlements) -> None:
+        self._directory = directory
+        self._remote = remote
+        self._settlements = settlements
+
+    def peek(
+        self,
+        path: EntityPath,
+        start: int,
+        count: int,
+        receivers: Sequence[EntityReceiver],
+        answer: Answer,
+    ) -> None:
+        """Answer with messages from a sequence number on, `count` at most.
+
+        Args:
+            receivers: what this client receives from of the entity.
+        """
+        ask = partial(self._remote.peek, path, start, count)
+        self._tell(path, receivers, ask, answer, is_first=False)
+
+    def _tell(
+        self,
+        path: EntityPath,
+        receivers: Sequence[EntityReceiver],
+        ask: _Ask,
+        answer: Answer,
+        *,
+        is_first: bool,
+    ) -> None:
+        def begin(described: Described | None) -> None:
+            for receiver in receivers:
+                if described is not None:
+                    receiver.update(described)
+                receiver.record.begin()
+            self._tell_next(list(receivers), told)
+
+        def told(error: Exception | None) -> None:
+            if error is None or (is_first and isinstance(error, Unroutable)):
+                guarded(answer, ask, answer)
+            elif isinstance(error, Unroutable):
+                again = partial(self._tell, path, receivers, ask, answer, is_first=True)
+                guarded(answer, self._remote.peek, path, 1, 0, _Begun(answer, again))
+            else:
+                busy = ServiceBusCommunicationError(f"RabbitMQ takes nothing now: {error}")
+                fail(answer, busy)
+
+        if any(receiver.record.is_silent for receiver in receivers):
+            self._directory.read(path.entity, answer, begin)
+        else:
+            begin(None)
+
+    def _tell_next(
+        self, receivers: list[EntityReceiver], told: Callable[[Exception | None], None]
+    ) -> None:
+        """Tell one queue after the other."""
+        if not receivers:
+            told(None)
+            return
+
+        def confirmed(error: Exception | None) -> None:
+            if error is None:
+                self._tell_next(receivers, told)
+            else:
+                told(error)
+
+        self._settlements.tell(receivers.pop().record, confirmed)
+
+
+class _Begun:
+    """The answer of a peek of nothing; then something else is done."""
+
+    def __init__(self, answer: Answer, then: Callable[[], None]) -> None:
+        self._answer = answer
+        self._then = then
+
+    def done(self) -> bool:
+        """Whether the caller has given up."""
+        return self._answer.done()
+
+    def set_result(self, result: object) -> None:
+        """Go on."""
+        guarded(self._answer, self._then)
+
+    def set_exception(self, error: BaseException) -> None:
+        """It is the caller's."""
+        fail(self._answer, error)

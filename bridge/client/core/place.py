@@ -1,0 +1,48 @@
+"""Where a message is: one queue of RabbitMQ, and the entity that it belongs to."""
+
+from __future__ import annotations
+
+from bridge.message.subscriptions import reader_of
+from bridge.model import entity as model
+from bridge.model.name import SubQueue
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.topology.description import Described
+
+UNLIMITED = 1 << 31
+"""So many failed deliveries dead-letter what is a dead letter already."""
+
+
+class QueuePlace:
+    """See `message.fate.Place`.
+
+    Attributes:
+        path: the entity's.
+        queue: its definition.
+        resource: the RabbitMQ queue's name.
+        is_dead_letter: whether it is a dead-letter queue.
+        active_exchange: where a sequencer publishes what it has numbered.
+        reader: reads what a topic's message says of its subscriptions.
+    """
+
+    def __init__(self, described: Described, sub_queue: SubQueue) -> None:
+        assert not isinstance(described.entity, model.Topic)
+        self.queue: model.ReceiveEntity = described.entity
+        self.is_dead_letter = sub_queue is SubQueue.DEAD_LETTER
+        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
+        self.path = self.queue.path
+        self.resource = name_of(self.queue.path)
+        self.active_exchange = names.active_exchange(self.queue.front)
+        self.reader = reader_of(self.queue)
+
+    @property
+    def deliveries_max(self) -> int:
+        """How many failed deliveries dead-letter a message."""
+        return UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
+
+    def update(self, described: Described) -> bool:
+        """Take over a changed definition; return whether the entity was made anew."""
+        assert not isinstance(described.entity, model.Topic)
+        is_new = incarnation_of(described.entity) != incarnation_of(self.queue)
+        self.queue, self.reader = described.entity, reader_of(described.entity)
+        return is_new

@@ -1,0 +1,286 @@
+"""One receiver, whatever the lane: its arguments, checked, and the calls that they make."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+from bridge.client.core.call import Call, check_timeout
+from bridge.client.core.options import sub_queue_of
+from bridge.client.core.session_source import SessionSource
+from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
+from bridge.client.messages import instant
+from bridge.client.received_message import ServiceBusReceivedMessage, received_messages
+from bridge.message.received import Received
+from bridge.model.name import SubQueue
+
+WAIT_S = 60.0
+"""How long `receive_messages` waits when nobody says, as the SDK's does; iterating has no end."""
+
+
+class Queue:
+    """A queue, subscription or sub-queue without sessions, as one receiver's calls name it.
+
+    Attributes:
+        is_open: it was seen that it is there.
+    """
+
+    def __init__(self, path: str, sub_queue: SubQueue, mode: ServiceBusReceiveMode) -> None:
+        self._path = path
+        self._sub_queue = sub_queue
+        self._mode = mode
+        self.is_open = False
+
+    def open(self, wait_s: float | None) -> Call:
+        """See that it is there."""
+        return Call("check", (self._path,), is_receiving=True)
+
+    def opened(self, found: Any) -> None:
+        """It is there."""
+        self.is_open = True
+
+    def pull(self, count: int, wait_s: float | None) -> Call:
+        """Receive up to so many messages."""
+        return Call("pull", (self._path, self._sub_queue, count, wait_s, self._mode))
+
+    def put_back(self, received: Received) -> Call | None:
+        """Let the next receiver have a message that its caller did not take."""
+        token = received.lock_token
+        return None if token is None else self._settle(token, "release", None, None)
+
+    def peek(self, start: int, count: int, timeout: float | None) -> Call:
+        """Return messages from a number on."""
+        return Call("peek", (self._path, self._sub_queue, start, count), timeout)
+
+    def deferred(self, numbers: list[int], timeout: float | None) -> Call:
+        """Receive what was deferred."""
+        asked = self._path, self._sub_queue, numbers, self._mode
+        return Call("receive_deferred", asked, timeout, is_tried_again=False)
+
+    def settle(
+        self,
+        message: ServiceBusReceivedMessage,
+        how: str,
+        reason: str | None,
+        description: str | None,
+    ) -> Call:
+        """End a message's lock.
+
+        Raises:
+            MessageLockLostError: it has ended.
+        """
+        return self._settle(_token(message), how, reason, description)
+
+    def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call:
+        """Renew a message's lock.
+
+        Raises:
+            MessageLockLostError: it has ended.
+        """
+        asked = self._path, self._sub_queue, _token(message)
+        return Call("renew", asked, timeout, is_receiving=True)
+
+    def _settle(self, token: UUID, how: str, reason: str | None, description: str | None) -> Call:
+        asked = self._path, self._sub_queue, token, how, reason, description
+        return Call("settle", asked, is_receiving=True, is_tried_again=False)
+
+    def close(self) -> Call | None:
+        """Nothing is to be done: locks stay until they end or the client is closed."""
+        return None
+
+
+class Receiving:
+    """What one receiver asks for.
+
+    Args:
+        source: what it receives from.
+        max_wait_time: seconds; the receiver's own.
+        renewer: keeps the locks of what is received.
+
+    Attributes:
+        session: the session that it receives from; `None` without one.
+        is_closed: it asks for nothing any more.
+        identifier: the receiver's name in logs.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        source: Queue | SessionSource,
+        mode: ServiceBusReceiveMode,
+        max_wait_time: float | None,
+        renewer: Any,
+        options: dict[str, Any],
+    ) -> None:
+        _check_wait(max_wait_time)
+        self.session = source if isinstance(source, SessionSource) else None
+        has_locks = mode is ServiceBusReceiveMode.PEEK_LOCK or self.session is not None
+        if renewer is not None and not has_locks:
+            raise ValueError("Messages received in RECEIVE_AND_DELETE mode have no locks to renew.")
+        self._source = source
+        self._mode = mode
+        self._max_wait_s = max_wait_time
+        self._renewer = renewer
+        self._next_peek = 1
+        self.is_closed = False
+        self.identifier = options.get("client_identifier") or f"SBReceiver-{uuid4()}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to receive from, for all that is known."""
+        return self._source.is_open
+
+    def open(self, wait_s: float | None = None) -> Call:
+        """See that there is something to receive from; a session is accepted.
+
+        Args:
+            wait_s: how long the first call waits, if it says so.
+        """
+        self.check()
+        _check_wait(wait_s)
+        return self._source.open(wait_s)
+
+    def opened(self, receiver: Any, found: Any) -> None:
+        """It is there; a session's lock is kept."""
+        self._source.opened(found)
+        if self._renewer is not None and self.session is not None:
+            self._renewer.register(receiver, receiver.session)
+
+    def close(self) -> Call | None:
+        """Ask for nothing more; a session's lock ends."""
+        self.is_closed = True
+        return self._source.close()
+
+    def next(self) -> Call:
+        """Wait for the next message, without an end unless the receiver has one."""
+        self.check()
+        return self._source.pull(1, self._max_wait_s)
+
+    def pull(self, count: int | None, max_wait_time: float | None) -> Call:
+        """Receive up to so many messages."""
+        self.check()
+        _check_wait(max_wait_time)
+        if count is not None and count <= 0:
+            raise ValueError("The max_message_count must be greater than 0")
+        return self._source.pull(count or 1, max_wait_time or self._max_wait_s or WAIT_S)
+
+    def put_back(self, received: Received) -> Call | None:
+        """Return what gives a message back that its caller did not take."""
+        return self._source.put_back(received)
+
+    def peek(self, count: int, sequence_number: int, timeout: float | None) -> Call:
+        """Return messages from a number on, or behind those that were peeked last."""
+        self.check(timeout)
+        if count < 1:
+            raise ValueError("max_message_count must be 1 or greater.")
+        return self._source.peek(sequence_number or self._next_peek, count, timeout)
+
+    def peeked(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
+        """Return what was peeked, as the application sees it."""
+        if found:
+            self._next_peek = found[-1].sequence_number + 1
+        return list(received_messages(found, is_peeked=True))
+
+    def deferred(self, numbers: list[int], timeout: float | None) -> Call:
+        """Receive deferred messages."""
+        self.check(timeout)
+        return self._source.deferred(numbers, timeout)
+
+    def received(self, receiver: Any, found: list[Received]) -> list[ServiceBusReceivedMessage]:
+        """Return what was received, as the application sees it; its locks are kept."""
+        messages = list(received_messages(found))
+        if self._renewer is not None and self.session is None:
+            for message in messages:
+                self._renewer.register(receiver, message)
+        return messages
+
+    def settle(
+        self,
+        message: object,
+        how: str,
+        reason: str | None = None,
+        description: str | None = None,
+    ) -> Call:
+        """End a message's lock; see `_locked` for what is refused."""
+        self.check()
+        return self._source.settle(self._locked(message), how, reason, description)
+
+    def renew(self, message: object, timeout: float | None) -> Call:
+        """Give a message's lock its full duration; see `_locked` for what is refused."""
+        self.check(timeout)
+        return self._source.renew(self._locked(message), timeout)
+
+    def check(self, timeout: float | None = None) -> None:
+        """Raise ValueError when the receiver is closed."""
+        if self.is_closed:
+            raise ValueError("The handler has already been shutdown. Make another one.")
+        check_timeout(timeout)
+
+    def _locked(self, message: object) -> ServiceBusReceivedMessage:
+        """Return a message that may have a lock.
+
+        Raises:
+            TypeError: it is no received message.
+            ValueError: it was received and deleted, or peeked.
+            MessageAlreadySettled: it was settled before.
+        """
+        if not isinstance(message, ServiceBusReceivedMessage):
+            raise TypeError("Parameter 'message' must be of type ServiceBusReceivedMessage")
+        if message._is_peeked:
+            raise ValueError("A message returned by peek_messages cannot be settled.")
+        if self._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            raise ValueError("Settling needs receive_mode PEEK_LOCK; this is RECEIVE_AND_DELETE.")
+        if message._is_settled:
+            raise MessageAlreadySettled("The message was settled before.")
+        if message.lock_token is None:
+            raise ValueError("The message has no lock.")
+        return message
+
+
+def receiving_from(
+    path: str,
+    *,
+    session_id: object = None,
+    sub_queue: object = None,
+    receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+    max_wait_time: float | None = None,
+    auto_lock_renewer: Any = None,
+    prefetch_count: int = 0,
+    **options: Any,
+) -> Receiving:
+    """Return a receiver of a queue or subscription, or of its dead-letter sub-queue.
+
+    Raises:
+        ValueError, NotImplementedError: an argument means nothing here.
+    """
+    mode = ServiceBusReceiveMode(receive_mode)
+    found = sub_queue_of(sub_queue, path)
+    source: Queue | SessionSource = Queue(path, found, mode)
+    if session_id is not None:
+        if found is not SubQueue.NONE:
+            raise ValueError("A sub-queue has no sessions: give session_id or sub_queue, not both.")
+        wanted = None if session_id is NEXT_AVAILABLE_SESSION else str(session_id)
+        source = SessionSource(path, wanted, mode, max_wait_time)
+    return Receiving(source, mode, max_wait_time, auto_lock_renewer, options)
+
+
+def renewed(message: ServiceBusReceivedMessage, until_ms: int) -> datetime:
+    """A message's lock has a new end."""
+    message._until_ms = until_ms
+    return instant(until_ms)
+
+
+def _token(message: ServiceBusReceivedMessage) -> UUID:
+    token = message.lock_token
+    if token is None or message._lock_expired:
+        raise MessageLockLostError("The lock on the message has ended.")
+    return token
+
+
+def _check_wait(max_wait_time: float | None) -> None:
+    if max_wait_time is not None and max_wait_time <= 0:
+        raise ValueError("The max_wait_time must be greater than 0.")

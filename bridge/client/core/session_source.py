@@ -1,0 +1,142 @@
+"""One session as a receiver's calls name it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.call import Call
+from bridge.client.core.held_session import LOCK_LOST, HeldSession
+from bridge.client.exceptions import SessionLockLostError
+from bridge.client.messages import instant
+from bridge.client.received_message import ServiceBusReceivedMessage
+from bridge.message.received import Received
+
+RENEWAL_REFUSED = (
+    "Renewing message lock is an invalid operation when working with sessions. "
+    "Please renew the session lock instead."
+)
+
+
+class SessionSource:
+    """A session of an entity; accepted by the first call.
+
+    Args:
+        session_id: `None` for the next one that has messages.
+        max_wait_time: seconds to wait for that one.
+
+    Attributes:
+        held: its lock; `None` until it is accepted.
+        is_over: its receiver is closed.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        session_id: str | None,
+        mode: ServiceBusReceiveMode,
+        max_wait_time: float | None,
+    ) -> None:
+        self._path = path
+        self._session_id = session_id
+        self._mode = mode
+        self._max_wait_s = max_wait_time
+        self.held: HeldSession | None = None
+        self.is_over = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was accepted."""
+        return self.held is not None
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, once that is known."""
+        return self._session_id if self.held is None else self.held.session_id
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """The end of its lock; `None` before it is accepted, and when its receiver is closed."""
+        if self.held is None or self.is_over:
+            return None
+        return instant(self.held.until_ms)
+
+    def open(self, wait_s: float | None) -> Call:
+        """Accept it.
+
+        Args:
+            wait_s: how long the first call waits, if it says so.
+        """
+        waits_s = [each for each in (wait_s, self._max_wait_s) if each is not None]
+        asked = self._path, self._session_id, min(waits_s, default=None), self._mode
+        return Call("sessions.accept", asked, undone_by=_close)
+
+    def opened(self, held: HeldSession) -> None:
+        """It was accepted."""
+        self.held = held
+
+    def pull(self, count: int, wait_s: float | None) -> Call:
+        """Receive up to so many messages."""
+        return Call("sessions.pull", (self._lock(), count, wait_s))
+
+    def put_back(self, received: Received) -> Call:
+        """Let the next call have a message that its caller did not take."""
+        return Call("sessions.put_back", (self._lock(), received))
+
+    def peek(self, start: int, count: int, timeout: float | None) -> Call:
+        """Return messages from a number on."""
+        return Call("sessions.peek", (self._lock(), start, count), timeout)
+
+    def deferred(self, numbers: list[int], timeout: float | None) -> Call:
+        """Receive what was deferred."""
+        asked = self._lock(), numbers
+        return Call("sessions.receive_deferred", asked, timeout, is_tried_again=False)
+
+    def settle(
+        self,
+        message: ServiceBusReceivedMessage,
+        how: str,
+        reason: str | None,
+        description: str | None,
+    ) -> Call:
+        """End a message's lock."""
+        asked = self._lock(), message.lock_token, how, reason, description
+        return Call("sessions.settle", asked, is_tried_again=False)
+
+    def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call:
+        """Refuse: the session's lock is renewed.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(RENEWAL_REFUSED)
+
+    def renew_session(self, timeout: float | None) -> Call:
+        """Renew the session's lock."""
+        return Call("sessions.renew", (self._lock(),), timeout)
+
+    def state(self, timeout: float | None) -> Call:
+        """Return the session's state."""
+        return Call("sessions.state", (self._lock(),), timeout)
+
+    def store(self, state: str | bytes | bytearray | None, timeout: float | None) -> Call:
+        """Store or clear the session's state."""
+        raw = state.encode() if isinstance(state, str) else state
+        asked = self._lock(), None if raw is None else bytes(raw)
+        return Call("sessions.store", asked, timeout)
+
+    def close(self) -> Call | None:
+        """End the session's lock."""
+        self.is_over = True
+        if self.held is None:
+            return None
+        return _close(self.held)
+
+    def _lock(self) -> HeldSession:
+        if self.held is None:
+            raise SessionLockLostError(LOCK_LOST)
+        return self.held
+
+
+def _close(held: HeldSession) -> Call:
+    return Call("sessions.close", (held,), is_tried_again=False)

@@ -1,0 +1,324 @@
+"""The sessions that a client holds: a bridge accepts them for it, and tells it of their messages.
+
+Which bridge that is does not matter to the client: wherever the entity's sessions are kept, the
+bridge that it asks finds them (`bridge.engine.client_sessions` says what is asked and answered).
+The lock is lost when that bridge is gone, or the channel at whose address the client hears.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.answers import Loses, Nobody, OfSession
+from bridge.client.core.directory import Directory, content_of, guarded
+from bridge.client.core.held_session import LOCK_LOST, HeldSession
+from bridge.client.core.publisher import TIMEOUT_S, Publisher
+from bridge.client.core.remote import Remote, details_of
+from bridge.client.core.wire import Answer, Unroutable, Wire, fail, succeed
+from bridge.client.exceptions import (
+    OutcomeUnknownError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
+from bridge.message.received import Received, read_shown
+from bridge.model.name import EntityPath
+from bridge.wire.basic import Table, array, decode_table, encode_table, long, text
+from bridge.wire.reply import Done
+from bridge.wire.shown import decode
+
+ACCEPT_S = 65.0
+"""How long a client that does not say waits for a next session, as with Service Bus."""
+
+PING_S = 2.0
+"""So often the bridges that hold sessions for this client are asked whether they are there."""
+
+Then = Callable[[Done], None]
+
+
+class Sessions:
+    """Accepts sessions, and asks for what a session has."""
+
+    def __init__(
+        self, wire: Wire, publisher: Publisher, directory: Directory, remote: Remote
+    ) -> None:
+        self._wire = wire
+        self._publisher = publisher
+        self._directory = directory
+        self._remote = remote
+        self._numbers = itertools.count(1)
+        self._held: dict[int, HeldSession] = {}
+        self._is_pinging = False
+
+    def accept(
+        self,
+        path: str,
+        session_id: str | None,
+        wait_s: float | None,
+        mode: ServiceBusReceiveMode,
+        answer: Any,
+    ) -> None:
+        """Lock a session, or (`None`) the next one that has messages; answer with `HeldSession`."""
+        number = next(self._numbers)
+        wait_s = wait_s or ACCEPT_S
+        deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        question = _question("accept", number)
+        question |= {
+            "path": text(path),
+            "deletes": long(int(deletes)),
+            "wait": long(int(wait_s * 1000)),
+        }
+        if session_id is not None:
+            question["session"] = text(session_id)
+
+        def replied(bridge: str, reply: bytes | Exception) -> None:
+            guarded(answer, self._accepted, number, path, mode, answer, bridge, reply)
+
+        self._ask_acceptor(question, replied, wait_s + TIMEOUT_S)
+
+    def list(
+        self, path: str, updated_after_ms: int | None, skip: int, top: int, answer: Answer
+    ) -> None:
+        """Answer with a page of the ids of an entity's sessions."""
+        question: Table = {
+            "do": text("client-sessions"),
+            "path": text(path),
+            "skip": long(skip),
+            "top": long(top),
+        }
+        if updated_after_ms is not None:
+            question["after"] = long(updated_after_ms)
+
+        def answered(found: bytes | Exception) -> None:
+            if isinstance(found, Exception):
+                fail(answer, found)
+            else:
+                succeed(answer, [str(each) for each in json.loads(found)])
+
+        self._directory.ask(question, answered)
+
+    def pull(
+        self,
+        held: HeldSession,
+        count: int,
+        wait_s: float | None,
+        answer: Answer,
+        begun: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Receive up to so many messages; see `HeldSession.pull`."""
+        begun(held.pull(count, wait_s, answer))
+
+    def put_back(self, held: HeldSession, received: Received, answer: Answer) -> None:
+        """The next pull has a message that its caller did not take."""
+        held.put_back(received)
+        succeed(answer)
+
+    def settle(
+        self,
+        held: HeldSession,
+        token: UUID,
+        how: str,
+        reason: str | None,
+        description: str | None,
+        answer: Answer,
+    ) -> None:
+        """End a message's lock; see `Namespace.settle`."""
+        held.check()
+        path = EntityPath(held.path)
+        self._remote.settle(path, token, how, details_of(reason, description), OfSession(answer))
+
+    def renew(self, held: HeldSession, answer: Answer) -> None:
+        """Give the session's lock its full duration from now; the answer is its end (UTC ms)."""
+
+        def then(reply: Done) -> None:
+            held.until_ms = reply.numbers[0]
+            succeed(answer, held.until_ms)
+
+        self._ask(held, "renew", {}, answer, then)
+
+    def state(self, held: HeldSession, answer: Answer) -> None:
+        """Answer with what is stored with the session, or `None`."""
+
+        def then(reply: Done) -> None:
+            succeed(answer, reply.content[1:] if reply.content[:1] == b"\x01" else None)
+
+        self._ask(held, "state", {}, answer, then)
+
+    def store(self, held: HeldSession, state: bytes | None, answer: Answer) -> None:
+        """Store something with the session, or clear it."""
+        fields: Table = {"state": ("x", state)} if state else {}
+        self._ask(held, "store", fields, answer, lambda reply: succeed(answer))
+
+    def peek(self, held: HeldSession, start: int, count: int, answer: Answer) -> None:
+        """Answer with the session's messages from a number on, `count` at most."""
+        fields: Table = {"start": long(start), "count": long(count)}
+        self._ask(held, "peek", fields, answer, partial(_show, answer))
+
+    def receive_deferred(self, held: HeldSession, numbers: Sequence[int], answer: Answer) -> None:
+        """Answer with the session's deferred messages of these numbers."""
+        fields: Table = {"numbers": array([long(number) for number in numbers])}
+        self._ask(held, "deferred", fields, answer, partial(_show, answer))
+
+    def close(self, held: HeldSession, answer: Answer) -> None:
+        """End the session's lock; answer when it is free."""
+        self._forget(held)
+        if held.lost is not None:
+            succeed(answer)
+            return
+        held.lose(LOCK_LOST)
+        question = encode_table(_question("close", held.number))
+
+        def closed(reply: bytes | Exception) -> None:
+            succeed(answer)  # where nobody answers, its lock ends by itself
+
+        self._publisher.ask("", held.bridge, {}, question, closed)
+
+    def close_all(self) -> None:
+        """End all locks, without waiting for that."""
+        for held in list(self._held.values()):
+            try:
+                self.close(held, Nobody())
+            except ServiceBusError:
+                continue  # there is no connection: they end with its address
+
+    # What a session asks for.
+
+    def credit(self, held: HeldSession, count: int) -> None:
+        """A session's receiver wants so many more messages."""
+        self._ask(held, "credit", {"count": long(count)}, Loses(held), lambda reply: None)
+
+    def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
+        """It wants no more; all that it was told of has come before this is answered."""
+
+        def then(reply: Done) -> None:
+            self._compare(held, reply.numbers[0])
+            done()
+
+        self._ask(held, "drain", {}, Loses(held), then)
+
+    # What bridges say.
+
+    def _ask_acceptor(
+        self, question: Table, replied: Callable[[str, bytes | Exception], None], wait_s: float
+    ) -> None:
+        """Ask whoever can accept a session of an entity: any bridge can, of every session."""
+        self._directory.ask_any(question, replied, wait_s=wait_s)
+
+    def _accepted(
+        self,
+        number: int,
+        path: str,
+        mode: ServiceBusReceiveMode,
+        answer: Any,
+        bridge: str,
+        reply: bytes | Exception,
+    ) -> None:
+        found = content_of(reply)
+        if isinstance(found, OutcomeUnknownError):  # what was given ended with the channel
+            found = ServiceBusConnectionError(str(found))
+        if isinstance(found, Exception):
+            fail(answer, found)
+            return
+        table = decode_table(found.content)[0]
+        session_id, until_ms = table["session"][1], table["until"][1]
+        assert isinstance(session_id, bytes)
+        assert isinstance(until_ms, int)
+        held = HeldSession(
+            number, bridge, path, session_id.decode(), until_ms,
+            mode=mode, wire=self._wire, asked=self,
+        )  # fmt: skip
+        self._held[number] = held
+        self._publisher.listen(f"session-{number}", partial(self._hear, held))
+        self._ping_later()
+        succeed(answer, held)
+        if answer.cancelled():  # its caller has given up
+            self.close(held, Nobody())
+
+    def _hear(self, held: HeldSession, said: bytes | Exception) -> None:
+        found = content_of(said)
+        if isinstance(found, Exception):
+            self._lose(held, str(found))
+            return
+        for each in decode(found.content):
+            held.on_message(read_shown(each))
+
+    def _ask(self, held: HeldSession, what: str, fields: Table, answer: Answer, then: Then) -> None:
+        held.check()
+
+        def answered(reply: bytes | Exception) -> None:
+            if isinstance(reply, Unroutable):
+                self._lose(held, "The bridge that held the session is gone.")
+            found = content_of(reply)
+            if isinstance(found, SessionLockLostError):
+                self._lose(held, str(found))
+            if held.lost is not None:
+                fail(answer, SessionLockLostError(held.lost))
+            elif isinstance(found, Exception):
+                fail(answer, found)
+            else:
+                guarded(answer, then, found)
+
+        question = encode_table(_question(what, held.number) | fields)
+        self._publisher.ask("", held.bridge, {}, question, answered)
+
+    def _compare(self, held: HeldSession, told: int) -> None:
+        """See whether all has come that a bridge has told of: it comes in order."""
+        if told < 0:
+            self._lose(held, LOCK_LOST)
+        elif told > held.arrived:
+            error = "Messages were lost on their way from the bridge that held the session."
+            self.close(held, Nobody())
+            held.lost = error
+
+    def _lose(self, held: HeldSession, why: str) -> None:
+        self._forget(held)
+        held.lose(why)
+
+    def _forget(self, held: HeldSession) -> None:
+        self._held.pop(held.number, None)
+        self._publisher.ignore(f"session-{held.number}")
+
+    def _ping_later(self) -> None:
+        if not self._is_pinging and self._held:
+            self._is_pinging = True
+            self._wire.later(PING_S, self._ping)
+
+    def _ping(self) -> None:
+        """See whether the bridges are there, and hold what they should."""
+        self._is_pinging = False
+        for bridge in {each.bridge for each in self._held.values()}:
+            ours = [each for each in self._held.values() if each.bridge == bridge]
+            numbers = array([long(each.number) for each in ours])
+            question: Table = {"do": text("client-session-ping"), "receivers": numbers}
+            ponged = partial(self._on_pong, ours)
+            try:
+                self._publisher.ask("", bridge, {}, encode_table(question), ponged)
+            except ServiceBusError:
+                continue  # there is no connection
+        self._ping_later()
+
+    def _on_pong(self, asked: Sequence[HeldSession], reply: bytes | Exception) -> None:
+        if isinstance(reply, Unroutable):
+            for held in asked:
+                self._lose(held, "The bridge that held the session is gone.")
+            return
+        found = content_of(reply)
+        if isinstance(found, Exception):
+            return
+        for held, told in zip(asked, found.numbers, strict=True):
+            if held.lost is None:
+                self._compare(held, told)
+
+
+def _question(what: str, number: int) -> Table:
+    return {"do": text(f"client-session-{what}"), "receiver": long(number)}
+
+
+def _show(answer: Answer, reply: Done) -> None:
+    succeed(answer, [read_shown(each) for each in decode(reply.content)])

@@ -1,0 +1,178 @@
+"""What a client tells those who peek: the numbers of the messages that it has settled.
+
+As bridges do (`wire.settled`), into the stream beside the queue, from the first peek of the entity
+on: then what is remembered first, and afterwards what leaves, every `FLUSH_S` at most, and at once
+before the client itself peeks. While nobody has peeked nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from bridge.client.core.publisher import Publisher
+from bridge.client.core.wire import Confirmed, Unroutable, Wire
+from bridge.client.exceptions import ServiceBusError
+from bridge.machine.publication import Publication
+from bridge.machine.ranges import ranges_of
+from bridge.topology import names
+from bridge.wire.settled import PROPERTIES, RANGES_MAX, Settled
+
+FLUSH_S = 0.05
+AGAIN_S = 1.0
+
+AT_ONCE = 20_000
+"""So many remembered numbers are told at a time."""
+
+UNTOLD_MAX = 1_000_000
+"""So many wait while RabbitMQ takes nothing; more are forgotten."""
+
+
+class Record:
+    """What is to be told of one queue.
+
+    Args:
+        queue: its name.
+        known: yields the numbers that are remembered to be settled.
+        changed: called when there is something to tell.
+
+    Attributes:
+        stream: where it is told.
+        is_on: it is told, for all that is known.
+        is_telling: something is on its way, and more will follow by itself.
+    """
+
+    def __init__(
+        self, queue: str, known: Callable[[], Iterator[int]], changed: Callable[[], None]
+    ) -> None:
+        self.stream = names.settled(queue)
+        self._known = known
+        self._changed = changed
+        self.is_on = False
+        self.is_telling = False
+        self._earlier: Iterator[int] = iter(())
+        self._untold: set[int] = set()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether something is remembered that nobody was told."""
+        return not self.is_on and next(self._known(), None) is not None
+
+    def begin(self) -> None:
+        """Somebody has peeked: tell what is known, and from now on what leaves."""
+        if not self.is_on:
+            self.is_on = True
+            self._earlier = self._known()
+            self._changed()
+
+    def stop(self) -> None:
+        """There is nobody to tell: nobody has peeked, or the entity was deleted."""
+        self.is_on = False
+        self._earlier = iter(())
+        self._untold.clear()
+
+    def left(self, number: int) -> None:
+        """A message has left the queue."""
+        if self.is_on and number >= 0 and len(self._untold) < UNTOLD_MAX:
+            self._untold.add(number)
+            if not self.is_telling:
+                self._changed()
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether something waits to be told."""
+        return bool(self._untold)
+
+    def part(self) -> tuple[list[int], bool]:
+        """Return what RabbitMQ has not confirmed yet, and whether that is all there is to tell."""
+        earlier = list(islice(self._earlier, AT_ONCE))
+        self._untold.update(earlier)
+        return list(self._untold), len(earlier) < AT_ONCE
+
+    def told(self, numbers: list[int]) -> None:
+        """RabbitMQ has these."""
+        self._untold.difference_update(numbers)
+
+
+class Settlements:
+    """The records of one client."""
+
+    def __init__(self, wire: Wire, publisher: Publisher) -> None:
+        self._wire = wire
+        self._publisher = publisher
+        self._records: list[Record] = []
+        self._is_due = False
+        self._is_closed = False
+
+    def of(self, queue: str, known: Callable[[], Iterator[int]]) -> Record:
+        """Return a record of a queue of RabbitMQ."""
+        record = Record(queue, known, partial(self._later, FLUSH_S))
+        self._records.append(record)
+        return record
+
+    def close(self) -> None:
+        """Tell the last."""
+        for record in self._records:
+            self.tell(record, lambda error: None)
+        self._is_closed = True
+
+    def lose(self) -> None:
+        """What was on its way may have been lost without a word."""
+        self._is_due = False
+        for record in self._records:
+            record.is_telling = False
+            if record.has_untold:
+                self._later(AGAIN_S)
+
+    def tell(self, record: Record, told: Confirmed) -> None:
+        """Tell all of one queue at once.
+
+        Args:
+            told: called when RabbitMQ has it, or with the first error: `Unroutable` while nobody
+                has peeked.
+        """
+        numbers, is_all = record.part()
+
+        def confirmed(error: Exception | None) -> None:
+            if error is not None:
+                if isinstance(error, Unroutable):
+                    record.stop()
+                told(error)
+                return
+            record.told(numbers)
+            if is_all:
+                told(None)
+            else:
+                self.tell(record, told)
+
+        if not numbers:
+            told(None)
+            return
+        try:
+            self._publisher.publish_all(_entries(record.stream, numbers), confirmed)
+        except ServiceBusError as error:
+            told(error)
+
+    def _later(self, wait_s: float) -> None:
+        if not self._is_due and not self._is_closed:
+            self._is_due = True
+            self._wire.later(wait_s, self._flush)
+
+    def _flush(self) -> None:
+        self._is_due = False
+        for record in self._records:
+            if record.is_on and not record.is_telling:
+                record.is_telling = True
+                self.tell(record, partial(self._told, record))
+
+    def _told(self, record: Record, error: Exception | None) -> None:
+        record.is_telling = False
+        if record.has_untold:
+            self._later(FLUSH_S if error is None else AGAIN_S)
+
+
+def _entries(stream: str, numbers: list[int]) -> list[Publication]:
+    ranges = ranges_of(numbers)
+    parts = [ranges[at:][:RANGES_MAX] for at in range(0, len(ranges), RANGES_MAX)]
+    return [Publication("", stream, PROPERTIES, Settled(active=part).encode()) for part in parts]

@@ -1,0 +1,182 @@
+"""How messages leave a client: settled, given back, moved (publish, confirm, ack)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from bridge.client.core.channels import Channels
+from bridge.client.core.fetching import Fetching
+from bridge.client.core.holding import Copy, Held
+from bridge.client.core.locktable import LOCK_LOST, LockTable
+from bridge.client.core.place import QueuePlace
+from bridge.client.core.publisher import Publisher
+from bridge.client.core.settlements import Record
+from bridge.client.core.wire import Answer, Wire, fail, succeed
+from bridge.client.exceptions import (
+    MessageLockLostError,
+    MessageSizeExceededError,
+    ServiceBusError,
+)
+from bridge.machine.arrival import MALFORMED_MESSAGE
+from bridge.machine.deduplicator import Deduplicator, Left
+from bridge.message import moves
+from bridge.message.fate import Fate
+from bridge.message.message import EXHAUSTED, EXPIRED
+from bridge.message.moves import Move
+
+RETRY_S = 1.0
+"""RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
+
+
+class Settling:
+    """The ways out of one queue.
+
+    Args:
+        credit: what is fetched; it is told what comes back.
+        turn_soon: called when something may be fetched again.
+        record: hears of what has left.
+    """
+
+    def __init__(
+        self,
+        place: QueuePlace,
+        *,
+        wire: Wire,
+        publisher: Publisher,
+        channels: Channels,
+        credit: Any,
+        fetching: Fetching,
+        deduplicator: Deduplicator[Copy],
+        turn_soon: Callable[[], None],
+        record: Record,
+    ) -> None:
+        self._place = place
+        self._wire = wire
+        self._publisher = publisher
+        self._channels = channels
+        self._credit = credit
+        self._fetching = fetching
+        self._deduplicator = deduplicator
+        self._turn_soon = turn_soon
+        self._record = record
+
+    def settle(self, held: Held) -> None:
+        """Have a message gone for good."""
+        self._leave(held, Left.SETTLED)
+
+    def give_back(self, held: Held) -> None:
+        """Give a message back, one more on its count."""
+        self._credit.returning()
+        self._turn_soon()
+        self.requeue(held, is_counted=True)
+
+    def requeue(self, held: Held, *, is_counted: bool) -> None:
+        """Give a message back, and the copies of it that wait."""
+        if held.channel.is_closed:
+            return
+        self._deduplicator.let_go(held)
+        self._send_back(held, is_counted=is_counted)
+        for copy in self._deduplicator.take_free(held):
+            self._send_back(copy, is_counted=is_counted)
+
+    def drop(self, copy: Copy) -> None:
+        """Have a second copy gone."""
+        if not copy.channel.is_closed:
+            self._before_settling(copy.fetch)
+            copy.channel.ack(copy.tag)
+            self._channels.let_go(copy.channel)
+
+    def end(self, held: Held, fate: Fate) -> None:
+        """End a message that no receiver may have any more."""
+        place = self._place
+        if fate is Fate.EXPIRED and not place.queue.dead_lettering_on_message_expiration:
+            self.settle(held)
+            return
+        reason, description = EXPIRED if fate is Fate.EXPIRED else EXHAUSTED
+        dead = moves.dead_letter(place, held, reason, description, {}, held.failures)
+        self.surely(held, dead, Left.DEAD_LETTERED)
+
+    def refuse(self, held: Held, error: Exception) -> None:
+        """Have a message made a dead letter that cannot be handled."""
+        description = f"The message cannot be handled: {type(error).__name__}: {error}"
+        publishes = moves.refuse(self._place, held, MALFORMED_MESSAGE, description)
+        self.surely(held, publishes, Left.MOVED)
+
+    def move(
+        self, locks: LockTable, token: UUID, make: Callable[[Held], Move], how: Left,
+        answer: Answer,
+    ) -> None:  # fmt: skip
+        """Publish a locked message, and when that is confirmed ack it; else its lock stays.
+
+        Raises:
+            MessageLockLostError, MessageSizeExceededError, ServiceBusError: nothing was published.
+        """
+        lock = locks.release(token)
+        held, publishes = lock.held, make(lock.held)
+        if len(publishes[0].properties) > moves.PROPERTIES_BYTES_MAX:
+            locks.restore(token, lock)
+            raise MessageSizeExceededError("The message's properties would be too large.")
+
+        def confirmed(error: Exception | None) -> None:
+            if held.channel.is_closed:
+                fail(answer, MessageLockLostError(LOCK_LOST))
+            elif error is not None:
+                locks.restore(token, lock)
+                fail(answer, ServiceBusError(f"The message stays locked: {error}"))
+            else:
+                self._leave(held, how)
+                succeed(answer)
+
+        try:
+            self._publisher.publish_all(publishes, confirmed)
+        except ServiceBusError:
+            locks.restore(token, lock)
+            raise
+
+    def surely(self, held: Held, publishes: Move, how: Left) -> None:
+        """Move a message, and try again until it is done or RabbitMQ has taken it back."""
+        fitting = moves.fitting(publishes)
+
+        def confirmed(error: Exception | None) -> None:
+            if held.channel.is_closed:
+                return
+            if error is None:
+                self._leave(held, how)
+            else:
+                self._wire.later(RETRY_S, attempt)
+
+        def attempt() -> None:
+            if not held.channel.is_closed:
+                try:
+                    self._publisher.publish_all(fitting, confirmed)
+                except ServiceBusError:
+                    self._wire.later(RETRY_S, attempt)
+
+        attempt()
+
+    def _leave(self, held: Held, how: Left) -> None:
+        self._before_settling(held.fetch)
+        held.channel.ack(held.tag)
+        self._channels.let_go(held.channel)
+        self._record.left(held.number)
+        for copy in self._deduplicator.leave(held, how):
+            self.drop(copy)
+        for copy in self._deduplicator.take_free(held):
+            self._send_back(copy, is_counted=False)
+
+    def _send_back(self, held: Held | Copy, *, is_counted: bool) -> None:
+        if held.channel.is_closed:
+            return
+        self._before_settling(held.fetch)
+        (held.channel.reject if is_counted else held.channel.nack)(held.tag)
+        self._channels.returned(held.channel)
+        self._channels.let_go(held.channel)
+
+    def _before_settling(self, fetch: int) -> None:
+        """Close the window that an ack or return of its message would refill in vain."""
+        close = self._credit.settling(fetch, self._wire.now_s())
+        if close is not None:
+            self._fetching.end(close.fetch)
+        self._turn_soon()

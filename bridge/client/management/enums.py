@@ -1,0 +1,67 @@
+"""The words of the administration API, under the SDK's names; properties hold them as text."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class _Word(StrEnum):
+    """A text of its own name."""
+
+
+class ApiVersion(_Word):
+    """Accepted and not used: there is one version of what a bridge answers."""
+
+    V2024_05 = "2024-05"
+    V2021_05 = "2021-05"
+    V2017_04 = "2017-04"
+
+
+class AccessRights(_Word):
+    """What a shared access rule allows."""
+
+    MANAGE = "Manage"
+    SEND = "Send"
+    LISTEN = "Listen"
+
+
+class EntityStatus(_Word):
+    """What may be done with an entity."""
+
+    ACTIVE = "Active"
+    CREATING = "Creating"
+    DELETING = "Deleting"
+    DISABLED = "Disabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+    RENAMING = "Renaming"
+    RESTORING = "Restoring"
+    SEND_DISABLED = "SendDisabled"
+    UNKNOWN = "Unknown"
+
+
+class EntityAvailabilityStatus(_Word):
+    """Whether an entity can be used."""
+
+    AVAILABLE = "Available"
+    LIMITED = "Limited"
+    RENAMING = "Renaming"
+    RESTORING = "Restoring"
+    UNKNOWN = "Unknown"
+
+
+class MessagingSku(_Word):
+    """The tier of a namespace."""
+
+    BASIC = "Basic"
+    PREMIUM = "Premium"
+    STANDARD = "Standard"
+
+
+class NamespaceType(_Word):
+    """What a namespace is for."""
+
+    MESSAGING = "Messaging"
+    NOTIFICATION_HUB = "NotificationHub"
+    MIXED = "Mixed"
+    EVENT_HUB = "EventHub"
+    RELAY = "Relay"

@@ -1,0 +1,73 @@
+"""Rules of subscriptions, their filters and actions, under the SDK's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime, timedelta
+
+from bridge.client.mapping import Mapped
+
+Value = str | int | float | bool | datetime | timedelta
+Values = Mapping[str, Value] | None
+
+
+@dataclass(kw_only=True)
+class CorrelationRuleFilter:
+    """Takes messages whose fields and properties equal all that are given."""
+
+    correlation_id: str | None = None
+    message_id: str | None = None
+    to: str | None = None
+    reply_to: str | None = None
+    label: str | None = None
+    session_id: str | None = None
+    reply_to_session_id: str | None = None
+    content_type: str | None = None
+    properties: Values = None
+
+
+@dataclass
+class SqlRuleFilter:
+    """Takes messages for which an expression is true; parameters are named `@name` in it."""
+
+    sql_expression: str | None = None
+    parameters: Values = None
+    requires_preprocessing = True
+
+
+class TrueRuleFilter(SqlRuleFilter):
+    """Takes every message."""
+
+    def __init__(self) -> None:
+        super().__init__("1=1", None)
+
+
+class FalseRuleFilter(SqlRuleFilter):
+    """Takes no message."""
+
+    def __init__(self) -> None:
+        super().__init__("1>1", None)
+
+
+@dataclass
+class SqlRuleAction:
+    """Changes what a rule has taken."""
+
+    sql_expression: str | None = None
+    parameters: Values = None
+    requires_preprocessing = True
+
+
+Filter = CorrelationRuleFilter | SqlRuleFilter
+
+
+@dataclass
+class RuleProperties(Mapped):
+    """A rule; without a filter it takes every message."""
+
+    name: str
+    _: KW_ONLY
+    filter: Filter | None
+    action: SqlRuleAction | None
+    created_at_utc: datetime | None

@@ -1,0 +1,109 @@
+"""Descriptions as Atom documents: what a client has, as the administration API reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from bridge.client.management.properties import AuthorizationRule
+from bridge.client.management.rules import (
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    Filter,
+    RuleProperties,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+from bridge.client.mapping import Mapped
+from bridge.model import entity as model
+from bridge.model.duration import format_duration
+from bridge.wire.atom.rules import action_node, filter_node
+from bridge.wire.atom.writing import ATOM, INSTANCE, SERVICE_BUS, Node, document, typed
+
+ELEMENTS = {"availability_status": "EntityAvailabilityStatus"}
+"""Names that are not the element's in snake case."""
+
+
+def element_of(name: str) -> str:
+    """Return the element of a property."""
+    return ELEMENTS.get(name) or "".join(word.capitalize() for word in name.split("_"))
+
+
+def entity_document(root: str, given: Mapped) -> bytes:
+    """Return the document of an entity; what is `None` is left to the service."""
+    values = ((name, value) for name, value in given.items() if name != "name")
+    nodes = [_node(name, value) for name, value in values if value is not None]
+    return _entry(root, nodes)
+
+
+def rule_document(rule: RuleProperties) -> bytes:
+    """Return the document of a rule."""
+    action = rule.action or SqlRuleAction()
+    nodes = (
+        filter_node(_filter(rule.filter)),
+        action_node(action.sql_expression or "", _pairs(action.parameters)),
+        Node("Name", rule.name),
+    )
+    return _entry("RuleDescription", nodes)
+
+
+def _entry(root: str, nodes: Iterable[Node]) -> bytes:
+    namespaces = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
+    described = Node(root, children=tuple(nodes), attributes=namespaces)
+    content = Node("content", children=(described,), attributes={"type": "application/xml"})
+    return document(Node("entry", children=(content,), attributes={"xmlns": ATOM})).encode()
+
+
+def _node(name: str, value: Any) -> Node:
+    if name == "authorization_rules":
+        return Node(element_of(name), children=tuple(map(_access_rule, value)))
+    return Node(element_of(name), _text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return format_duration(value // timedelta(milliseconds=1))
+    return str(getattr(value, "value", value))
+
+
+def _access_rule(rule: AuthorizationRule) -> Node:
+    rights = tuple(Node("AccessRights", _text(right)) for right in rule.rights or ())
+    texts = {
+        "KeyName": rule.key_name,
+        "PrimaryKey": rule.primary_key,
+        "SecondaryKey": rule.secondary_key,
+    }
+    nodes = (Node(name, text) for name, text in texts.items() if text is not None)
+    return Node(
+        "AuthorizationRule",
+        children=(Node("Rights", children=rights), *nodes),
+        attributes=typed(rule.type or "SharedAccessAuthorizationRule"),
+    )
+
+
+def _filter(given: Filter | None) -> model.Filter:
+    match given:
+        case None | TrueRuleFilter():
+            return model.TrueFilter()
+        case FalseRuleFilter():
+            return model.FalseFilter()
+        case SqlRuleFilter():
+            return model.SqlFilter(
+                expression=given.sql_expression or "", parameters=_pairs(given.parameters)
+            )
+        case CorrelationRuleFilter():
+            fields = {
+                name: value
+                for name, value in vars(given).items()
+                if value is not None and name != "properties"
+            }
+            return model.CorrelationFilter(**fields, properties=_pairs(given.properties))
+    raise TypeError(f"{given!r} is no filter of a rule.")
+
+
+def _pairs(given: Mapping[str, Any] | None) -> tuple[tuple[str, object], ...]:
+    return tuple((given or {}).items())

@@ -1,0 +1,56 @@
+"""Pages of messages as clients that are on RabbitMQ themselves ask for them, and get them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from bridge.message.received import Received, shown
+from bridge.model.errors import ArgumentOutOfRange
+from bridge.wire.basic import Table
+from bridge.wire.reply import encode_found
+from bridge.wire.shown import Shown, encode
+
+COUNT_MAX = 1_000
+BYTES_MAX = 8 << 20
+"""So much is shown at most; who wants more asks again, from the next number on."""
+
+
+def integer(question: Table, name: str) -> int:
+    """Return a number of a question."""
+    return cast(int, question[name][1])
+
+
+def integers(question: Table, name: str) -> list[int]:
+    """Return the numbers of a question.
+
+    Raises:
+        ArgumentOutOfRange: they are too many.
+    """
+    fields = cast("list[tuple[str, object]]", question[name][1])
+    if len(fields) > COUNT_MAX:
+        raise ArgumentOutOfRange(f"{COUNT_MAX} numbers at most are asked for at once.")
+    return [cast(int, value) for _, value in fields]
+
+
+def string(question: Table, name: str) -> str:
+    """Return a text of a question."""
+    return cast(bytes, question[name][1]).decode()
+
+
+def page(found: Sequence[Received]) -> bytes:
+    """Return the answer that shows the first messages, one at least."""
+    first: list[Shown] = []
+    size_bytes = 0
+    for each in found:
+        message = shown(each)
+        size_bytes += len(message.properties) + len(message.body)
+        if first and size_bytes > BYTES_MAX:
+            break
+        first.append(message)
+    return encode_found(encode(first))
+
+
+def whole(found: Sequence[Received]) -> bytes:
+    """Return the answer that shows all messages: they are locked, or gone from RabbitMQ."""
+    return encode_found(encode(shown(each) for each in found))

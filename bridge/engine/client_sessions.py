@@ -1,0 +1,221 @@
+"""Sessions of clients that are on RabbitMQ themselves: this process accepts them for a client.
+
+A client's receiver stands here as one of the gateway's does, wherever the session is held. The
+client is known by its address (direct reply-to), and its receiver by a number of its own.
+
+accept    a session, or the next one; answered when it is given
+credit    so many more messages are wanted
+drain     none is wanted any more; the answer says how many were told of
+renew, state, store, peek, deferred   of the receiver's session
+close     the session, or the wait for it, is given up
+ping      how many messages each receiver was told of; -1: it is not here
+
+What a receiver hears comes to its address, in the order of these answers: messages, as peeks show
+them (`wire.shown`), or at last a refusal: why its lock has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from bridge.broker.connection.address import HasChannels, is_there
+from bridge.broker.errors import BrokerError
+from bridge.engine import texts
+from bridge.engine.api import Namespace, Received, ReceiveMode, SessionReceiver
+from bridge.engine.client_page import COUNT_MAX, integer, integers, page, string, whole
+from bridge.model.errors import ServiceBusError, SessionLockLost
+from bridge.model.name import EntityPath, parse_path
+from bridge.wire.basic import Table, encode_table, long, text
+from bridge.wire.reply import encode_done, encode_found, encode_refused
+
+SESSION = "session-"
+"""What the name of an operation begins with, behind `clients.CLIENT`."""
+
+LOOK_S = 2.0
+"""So often it is looked whether the clients are there: one that died holds no session any more."""
+
+Key = tuple[str, int]
+"""A client's address, and the number of its receiver."""
+
+Tell = Callable[[str, str, bytes], bool]
+"""Says something to an address, under a name; returns whether that was possible, or raises
+`BrokerError` or `ServiceBusError`."""
+
+
+@dataclass(slots=True)
+class _Held:
+    path: EntityPath
+    receiver: SessionReceiver
+    mode: ReceiveMode
+    told: int = 0
+
+
+class ClientSessions:
+    """The receivers of clients.
+
+    Args:
+        tell: says something to a client.
+        connection: where it is looked for clients.
+    """
+
+    def __init__(self, verbs: Namespace, tell: Tell, connection: HasChannels) -> None:
+        self._verbs = verbs
+        self._tell = tell
+        self._connection = connection
+        self._held: dict[Key, _Held] = {}
+        self._accepting: dict[Key, asyncio.Task[bytes]] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"ClientSessions({len(self._held)} held, {len(self._accepting)} waited for)"
+
+    async def carry_out(self, what: str, question: Table, address: str) -> bytes:
+        """Return the answer to a client.
+
+        Args:
+            what: the operation, without what all begin with.
+
+        Raises:
+            ServiceBusError: it is refused.
+            LookupError, ValueError, TypeError: it cannot be read.
+        """
+        if what == "ping":
+            return encode_done(
+                [self._told((address, each)) for each in integers(question, "receivers")]
+            )
+        key = address, integer(question, "receiver")
+        if what == "accept":
+            return await self._accept(key, question)
+        if what == "close":
+            await self._close(key)
+            return encode_done(())
+        held = self._held.get(key)
+        if held is None:
+            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+        return await self._of_held(what, held, question)
+
+    def close(self) -> None:
+        """Look after nobody any more; the sessions end with this process."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for accepting in self._accepting.values():
+            accepting.cancel()
+
+    async def _of_held(self, what: str, held: _Held, question: Table) -> bytes:
+        verbs, path, session_id = self._verbs, held.path, held.receiver.session_id
+        match what:
+            case "credit":
+                held.receiver.add_credit(integer(question, "count"))
+            case "drain":
+                await held.receiver.drain()
+                return encode_done((held.told,))
+            case "renew":
+                return encode_done((await verbs.renew_session_lock(path, session_id),))
+            case "state":
+                state = await verbs.session_state(path, session_id)
+                return encode_found(b"\x00" if state is None else b"\x01" + state)
+            case "store":
+                state = cast(bytes, question["state"][1]) if "state" in question else None
+                await verbs.set_session_state(path, session_id, state)
+            case "peek":
+                start, count = integer(question, "start"), integer(question, "count")
+                return page(await verbs.peek(path, start, min(count, COUNT_MAX), session_id))
+            case "deferred":
+                numbers = integers(question, "numbers")
+                return whole(await verbs.receive_deferred(path, numbers, held.mode, session_id))
+            case _:
+                raise LookupError(what)
+        return encode_done(())
+
+    async def _accept(self, key: Key, question: Table) -> bytes:
+        path = parse_path(string(question, "path"))
+        wanted = string(question, "session") if "session" in question else None
+        deletes = bool(integer(question, "deletes"))
+        mode = ReceiveMode.RECEIVE_AND_DELETE if deletes else ReceiveMode.PEEK_LOCK
+        task = asyncio.current_task()
+        assert task is not None
+        self._accepting[key] = task
+        self._watch()
+        try:
+            receiver = await self._verbs.accept_session(
+                path,
+                wanted,
+                mode=mode,
+                deliver=partial(self._deliver, key),
+                on_lost=partial(self._on_lost, key),
+                timeout_s=integer(question, "wait") / 1000,
+            )
+        finally:
+            del self._accepting[key]
+        self._held[key] = _Held(path, receiver, mode)
+        given: Table = {
+            "session": text(receiver.session_id),
+            "until": long(receiver.locked_until_ms),
+        }
+        return encode_found(encode_table(given))
+
+    def _deliver(self, key: Key, received: Received) -> None:
+        held = self._held[key]  # nothing comes before there is credit
+        held.told += 1
+        if not self._say(key, whole([received])):
+            self._give_up(key)
+
+    def _on_lost(self, key: Key, error: ServiceBusError) -> None:
+        self._held.pop(key, None)
+        self._say(key, encode_refused(error.condition, str(error)))
+
+    def _say(self, key: Key, body: bytes) -> bool:
+        try:
+            return self._tell(key[0], name_of(key[1]), body)
+        except (BrokerError, ServiceBusError):
+            return False
+
+    async def _close(self, key: Key) -> None:
+        accepting = self._accepting.get(key)
+        if accepting is not None:
+            accepting.cancel()
+        held = self._held.pop(key, None)
+        if held is not None:
+            await held.receiver.close()
+
+    def _give_up(self, key: Key) -> None:
+        """A client does not hear what it is told: it holds nothing."""
+        held = self._held.pop(key, None)
+        if held is not None:
+            held.receiver.close()
+
+    def _told(self, key: Key) -> int:
+        held = self._held.get(key)
+        return -1 if held is None else held.told
+
+    # Clients that go.
+
+    def _watch(self) -> None:
+        if self._watching is None or self._watching.done():
+            loop = asyncio.get_running_loop()
+            self._watching = loop.create_task(self._look(), name="clients of sessions")
+
+    async def _look(self) -> None:
+        while addresses := {address for address, _ in (*self._held, *self._accepting)}:
+            await asyncio.sleep(LOOK_S)
+            for address in addresses:
+                try:
+                    if not await is_there(self._connection, address):
+                        self._forget(address)
+                except BrokerError:  # nobody knows
+                    continue
+
+    def _forget(self, address: str) -> None:
+        for key in [key for key in self._accepting if key[0] == address]:
+            self._accepting[key].cancel()
+        for key in [key for key in self._held if key[0] == address]:
+            self._give_up(key)
+
+
+def name_of(receiver: int) -> str:
+    """Return the name under which a receiver hears what it is told."""
+    return f"{SESSION}{receiver}"

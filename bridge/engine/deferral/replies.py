@@ -1,0 +1,75 @@
+"""What the owner of an entity's deferred messages answers: locks, by numbers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from bridge.engine import texts
+from bridge.engine.deferral.messages import DeferredMessages
+from bridge.engine.ownership.ownership import Ask, reach
+from bridge.engine.settlement.locktable import LockTable
+from bridge.model.errors import MessageNotFound, MessageSizeExceeded
+from bridge.model.name import SubQueue
+from bridge.wire.deferred import decode_ask, encode_locks
+from bridge.wire.reply import encode_done, encode_refused
+
+ASK_BYTES_MAX = 64 << 20
+"""What the messages of one ask may weigh together, but for a single one: they make one reply."""
+
+
+class Replies:
+    """Answers asks.
+
+    Args:
+        serve: has the asks that wait answered, as far as that is possible.
+
+    Attributes:
+        complete_s: when all that is deferred has come here (the loop's clock); what is missing
+            then is not there. After a failure of RabbitMQ an ask may come before its messages.
+    """
+
+    def __init__(
+        self,
+        messages: Mapping[SubQueue, DeferredMessages],
+        locks: LockTable,
+        serve: Callable[[], None],
+    ) -> None:
+        self.complete_s = 0.0
+        self._messages = messages
+        self._locks = locks
+        self._serve = serve
+        self._loop = asyncio.get_running_loop()
+
+    def reply_to(self, ask: Ask) -> bytes | None:
+        """Return the answer, or `None` while there is none.
+
+        Raises:
+            MalformedAsk: it is no ask.
+        """
+        numbers, of_dead_letters = decode_ask(ask.body)
+        messages = self._messages[SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE]
+        if messages.index.lacks(numbers) is not None:
+            wait_s = self.complete_s - self._loop.time()
+            if wait_s > 0:
+                self._loop.call_later(wait_s, self._serve)
+                return None
+            return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
+        size_bytes = messages.index.size_bytes(numbers)
+        if size_bytes > ASK_BYTES_MAX and len(numbers) > 1:
+            text = texts.asked_too_large(len(numbers), size_bytes, ASK_BYTES_MAX)
+            return encode_refused(MessageSizeExceeded.condition, text)
+        channel = ask.delivery.channel
+        for tag in messages.index.fetch(numbers):
+            channel.consumers.nack(tag, False, True)
+            reach("engine.deferred.returned", channel)
+        return self._locked(messages, numbers)
+
+    def _locked(self, messages: DeferredMessages, numbers: list[int]) -> bytes | None:
+        holdings = messages.index.take(numbers)
+        if holdings is None:
+            return None
+        messages.out.update(holdings)
+        duration_ms = messages.queue.lock_duration_ms
+        locks = [self._locks.acquire(messages, holding, duration_ms) for holding in holdings]
+        return encode_done(encode_locks(locks))

@@ -1,0 +1,267 @@
+"""The consumer of a single active consumer queue: it stands by, or is the owner.
+
+RabbitMQ names one of all that consume such a queue, and another when that one is gone. It tells
+nobody so: the owner knows by what comes. An ask for the owner goes through the same queue: so it
+comes to whoever that is, behind all that was published there before. An *ownership token* is a
+message that the owner keeps unacked: its successor gets it at once, even when nobody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from bridge.broker import failpoint
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.pool import Route
+from bridge.broker.errors import BrokerError
+from bridge.engine.sending.sender import Sender
+from bridge.model.errors import ServiceBusError
+from bridge.wire import headers
+from bridge.wire.basic import FieldValue, Properties, Table, python_value
+from bridge.wire.sessions import TOKEN, token_properties
+
+PREFETCH_MAX = 65_535
+"""What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
+
+_NO_HEADERS: Table = {}
+_ABSENT: FieldValue = ("V", None)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Ask:
+    """A question that came through the queue."""
+
+    delivery: Delivery
+    reply_to: str
+    correlation_id: str
+
+    @property
+    def body(self) -> bytes:
+        """What is asked."""
+        return self.delivery.body
+
+
+class Owned(Protocol):
+    """What whoever owns the queue owns: it is told what comes."""
+
+    def became_owner(self) -> None:
+        """Something has come: this process is the owner."""
+
+    def lost(self, channel: Channel, error: BrokerError) -> None:
+        """RabbitMQ has taken everything back; nobody stands by here any more."""
+
+    def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
+        """A message has come that is no ask and no token.
+
+        Raises:
+            ValueError: it cannot be read; `refuse` is called then.
+        """
+
+    def reply_to(self, ask: Ask) -> bytes | None:
+        """Return the answer to an ask, or `None` while there is none: `serve` asks again.
+
+        Raises:
+            ValueError: it cannot be read; `refuse` is called then.
+        """
+
+    def refuse(self, delivery: Delivery, error: str) -> None:
+        """Settle what cannot be read."""
+
+
+class Ownership:
+    """This process as a consumer of the queue.
+
+    Args:
+        resource: the queue.
+        route: the connection that it is consumed on.
+        asks: `headers.KIND` of an ask.
+        point: the failpoint behind the ack of an ask.
+        prepare: called before it is consumed.
+
+    Attributes:
+        channel: what it is consumed on, or `None`.
+        asked_s: when the last ask came (the loop's clock).
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        owned: Owned,
+        *,
+        route: Route,
+        sender: Sender,
+        asks: str,
+        point: str,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.resource = resource
+        self.channel: Channel | None = None
+        self.asked_s = 0.0
+        self._owned = owned
+        self._route = route
+        self._sender = sender
+        self._kind = asks
+        self._point = point
+        self._prepare = prepare
+        self._opening: asyncio.Task[None] | None = None
+        self._asks: list[Ask] = []
+        self._token: int | None = None
+        self._putting: asyncio.Task[None] | None = None
+        self._is_owner = False
+
+    def __repr__(self) -> str:
+        return f"Ownership({self.resource!r}, is_owner={self._is_owner})"
+
+    @property
+    def waiting(self) -> int:
+        """How many asks are not answered yet."""
+        return len(self._asks)
+
+    async def stand_by(self) -> None:
+        """Consume the queue, unless that is so.
+
+        Raises:
+            BrokerError: RabbitMQ does not let it.
+        """
+        if self._opening is None and self.channel is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        if self._opening is not None:
+            await asyncio.shield(self._opening)  # whoever is cancelled is not the only one
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # perhaps nobody waits any more
+
+    async def _open(self) -> None:
+        if self._prepare is not None:
+            await self._prepare()
+        channel = await self._route.channel()
+        await channel.consumers.qos(PREFETCH_MAX)
+        self.channel = channel
+        try:
+            await channel.consumers.consume(
+                self.resource, self._on_delivery, on_cancel=lambda tag: channel.abandon()
+            )
+        except BrokerError:
+            if self.channel is channel:
+                self._release()
+            raise
+        if self.channel is not channel:  # it has left meanwhile
+            channel.abandon()
+            return
+        channel.on_closed = partial(self._on_closed, channel)
+        if channel.close_reason is not None:
+            self._on_closed(channel, channel.close_reason)
+
+    def leave(self) -> None:
+        """Stand by no more; what was held goes to the next owner."""
+        channel = self._release()
+        if channel is not None and channel.close_reason is None:
+            channel.abandon()
+
+    def close(self) -> Coroutine[None, None, None]:
+        """Stand by no more, from the call on; done when RabbitMQ has applied what was acked."""
+        return self._closed(self._release())
+
+    async def _closed(self, channel: Channel | None) -> None:
+        if channel is not None:
+            try:
+                await channel.close()
+            except BrokerError as error:
+                log.info("ownership.unclosed queue=%s error=%s", self.resource, error)
+
+    def keep_token(self) -> None:
+        """Have a token in the queue, for the next owner."""
+        if self._token is None:
+            self._putting = asyncio.get_running_loop().create_task(self._put_token())
+
+    def serve(self) -> None:
+        """Answer what can be answered, in order."""
+        for ask in list(self._asks):
+            try:
+                reply = self._owned.reply_to(ask)
+            except ValueError as error:
+                self._asks.remove(ask)
+                self._owned.refuse(ask.delivery, str(error))
+                continue
+            if reply is not None:
+                self._asks.remove(ask)
+                self._answer(ask, reply)
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        if delivery.channel is not self.channel:
+            return  # it goes back: this process has left
+        try:
+            properties = Properties.decode(delivery.properties)
+            table = properties.headers or _NO_HEADERS
+            kind = python_value(table.get(headers.KIND, _ABSENT))
+            if kind == self._kind:
+                reply_to, number = properties.reply_to or "", properties.correlation_id or ""
+                self.asked_s = asyncio.get_running_loop().time()
+                self._asks.append(Ask(delivery, reply_to, number))
+            elif kind == TOKEN:
+                earlier, self._token = self._token, delivery.tag
+                if earlier is not None:
+                    ack(delivery.channel, earlier, self._point)
+            else:
+                self._owned.arrived(delivery, kind, table)
+        except ValueError as error:
+            self._owned.refuse(delivery, str(error))
+        if self._asks:
+            self.serve()
+        if not self._is_owner:
+            self._is_owner = True
+            self._owned.became_owner()
+
+    def _answer(self, ask: Ask, reply: bytes) -> None:
+        try:
+            self._sender.answer(ask.reply_to, ask.correlation_id, reply)
+        except (BrokerError, ServiceBusError) as error:  # whoever asks asks again
+            log.warning("ownership.unanswered queue=%s error=%s", self.resource, error)
+        ack(ask.delivery.channel, ask.delivery.tag, self._point)
+
+    async def _put_token(self) -> None:
+        try:
+            await self._sender.publish("", self.resource, token_properties(), b"")
+        except (BrokerError, ServiceBusError) as error:  # the next owner hears of it when asked
+            log.info("ownership.no_token queue=%s error=%s", self.resource, error)
+
+    def _on_closed(self, channel: Channel, error: BrokerError) -> None:
+        if channel is self.channel:
+            self._release()
+            self._owned.lost(channel, error)
+
+    def _release(self) -> Channel | None:
+        channel, self.channel = self.channel, None
+        self._forget()
+        if channel is not None:
+            channel.on_closed = None
+        return channel
+
+    def _forget(self) -> None:
+        self._is_owner = False
+        self._token = None
+        self._asks.clear()
+
+
+def ack(channel: Channel, tag: int, point: str) -> None:
+    """Settle a message of an ownership queue."""
+    channel.consumers.ack(tag)
+    reach(point, channel)
+
+
+def reach(point: str, channel: Channel) -> None:
+    """Pass a place where a crash can hurt; what was written before it is with RabbitMQ then."""
+    if failpoint.IS_ARMED:
+        channel.flush()
+        failpoint.reach(point)

@@ -1,0 +1,30 @@
+"""What all owners are built on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bridge.engine.browse.settlements import Settlements
+from bridge.engine.counters import Counters
+from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.engine.sending.sender import Sender
+from bridge.engine.settlement.departure import Departure
+from bridge.engine.settlement.locktable import LockTable
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of the engine that own, lock, publish and count for every entity.
+
+    Attributes:
+        on_missing: called with an entity's path when a queue of it is not there.
+    """
+
+    connections: ConsumerConnections
+    sender: Sender
+    departure: Departure
+    locks: LockTable
+    counters: Counters
+    settlements: Settlements
+    on_missing: Callable[[str], None]

@@ -1,0 +1,90 @@
+"""The consuming connections: a pool for the queues that are received from, and one beside them.
+
+The one beside them has this bridge's own queue, and declares. It asks no queue that could be dead,
+so it, and with it the name that locks have, outlasts the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.connection.pool import Pool, Route
+from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.reconnect import keep_connected
+
+SETTLE_S = 1.0
+"""After a failure of the broker a quorum queue may deliver out of order for a moment: what was
+never delivered comes before what was held (docs/rabbitmq-faults.md: order-after-kill)."""
+
+
+class ConsumerConnections:
+    """The connections that messages come in on; they come back when they are lost.
+
+    Args:
+        on_up: called with the connection whenever there is a new one, before any source uses it.
+
+    Attributes:
+        pool: the connections that queues are received from.
+        lost: why there is no connection, else `None`.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        name: str,
+        on_up: Callable[[Connection], Awaitable[None]],
+    ) -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._on_up = on_up
+        self._connection: Connection | None = None
+        self._has_been_up = False
+        self.pool = Pool(endpoint, name=name, settle_s=SETTLE_S)
+        self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
+        self.ready = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"ConsumerConnections(lost={self.lost!r})"
+
+    async def run(self) -> None:
+        """Keep the connections until cancelled."""
+        try:
+            await keep_connected(
+                self._endpoint, self._work, name=self._name, on_state=self._on_state
+            )
+        finally:
+            await self.pool.close()
+
+    def route(self, queue: str) -> Route:
+        """Return the way to a queue that messages come from."""
+        return self.pool.route(queue)
+
+    async def channel(self) -> Channel:
+        """Open a channel that asks no queue for messages, once there is a connection."""
+        await self.ready.wait()
+        assert self._connection is not None
+        return await self._connection.channel()
+
+    async def _work(self, connection: Connection) -> None:
+        if self._has_been_up:
+            await asyncio.sleep(SETTLE_S)
+        await self._on_up(connection)
+        self._has_been_up = True
+        self._connection = connection
+        self.lost = None
+        self.ready.set()
+        try:
+            # Until it is cancelled: a work that returns is done, and no new connection follows.
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._connection = None
+            self.ready.clear()
+
+    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
+        if connection is None:
+            self.lost = error

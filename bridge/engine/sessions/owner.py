@@ -1,0 +1,285 @@
+"""Who owns the messages of one shard of a session entity: one process, all of them.
+
+The bridge that owns the queue of states (`ownership`) consumes the shard's own queue too, and
+nobody else does. It begins when its predecessor's consumers are gone, and gives nothing to anybody
+until all that was in the queue then has come: so the order within a session stays. When one of its
+channels ends, it lets go of everything: all sessions are lost, and the next owner begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.retry import retry
+from bridge.engine import texts
+from bridge.engine.ownership.ownership import Ask, Ownership
+from bridge.engine.ownership.services import Services
+from bridge.engine.sessions.messages import SessionMessages, Tell
+from bridge.engine.sessions.stored_states import POINT, StoredStates
+from bridge.engine.sessions.takeover import take_over
+from bridge.engine.sessions.windows import Windows
+from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.settled import SettledNumbers
+from bridge.model import entity as model
+from bridge.topology import names
+from bridge.wire.basic import Table
+from bridge.wire.reply import encode_found
+from bridge.wire.sessions import STATE, WHERE
+
+REOPEN_S = 0.5
+
+SWEEP_S = 10.0
+"""So often expired messages are looked for that nobody asks for."""
+
+SWEPT_AT_ONCE = 500
+
+REFRESHED_AT_ONCE = 500
+REFRESH_S = 0.25
+REFRESHES_MAX = 20
+"""So many old messages are published again at once, so soon again, so often a sweep: 10,000 in 15
+seconds, each of which its session waits for for a moment."""
+
+log = logging.getLogger(__name__)
+
+
+class SessionOwner:
+    """This process as the owner of a shard's sessions, or as one that stands by.
+
+    Args:
+        compacts_logs: whether RabbitMQ does, and old messages may stay where they are.
+        consumes_once: see `Windows`.
+        tell: called with what a receiver is to hear.
+        on_ready: called whenever this process has become the owner.
+        first: called before this process stands by for the first time.
+        elsewhere: has a bridge stand by that is to own the shard rather than this one; returns
+            whether there is one.
+
+    Attributes:
+        messages: what it holds.
+        ownership: its place among those who consume the queue of states.
+        stored: what is stored there.
+        is_ready: whether this process has the shard's messages, all of them.
+        natives: how many consumers of the queue are not this process's.
+    """
+
+    def __init__(
+        self,
+        queue: model.ReceiveEntity,
+        shard: int,
+        *,
+        budget: MemoryBudget,
+        settled: SettledNumbers,
+        services: Services,
+        compacts_logs: bool,
+        consumes_once: bool,
+        tell: Tell,
+        on_ready: Callable[[], None],
+        first: Callable[[], Awaitable[None]],
+        elsewhere: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._first: Callable[[], Awaitable[None]] | None = first
+        self._elsewhere = elsewhere
+        self._compacts_logs = compacts_logs
+        self._consumes_once = consumes_once
+        self.is_ready = False
+        self.natives = 0
+        self.messages = SessionMessages(
+            queue, shard, budget=budget, settled=settled, services=services, tell=tell
+        )
+        self.ownership = Ownership(
+            names.sessions_queue(queue.path, shard),
+            self,
+            route=services.connections.route(self.messages.resource),
+            sender=services.sender,
+            asks=WHERE,
+            point=POINT,
+        )
+        self.stored = StoredStates(self.ownership, services.sender)
+        self._services = services
+        self._on_ready = on_ready
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._has_been_lost = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"SessionOwner({self.messages!r}, is_ready={self.is_ready})"
+
+    async def stand_by(self) -> None:
+        """Be the owner, or stand ready to, behind those who are to be it rather."""
+        if self._first is not None:
+            await self._first()
+        await self.stand_by_now()
+
+    async def stand_by_now(self) -> None:
+        """Be the owner, or stand ready to; see `Ownership.stand_by`."""
+        self._first = None
+        if not self._is_closed:
+            await self.ownership.stand_by()
+
+    async def catch_up(self) -> None:
+        """Return when all that RabbitMQ has given out so far has come; raises BrokerError."""
+        if self.messages.windows is not None:
+            await self.messages.windows.catch_up()
+
+    async def end(self) -> None:
+        """Let go of everything, in order."""
+        self._is_closed = True
+        self._cancel()
+        self.messages.stop()
+        if self.messages.windows is not None:
+            await self.messages.windows.closed()
+        self._leave()
+
+    def drop(self) -> None:
+        """The entity is gone."""
+        self._is_closed = True
+        self._let_go()
+        self._leave()
+
+    # What the ownership says (`ownership.Owned`).
+
+    def became_owner(self) -> None:
+        """The entity's messages are this process's to take."""
+        self._start(self._begin(), "session takeover")
+
+    def lost(self, channel: Channel, error: BrokerError) -> None:
+        """RabbitMQ has taken the queue of states back: whoever has it owns the sessions."""
+        self._on_lost(error)
+
+    def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
+        """Keep a state, and refuse what is none."""
+        if kind == STATE:
+            self.stored.arrived(delivery, table)
+        else:
+            self.refuse(delivery, "")
+
+    def reply_to(self, ask: Ask) -> bytes | None:
+        """Say who owns the sessions, once they are here."""
+        return encode_found(self._services.locks.instance) if self.is_ready else None
+
+    def refuse(self, delivery: Delivery, error: str) -> None:
+        """Have what is no state made a dead letter."""
+        self.messages.refuse(delivery, texts.MISPLACED_STATE)
+
+    # From being the owner to the end of it.
+
+    def _leave(self) -> None:
+        self.ownership.leave()
+        self.stored.states.lose()
+
+    async def _begin(self) -> None:
+        resource = self.messages.resource
+        windows = Windows(
+            resource,
+            self._services.connections.route(resource),
+            consumes_once=self._consumes_once,
+            on_delivery=self.messages.arrived,
+            on_lost=self._on_lost,
+        )
+        try:
+            self.natives = await take_over(
+                resource,
+                windows,
+                connections=self._services.connections,
+                has_been_lost=self._has_been_lost,
+                begin=partial(self._begin_with, windows),
+                arrived=lambda: self.messages.arrivals,
+            )
+        except BrokerError as error:
+            windows.close()
+            self._on_lost(error)
+            return
+        self.is_ready = True
+        self.ownership.keep_token()
+        self.ownership.serve()
+        self._on_ready()
+        self._start(self._look_after(windows), "session sweep")
+        log.info("session.owner messages=%r", self.messages)
+
+    async def _begin_with(self, windows: Windows) -> None:
+        self.messages.windows, self.messages.arrivals = windows, 0
+        await windows.begin()
+
+    def _on_lost(self, error: BrokerError) -> None:
+        """RabbitMQ has taken everything back, or does."""
+        log.info("session.lost queue=%s error=%s", self.messages.resource, error)
+        self._has_been_lost = True
+        self._let_go()
+        self._leave()
+        if not self._is_closed:
+            self._note_missing(error)
+            self._start(self._return(), "session return")
+
+    def _hand_over(self) -> None:
+        """Another bridge is to own the shard, and nobody holds a session of it."""
+        log.info("session.handed_over queue=%s", self.messages.resource)
+        self._let_go()
+        self._leave()
+        self._start(self._return(), "session return")
+
+    def _let_go(self) -> None:
+        self.is_ready = False
+        self._cancel()
+        self.messages.lose()
+
+    def _cancel(self) -> None:
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+
+    async def _return(self) -> None:
+        """Stand by again, as long as the queue is there."""
+        await asyncio.sleep(REOPEN_S)
+        await retry(
+            self.stand_by, wait_s=REOPEN_S, retryable=BrokerError, on_failed=self._note_waiting
+        )
+
+    def _note_waiting(self, error: BaseException, failures: int, wait_s: float) -> None:
+        log.info("session.waiting queue=%s error=%s", self.ownership.resource, error)
+        self._note_missing(error)
+
+    def _note_missing(self, error: BaseException) -> None:
+        """Have a queue made again that somebody has deleted by hand."""
+        if isinstance(error, NotFound):
+            self._services.on_missing(str(self.messages.path))
+
+    async def _look_after(self, windows: Windows) -> None:
+        """End what has expired, renew what is old, and see who else consumes the queue."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            for count, _ in enumerate(self.messages.sweep()):
+                if count % SWEPT_AT_ONCE == SWEPT_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+            if not self._compacts_logs:
+                await self._refresh()
+            if not self.messages.machine.holders and await self._elsewhere():
+                self._hand_over()
+                return
+            try:
+                with await self._services.connections.channel() as channel:
+                    state = await channel.declarations.declare_queue(
+                        self.messages.resource, passive=True
+                    )
+                self.natives = max(state.consumers - windows.consumers, 0)
+            except BrokerError as error:
+                log.info("session.unseen queue=%s error=%s", self.messages.resource, error)
+
+    async def _refresh(self) -> None:
+        """Keep RabbitMQ's log of the queue short (`machine.sessions.ages`)."""
+        for _ in range(REFRESHES_MAX):
+            if not self.messages.refresh(REFRESHED_AT_ONCE):
+                return
+            await asyncio.sleep(REFRESH_S)
+
+    def _start(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

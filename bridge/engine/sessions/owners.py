@@ -1,0 +1,219 @@
+"""Who owns the sessions of each entity's shards: this process, or which other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from bridge.engine.ownership import asking
+from bridge.engine.ownership.services import Services
+from bridge.engine.peers import Peers
+from bridge.engine.sessions.location import Local, Location, Remote
+from bridge.engine.sessions.messages import Tell
+from bridge.engine.sessions.owner import SessionOwner
+from bridge.engine.sessions.placement import Bridges, Placement
+from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.settled import SettledMemory, SettledNumbers
+from bridge.model import entity as model
+from bridge.model.name import EntityPath
+from bridge.topology import names
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.definitions import incarnation_of
+from bridge.topology.shards import count_of
+from bridge.wire.sessions import ASK_HEADERS
+
+WHAT = "messages of sessions"
+
+BODIES_BYTES_MAX = 256 << 20
+"""Bodies of sessions' messages that are in memory; others are read again when they are wanted."""
+
+SETTLED_BYTES_MAX = 32 << 20
+
+log = logging.getLogger(__name__)
+
+Shard = tuple[str, int]
+"""An entity's path (lower case) and the number of a shard."""
+
+
+class Owners:
+    """The owners of this process, and what is known of others.
+
+    Args:
+        capabilities: returns RabbitMQ's.
+        consumes_once: returns whether no channel may consume twice.
+        bridges: returns the names of all bridges that are there.
+        tell: called with what a receiver is to hear.
+        on_ready: called with a shard when this process has become its owner.
+        on_gone: called with the name of a bridge that turns out to be gone.
+
+    Attributes:
+        budget: where the bodies that are here are counted.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        capabilities: Callable[[], Capabilities],
+        consumes_once: Callable[[], bool],
+        bridges: Bridges,
+        tell: Tell,
+        on_ready: Callable[[Shard], None],
+        on_gone: Callable[[bytes], None],
+    ) -> None:
+        self._services = services
+        self._capabilities = capabilities
+        self._consumes_once = consumes_once
+        self._tell = tell
+        self._on_ready = on_ready
+        self._on_gone = on_gone
+        self._placement = Placement(bridges, services.locks)
+        self._settled_memory = SettledMemory(SETTLED_BYTES_MAX)
+        self._settled: dict[str, SettledNumbers] = {}
+        self._here: dict[Shard, SessionOwner] = {}
+        self._elsewhere: dict[Shard, bytes] = {}
+        self._joining: set[asyncio.Task[None]] = set()
+        self.budget = MemoryBudget(BODIES_BYTES_MAX)
+        self._peers: Peers
+
+    def __repr__(self) -> str:
+        return f"Owners({list(self._here.values())})"
+
+    def introduce(self, peers: Peers) -> None:
+        """Say how other bridges are asked."""
+        self._peers = self._placement.peers = peers
+
+    @property
+    def all(self) -> list[SessionOwner]:
+        """The owners of this process, those that stand by included."""
+        return list(self._here.values())
+
+    def ready(self, shard: Shard) -> SessionOwner | None:
+        """Return what owns a shard's sessions here, or `None`."""
+        owner = self._here.get(shard)
+        return owner if owner is not None and owner.is_ready else None
+
+    def held(self, path: str) -> int:
+        """Return how many messages of an entity (lower case) this process holds."""
+        return sum(
+            len(owner.messages.machine) for (key, _), owner in self._here.items() if key == path
+        )
+
+    async def find(self, queue: model.ReceiveEntity, shard: int) -> Location:
+        """Return where the owner of a shard's sessions is.
+
+        Raises:
+            ServerBusy, OperationTimeout: nobody says so.
+        """
+        key = queue.path.lower(), shard
+        if count_of(queue) > 1:
+            self._join(queue)
+        owner = self._owner(queue, shard)
+        await asking.in_time(owner.stand_by, what=WHAT)
+        if owner.is_ready:
+            return Local(owner)
+        bridge = self._elsewhere.get(key)
+        if bridge is None:
+            resource = owner.ownership.resource
+            reply = await asking.ask(self._services.sender, resource, ASK_HEADERS, b"", what=WHAT)
+            bridge = reply.content
+        if self._services.locks.is_named(bridge):
+            return Local(owner)
+        self._elsewhere[key] = bridge
+        return Remote(bridge, EntityPath(queue.path), shard, self._peers, self._on_gone)
+
+    def _join(self, queue: model.ReceiveEntity) -> None:
+        """An entity is used here for the first time: all its shards are to have owners.
+
+        Only an owner sees what expires in a session, and has no session id, and native consumers.
+        """
+        key = queue.path.lower()
+        if not any(path == key for path, _ in self._here):
+            for shard in range(count_of(queue)):
+                self._owner(queue, shard)
+            task = asyncio.get_running_loop().create_task(self._find_all(queue))
+            self._joining.add(task)
+            task.add_done_callback(self._joining.discard)
+
+    async def _find_all(self, queue: model.ReceiveEntity) -> None:
+        asks = (self.find(queue, shard) for shard in range(count_of(queue)))
+        for found in await asyncio.gather(*asks, return_exceptions=True):
+            if isinstance(found, Exception):  # whoever needs it asks again
+                log.info("session.unfound entity=%s error=%s", queue.path, found)
+
+    async def stand_by(self, queue: model.ReceiveEntity, shard: int) -> None:
+        """Own a shard when nobody else does: another bridge wants this one to.
+
+        Raises:
+            ServerBusy, OperationTimeout: RabbitMQ does not let it.
+        """
+        await asking.in_time(self._owner(queue, shard).stand_by_now, what=WHAT)
+
+    def ask_again(self, shard: Shard) -> None:
+        """A shard's sessions are not owned where they were."""
+        self._elsewhere.pop(shard, None)
+
+    def forget(self, bridge: bytes) -> None:
+        """A bridge is gone: it owns nothing."""
+        self._placement.forget()
+        for key in [key for key, each in self._elsewhere.items() if each == bridge]:
+            del self._elsewhere[key]
+
+    def follow(self, namespace: model.Namespace) -> set[str]:
+        """The definitions have changed; return the entities (lower case) that are no more."""
+        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
+        gone = set()
+        for key, owner in list(self._here.items()):
+            queue = there.get(key[0])
+            if queue is None or incarnation_of(queue) != incarnation_of(owner.messages.queue):
+                del self._here[key]
+                self._settled.pop(key[0], None)
+                self.ask_again(key)
+                owner.drop()
+                gone.add(key[0])
+            else:
+                owner.messages.update(queue)
+        return gone
+
+    async def end(self) -> None:
+        """Let go of everything."""
+        for task in self._joining:
+            task.cancel()
+        ends = (owner.end() for owner in self._here.values())
+        await asyncio.gather(*ends, return_exceptions=True)
+
+    def _owner(self, queue: model.ReceiveEntity, shard: int) -> SessionOwner:
+        key = queue.path.lower(), shard
+        owner = self._here.get(key)
+        if owner is None:
+            owner = self._here[key] = SessionOwner(
+                queue,
+                shard,
+                budget=self.budget,
+                settled=self._settled_of(queue),
+                services=self._services,
+                compacts_logs=self._capabilities().compacts_logs,
+                consumes_once=self._consumes_once(),
+                tell=self._tell,
+                on_ready=partial(self._is_ready, key),
+                first=partial(self._placement.offer, queue, shard),
+                elsewhere=partial(self._placement.stands_by_elsewhere, queue, shard),
+            )
+            record = self._services.settlements.of(names.active_queue(queue.path))
+            owner.messages.record = record.left_active
+        return owner
+
+    def _settled_of(self, queue: model.ReceiveEntity) -> SettledNumbers:
+        """Return the settled numbers of an entity, of all its shards: told to whoever peeks."""
+        key = queue.path.lower()
+        settled = self._settled.get(key)
+        if settled is None:
+            settled = self._settled[key] = self._settled_memory.numbers()
+            self._services.settlements.of(names.active_queue(key)).known = settled.numbers
+        return settled
+
+    def _is_ready(self, shard: Shard) -> None:
+        self.ask_again(shard)
+        self._on_ready(shard)

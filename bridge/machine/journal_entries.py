@@ -1,0 +1,132 @@
+"""The entries of an entity's journal, as its sequencer publishes and counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.machine.known import (
+    encode_activated,
+    encode_activated_copies,
+    encode_cancelled,
+    encode_copies,
+    encode_known,
+)
+from bridge.machine.left_out import encode as encode_left_out
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer_memory import Memory
+from bridge.machine.wheel import Place
+from bridge.model.entity import SendEntity
+from bridge.topology import names
+from bridge.wire import journal
+from bridge.wire.journal import BucketState
+from bridge.wire.snapshot import Snapshot
+
+_SNAPSHOT_PROPERTIES = journal.entry_properties(journal.SNAPSHOT)
+
+
+def marker(entity: SendEntity, term: bytes, fingerprint: str) -> Publication:
+    """Return the entry that begins a sequencer's term."""
+    properties = journal.entry_properties(journal.MARKER)
+    body = journal.Marker(term, fingerprint).encode()
+    return Publication("", names.journal(entity.path), properties, body)
+
+
+def commit_marker(entity: SendEntity, term: bytes, fingerprint: str) -> Publication:
+    """Return the entry that says: all that this term published has reached its queues."""
+    properties = journal.entry_properties(journal.COMMIT)
+    body = journal.Marker(term, fingerprint).encode()
+    return Publication("", names.journal(entity.path), properties, body)
+
+
+def is_snapshot(publication: Publication) -> bool:
+    """Whether this is a part of a snapshot: its span is only right where it was made to stand."""
+    return publication.properties == _SNAPSHOT_PROPERTIES
+
+
+class JournalEntries:
+    """Makes what leaves an entry in the journal of one entity.
+
+    Attributes:
+        entries: how many were made.
+        bytes: how large they are.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.entries = 0
+        self.bytes = 0
+        self._journal = names.journal(path)
+        self._history = names.history(path)
+
+    def entry(self, properties: bytes, body: bytes) -> Publication:
+        """Return an entry of the journal's alone."""
+        return self.publication("", self._journal, properties, body)
+
+    def counted(self, publications: Sequence[Publication]) -> Sequence[Publication]:
+        """Count publications that leave an entry each, and return them."""
+        self.entries += len(publications)
+        self.bytes += sum([len(each.properties) + len(each.body) for each in publications])
+        return publications
+
+    def publication(
+        self, exchange: str, routing_key: str, properties: bytes, body: bytes
+    ) -> Publication:
+        """Return what is stored elsewhere, and in the journal by the same publish."""
+        self.entries += 1
+        self.bytes += len(properties) + len(body)
+        return Publication(exchange, routing_key, properties, body)
+
+    def note_bucket(self, where: Place, state: BucketState) -> Publication:
+        """Return the entry that says what becomes of a bucket."""
+        body = journal.encode_bucket(where.level, where.slot, state)
+        return self.entry(journal.entry_properties(journal.BUCKET), body)
+
+    def note_uses(self, memory: Memory) -> Publication:
+        """Return the entry that says when what is temporary was used last."""
+        body = journal.encode_uses(memory.uses.encode())
+        return self.entry(journal.entry_properties(journal.USES), body)
+
+    def note_left_out(self, memory: Memory) -> Publication:
+        """Return the entry that says which subscriptions are left out."""
+        body = journal.encode_left_out(encode_left_out(memory.left_out))
+        return self.entry(journal.entry_properties(journal.LEFT_OUT), body)
+
+    def segment(self, rows: bytes) -> Publication:
+        """Return a segment of the entity's history; it is no entry of the journal."""
+        properties = journal.entry_properties(journal.ACCEPTED)
+        return Publication("", self._history, properties, journal.encode_accepted(rows))
+
+    def snapshot(
+        self, memory: Memory, term: bytes, fingerprint: str, span: int
+    ) -> list[Publication]:
+        """Return the entries that hold all that is known now.
+
+        Args:
+            term: this term.
+            fingerprint: the boot of the broker.
+            span: how many of this term's entries may belong to arrivals that are not acked yet.
+                What earlier terms numbered, and what may come again, is in the snapshot itself.
+        """
+        whole = Snapshot(
+            term=term,
+            fingerprint=fingerprint,
+            enqueued_ms=memory.enqueued_ms,
+            span=span,
+            average_bytes=memory.average_bytes,
+            counters=list(memory.counters),
+            buckets=[
+                (*where, bucket.provisional_in is None)
+                for where, bucket in memory.wheel.buckets.items()
+            ],
+            pending=memory.pending.encode(),
+            known=encode_known(memory.known),
+            activated=encode_activated(memory.activated),
+            cancelled=encode_cancelled(memory.cancelled),
+            subscriptions=memory.subscriptions,
+            known_copies=encode_copies(memory.known),
+            activated_copies=encode_activated_copies(memory.activated),
+            uses=memory.uses.encode(),
+            accepted=memory.history.open,
+            left_out=encode_left_out(memory.left_out),
+            forwarded=memory.forwarded.encode(),
+        )
+        return [self.entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]

@@ -1,0 +1,202 @@
+"""What a sequencer publishes for a message: now, until it is due, or as a dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from bridge.machine.fanout import Fanout
+from bridge.machine.journal_entries import JournalEntries
+from bridge.machine.known import Known
+from bridge.machine.numbers import Numbers
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer_memory import Memory
+from bridge.machine.wheel import place
+from bridge.model.duration import MAX_MS
+from bridge.model.entity import Queue, SendEntity, Tier, Topic
+from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS, effective_time_to_live_ms
+from bridge.topology import names
+from bridge.topology.shards import count_of, queue_key, shard_of
+from bridge.wire import headers, stamp
+from bridge.wire.basic import encode_fields, text
+from bridge.wire.digest import with_key
+from bridge.wire.envelope import Item
+from bridge.wire.message_view import MessageView
+from bridge.wire.sessions import session_id_of
+
+EXPIRED_REASON = "TTLExpiredException"
+EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
+
+
+class Publications:
+    """Makes the publications of one entity's messages, and notes them in the journal's count.
+
+    Args:
+        new_id: the chance behind `newid()` in a topic's rules; a queue needs none.
+    """
+
+    def __init__(
+        self,
+        entity: SendEntity,
+        tier: Tier,
+        memory: Memory,
+        journal: JournalEntries,
+        numbers: Numbers,
+        new_id: Callable[[], UUID] | None,
+    ) -> None:
+        self._memory = memory
+        self._journal = journal
+        self._numbers = numbers
+        self._active = names.active_exchange(entity.path)
+        self._dead = names.dead_letter_queue(entity.path)
+        self._copy = stamp.copy_to(names.journal(entity.path))
+        self._copy_dead = stamp.copy_to(names.journal(entity.path), names.moved(entity.path))
+        self._fanout: Fanout | None = None
+        if isinstance(entity, Topic):
+            assert new_id is not None, "rules may need it"
+            self._fanout = Fanout(entity, memory.subscriptions, memory.left_out, new_id)
+        self.update(entity, tier)
+
+    def update(self, entity: SendEntity, tier: Tier) -> None:
+        """Take over a changed definition."""
+        self._entity = entity
+        self._shards = count_of(entity)
+        self._detects = entity.requires_duplicate_detection
+        self._ttl_cap_ms = min(
+            entity.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
+        )
+        if self._fanout is not None and isinstance(entity, Topic):
+            self._fanout.update(entity)
+
+    def digest(self, item: Item) -> bytes | None:
+        """Return what a message is known by; `None`: it has no id, or duplicates are no matter."""
+        if not self._detects or item.digest is None:
+            return None
+        return with_key(item.digest, item.key) if self._numbers.is_partitioned else item.digest
+
+    def active(
+        self,
+        item: Item,
+        identity: bytes,
+        number: int,
+        enqueued_ms: int,
+        known: Known | None = None,
+    ) -> Sequence[Publication]:
+        """Return what is published for a message for now; `known`: it was before, as this says."""
+        ttl_ms = self._ttl_ms(item.ttl_ms)
+        fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
+        if self._detects:
+            fields += self._accepted(item, enqueued_ms)
+        if item.ttl_ms is not None:
+            fields += stamp.OWN_TTL
+        if self._fanout is None:
+            return (self._to_queue(item.properties, item.body, fields, ttl_ms),)
+        view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
+        return self._to_subscriptions(self._fanout, view, identity, fields, known)
+
+    def activated(
+        self,
+        waiting: stamp.Waiting,
+        body: bytes,
+        number: int,
+        enqueued_ms: int,
+        known: Known | None = None,
+    ) -> Sequence[Publication]:
+        """Return what is published for a message that was scheduled and is due."""
+        ttl_ms = self._ttl_ms(waiting.ttl_ms)
+        fields = stamp.activated(number, enqueued_ms, waiting.identity, ttl_ms, waiting.number)
+        if waiting.ttl_ms is not None:
+            fields += stamp.OWN_TTL
+        if self._fanout is None:
+            return (self._to_queue(waiting.properties, body, fields, ttl_ms),)
+        item = Item(waiting.properties, body, waiting.ttl_ms)
+        view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
+        return self._to_subscriptions(self._fanout, view, waiting.identity, fields, known)
+
+    def scheduled(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
+        """Return what is published for a message for later: it goes to its bucket."""
+        memory = self._memory
+        assert item.scheduled_ms is not None
+        where = place(item.scheduled_ms, now_ms)
+        memory.wheel.stored(where)
+        memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
+        fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + self._copy
+        if self._detects:
+            fields += self._accepted(item, now_ms)
+        bucket = names.bucket(self._entity.path, where.level, where.slot)
+        return self._journal.publication("", bucket, stamp.put(item.properties, fields), item.body)
+
+    def expired(self, item: Item, now_ms: int) -> Sequence[Publication]:
+        """Return what is published for a message that has expired before it had a number."""
+        if self._fanout is not None:
+            view = self._view_of_dead(item, now_ms)
+            expired = self._fanout.expired(view, EXPIRED_REASON, EXPIRED_DESCRIPTION)
+            return self._journal.counted(expired)
+        entity = self._entity
+        if isinstance(entity, Queue) and entity.dead_lettering_on_message_expiration:
+            return self.dead_lettered(item, now_ms, EXPIRED_REASON, EXPIRED_DESCRIPTION)
+        number = self._numbers.next(item)
+        enqueued_ms = self._numbers.enqueued_ms(now_ms)
+        fields = stamp.active(number, enqueued_ms, stamp.NO_IDENTITY, 0)
+        return (self._journal.entry(stamp.put(item.properties, fields), item.body),)
+
+    def dead_lettered(
+        self, item: Item, now_ms: int, reason: str, description: str
+    ) -> Sequence[Publication]:
+        """Return what is published for a message that nobody may receive."""
+        if self._fanout is not None:
+            view = self._view_of_dead(item, now_ms)
+            return self._journal.counted(self._fanout.buried(view, reason, description))
+        number = self._numbers.next(item)
+        enqueued_ms = self._numbers.enqueued_ms(now_ms)
+        fields = stamp.active(number, enqueued_ms, stamp.NO_IDENTITY, None)
+        fields += encode_fields(
+            {
+                headers.DEAD_LETTER_REASON: text(reason),
+                headers.DEAD_LETTER_ERROR_DESCRIPTION: text(description),
+                headers.MOVED: text(self._dead),
+            }
+        )
+        properties = stamp.put(item.properties, fields + self._copy_dead)
+        return (self._journal.publication("", self._dead, properties, item.body),)
+
+    def _to_queue(
+        self, properties: bytes, body: bytes, fields: bytes, ttl_ms: int | None
+    ) -> Publication:
+        stamped = stamp.put(properties, fields, ttl_ms)
+        return self._journal.publication(self._active, self._key(properties), stamped, body)
+
+    def _to_subscriptions(
+        self,
+        fanout: Fanout,
+        view: MessageView,
+        identity: bytes,
+        fields: bytes,
+        known: Known | None,
+    ) -> Sequence[Publication]:
+        made = fanout.publications(view, identity, fields, known, self._memory.known)
+        return self._journal.counted(made)
+
+    def _view_of_dead(self, item: Item, now_ms: int) -> MessageView:
+        number = self._numbers.next(item)
+        enqueued_ms = self._numbers.enqueued_ms(now_ms)
+        return MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=None)
+
+    def _accepted(self, item: Item, at_ms: int) -> bytes:
+        """Return the field that tells a successor what was accepted."""
+        digest = self.digest(item)
+        return b"" if digest is None else stamp.accepted(digest, at_ms)
+
+    def _key(self, properties: bytes) -> str:
+        """Return by which key a message of a queue reaches its shard, and the journal."""
+        entity = self._entity
+        if self._shards == 1 or not isinstance(entity, Queue):
+            return ""
+        return queue_key(entity, shard_of(session_id_of(properties), self._shards))
+
+    def _ttl_ms(self, own_ms: int | None) -> int | None:
+        """Return the effective TTL, `None` for ever; RabbitMQ takes no negative one."""
+        if own_ms is not None and own_ms < 0:
+            own_ms = None
+        ttl_ms = effective_time_to_live_ms(own_ms, self._ttl_cap_ms)
+        return None if ttl_ms >= MAX_MS else ttl_ms

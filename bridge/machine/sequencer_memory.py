@@ -1,0 +1,63 @@
+"""What a sequencer knows: what a snapshot holds, and what the journal's tail adds to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.machine.forwarded import Forwarded
+from bridge.machine.history import History
+from bridge.machine.idleness import Uses
+from bridge.machine.known import Known
+from bridge.machine.left_out import Missed
+from bridge.machine.pending import Pending
+from bridge.machine.wheel import Wheel
+from bridge.model import number as numbering
+
+
+@dataclass(slots=True)
+class Memory:
+    """The memory of one entity's sequencer.
+
+    Attributes:
+        counters: the last number of each partition.
+        enqueued_ms: the last enqueued time.
+        pending: what is scheduled.
+        wheel: the buckets.
+        average_bytes: of a scheduled message.
+        known: identity -> a message of an earlier term's, whose arrival may come again.
+        activated: number as scheduled -> the same message with its new number.
+        cancelled: identities of cancels that earlier terms carried out.
+        subscriptions: the last number of each subscription, by its short id; of a topic.
+        uses: when what is temporary was used last.
+        history: what was accepted, where duplicates are detected.
+        left_out: the subscriptions whose queues take nothing, by their short ids.
+        forwarded: what was forwarded to the entity last.
+    """
+
+    counters: list[int]
+    enqueued_ms: int = 0
+    pending: Pending = field(default_factory=Pending)
+    wheel: Wheel = field(default_factory=Wheel)
+    average_bytes: int = 1024
+    known: dict[bytes, Known] = field(default_factory=dict)
+    activated: dict[int, Known] = field(default_factory=dict)
+    cancelled: set[bytes] = field(default_factory=set)
+    subscriptions: dict[bytes, int] = field(default_factory=dict)
+    uses: Uses = field(default_factory=Uses)
+    history: History = field(default_factory=History)
+    left_out: dict[bytes, Missed] = field(default_factory=dict)
+    forwarded: Forwarded = field(default_factory=Forwarded)
+
+    @property
+    def has_inherited(self) -> bool:
+        """Whether something of earlier terms may come again."""
+        return bool(self.known or self.activated or self.cancelled)
+
+
+def blank(*, is_partitioned: bool) -> Memory:
+    """Return the memory of an entity that has given no number yet."""
+    partitions = range(numbering.PARTITION_COUNT if is_partitioned else 1)
+    return Memory(
+        counters=[numbering.compose(partition, 0) for partition in partitions],
+        pending=Pending(is_partitioned=is_partitioned),
+    )

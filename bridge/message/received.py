@@ -1,0 +1,82 @@
+"""A message on its way to an application, and the form in which one process shows it another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from bridge.wire.basic import Properties
+from bridge.wire.mapping.outward import (
+    MESSAGE_STATE_ACTIVE,
+    MESSAGE_STATE_DEFERRED,
+    MESSAGE_STATE_SCHEDULED,
+)
+from bridge.wire.record import Record
+from bridge.wire.shown import Shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message that was received, deferred or peeked.
+
+    Attributes:
+        delivery_count: failed deliveries before this one (0 at first), as on the wire.
+        lock_token: what settles it; `None` in receive-and-delete.
+        locked_until_ms: the lock's end (UTC ms).
+        time_to_live_ms: effective TTL, counted from `enqueued_ms`; `None` means for ever.
+        dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
+            itself moved it there (otherwise they are among the record's headers).
+        is_deferred: whether it was set aside, and received by its number.
+        is_scheduled: whether it waits for its time; then that is its `enqueued_ms`. Peeks only.
+    """
+
+    record: Record
+    sequence_number: int
+    enqueued_ms: int
+    delivery_count: int
+    lock_token: UUID | None = None
+    locked_until_ms: int | None = None
+    time_to_live_ms: int | None = None
+    dead_letter: tuple[str, str] | None = None
+    is_deferred: bool = False
+    is_scheduled: bool = False
+
+    @property
+    def state(self) -> int:
+        """Its state as Service Bus numbers it: active, deferred or scheduled."""
+        if self.is_scheduled:
+            return MESSAGE_STATE_SCHEDULED
+        return MESSAGE_STATE_DEFERRED if self.is_deferred else MESSAGE_STATE_ACTIVE
+
+
+def shown(received: Received) -> Shown:
+    """Return a message as a client on RabbitMQ is shown it."""
+    token = received.lock_token
+    return Shown(
+        received.sequence_number,
+        received.enqueued_ms,
+        received.delivery_count,
+        received.state,
+        received.record.properties.encode(),
+        received.record.body,
+        received.time_to_live_ms,
+        None if token is None else token.bytes,
+        received.locked_until_ms,
+        received.dead_letter,
+    )
+
+
+def read_shown(message: Shown) -> Received:
+    """Return a message that was shown."""
+    return Received(
+        record=Record(Properties.decode(message.properties), message.body),
+        sequence_number=message.number,
+        enqueued_ms=message.enqueued_ms,
+        delivery_count=message.failures,
+        lock_token=None if message.token is None else UUID(bytes=message.token),
+        locked_until_ms=message.until_ms,
+        time_to_live_ms=message.ttl_ms,
+        dead_letter=message.death,
+        is_deferred=message.state == MESSAGE_STATE_DEFERRED,
+        is_scheduled=message.state == MESSAGE_STATE_SCHEDULED,
+    )

@@ -1,0 +1,1 @@
+"""Help for the tests of applications: the pytest plugin `busbridge`, and containers."""

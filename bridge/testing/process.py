@@ -1,0 +1,143 @@
+"""A bridge as a process of its own, for tests: started, killed, started again, stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from queue import Empty, Queue
+
+from bridge.broker.node.ports import Ports
+
+READY_S = 60.0
+"""Between two lines that it prints; a RabbitMQ of its own takes up to 13 s of that."""
+
+
+class Bridge:
+    """One bridge process; killed and started again, it keeps its ports.
+
+    Args:
+        command: `sidecar` for one without a gateway: `port` and `connection_string` say nothing.
+
+    Attributes:
+        port: where it speaks AMQP 1.0.
+        admin_url: where it speaks HTTP.
+        amqp_url: the virtual host behind it, for the library and for native clients; of a RabbitMQ
+            that the bridge starts itself it is known once started.
+        ca: what its clients are to trust, when it has a certificate of its own.
+        lines: all that it has printed to standard output and error.
+    """
+
+    def __init__(
+        self,
+        arguments: tuple[str, ...],
+        *,
+        amqp_url: str = "",
+        environment: Mapping[str, str] | None = None,
+        port: int | None = None,
+        admin_port: int | None = None,
+        command: str = "serve",
+    ) -> None:
+        self._ports = Ports(2)  # as long as this lives
+        ports = self._ports.numbers
+        self.port = port or ports[0]
+        self.admin_url = f"http://127.0.0.1:{admin_port or ports[1]}"
+        self.amqp_url = amqp_url
+        self.connection_string = ""
+        self.ca: Path | None = None
+        self.lines: list[str] = []
+        self._command = command
+        if command == "serve":
+            arguments = "--port", str(self.port), *arguments
+        self._arguments = "--admin-port", str(admin_port or ports[1]), *arguments
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self, **environment: str) -> None:
+        """Start the process; return when it has printed its `ready` line."""
+        printed: Queue[str | None] = Queue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bridge.cli.command", self._command, *self._arguments],
+            env={**os.environ, **self._environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process, printed))
+        self._reader.start()
+        try:
+            while (line := printed.get(timeout=READY_S)) is not None:
+                if line.startswith("ready"):
+                    found = re.search(r"Endpoint=\S+", line)
+                    assert found is not None or self._command != "serve", line
+                    self.connection_string = found.group() if found is not None else ""
+                    own = re.search(r" ca=(\S+)", line)
+                    place = re.search(r" rabbitmq=(\S+)", line)
+                    self.amqp_url = self.amqp_url or (place[1] if place else "")
+                    self.ca = Path(own[1]) if own is not None else None
+                    return
+        except Empty:
+            self.kill()
+        self.kill()
+        raise AssertionError("the bridge did not get ready:\n" + "\n".join(self.lines[-40:]))
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None, "the bridge was not started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._end(signal.SIGKILL, within_s=10)
+
+    def stop(self, *, within_s: float = 15) -> int:
+        """End the process as an operator does; return its exit code."""
+        return self._end(signal.SIGTERM, within_s=within_s)
+
+    def restart(self) -> None:
+        """Kill it if it runs, and start it again."""
+        self.kill()
+        self.start()
+
+    def wait(self, *, within_s: float) -> int:
+        """Wait for an end that has another cause; return the exit code."""
+        assert self._process is not None, "the bridge was not started"
+        code = self._process.wait(within_s)
+        assert self._reader is not None
+        self._reader.join(within_s)
+        return code
+
+    def get(self, path: str) -> str:
+        """Ask the admin port; return the body of a 200."""
+        with urllib.request.urlopen(self.admin_url + path, timeout=10) as answer:
+            body: bytes = answer.read()
+        return body.decode()
+
+    def _end(self, number: signal.Signals, *, within_s: float) -> int:
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        return self.wait(within_s=within_s)
+
+    def _read(self, process: subprocess.Popen[str], printed: Queue[str | None]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                self.lines.append(line.rstrip("\n"))
+                printed.put(self.lines[-1])
+        printed.put(None)

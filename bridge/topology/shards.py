@@ -1,0 +1,55 @@
+"""Shards: a session entity's active messages in several queues, by a digest of the session id.
+
+Each has an owner of its own among the bridges. How many there are is fixed when the entity is made
+(`session_shards` of its definition). Shard 0 has the names that an entity without shards has. A
+message without a session id, which the owner dead-letters, is in shard 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from bridge.model import entity as model
+from bridge.topology import names
+
+
+def shard_of(session_id: str | None, count: int) -> int:
+    """Return a session's shard: the first 8 bytes of its SHA-256 (UTF-8, big-endian), modulo."""
+    if count == 1 or session_id is None:
+        return 0
+    raw = session_id.encode(errors="surrogateescape")
+    return int.from_bytes(hashlib.sha256(raw).digest()[:8], "big") % count
+
+
+def count_of(entity: model.Entity) -> int:
+    """Return how many shards an entity has: 1 without sessions."""
+    if isinstance(entity, model.Topic) or not entity.requires_session:
+        return 1
+    return entity.session_shards
+
+
+def active_queues(entity: model.ReceiveEntity) -> list[str]:
+    """Return the queues of an entity's active messages, in the order of its shards."""
+    return [names.active_queue(entity.path, shard) for shard in range(count_of(entity))]
+
+
+def queue_key(queue: model.Queue, shard: int) -> str:
+    """Return the key of a queue's shard in its `$active`; where there is one, it takes any."""
+    return "" if count_of(queue) == 1 else str(shard)
+
+
+def queues_by_key(queue: model.Queue) -> dict[str, str]:
+    """Return the queues that a queue's `$active` leads to beside the journal, by key."""
+    return {queue_key(queue, at): name for at, name in enumerate(active_queues(queue))}
+
+
+def in_order_of_choice(bridges: list[bytes], queue: str) -> list[bytes]:
+    """Return bridges in the order in which they are to own a queue (rendezvous hashing).
+
+    Every bridge comes to the same order, and one more or less moves few queues.
+    """
+    return sorted(
+        bridges,
+        key=lambda bridge: hashlib.sha256(bridge + queue.encode()).digest(),
+        reverse=True,
+    )

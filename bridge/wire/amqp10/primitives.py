@@ -1,0 +1,98 @@
+"""Primitive values as AMQP 1.0 bytes (part 1, section 1.6), each in its shortest form.
+
+Text is given as bytes here: the mapping has it so. `wire.amqp10.writing` writes Python's values.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+from typing import Final
+
+NULL: Final = b"\x40"
+
+_pack_uint: Final = struct.Struct(">BI").pack
+_pack_ulong: Final = struct.Struct(">BQ").pack
+_pack_smallint: Final = struct.Struct(">Bb").pack
+_pack_int: Final = struct.Struct(">Bi").pack
+_pack_long: Final = struct.Struct(">Bq").pack
+_pack_double: Final = struct.Struct(">Bd").pack
+
+
+def encode_boolean(value: bool) -> bytes:
+    """Encode a boolean."""
+    return b"\x41" if value else b"\x42"
+
+
+def encode_uint(value: int) -> bytes:
+    """Encode a uint."""
+    if 0 < value < 256:
+        return bytes((0x52, value))
+    return _pack_uint(0x70, value) if value else b"\x43"
+
+
+def encode_ulong(value: int) -> bytes:
+    """Encode a ulong."""
+    if 0 < value < 256:
+        return bytes((0x53, value))
+    return _pack_ulong(0x80, value) if value else b"\x44"
+
+
+def encode_int(value: int) -> bytes:
+    """Encode an int."""
+    return _pack_smallint(0x54, value) if -128 <= value < 128 else _pack_int(0x71, value)
+
+
+def encode_long(value: int) -> bytes:
+    """Encode a long, always in eight bytes."""
+    return _pack_long(0x81, value)
+
+
+def encode_timestamp(value_ms: int) -> bytes:
+    """Encode a timestamp from UTC milliseconds."""
+    return _pack_long(0x83, value_ms)
+
+
+def encode_double(value: float) -> bytes:
+    """Encode a double."""
+    return _pack_double(0x82, value)
+
+
+def _sized(code: int, raw: bytes) -> bytes:
+    size = len(raw)
+    if size < 256:
+        return bytes((code, size)) + raw
+    return bytes((code + 0x10,)) + size.to_bytes(4, "big") + raw
+
+
+def encode_binary(raw: bytes) -> bytes:
+    """Encode a binary."""
+    return _sized(0xA0, raw)
+
+
+def encode_string(utf8: bytes) -> bytes:
+    """Encode a string that is UTF-8 already."""
+    return _sized(0xA1, utf8)
+
+
+def encode_symbol(ascii_: bytes) -> bytes:
+    """Encode a symbol that is ASCII already."""
+    return _sized(0xA3, ascii_)
+
+
+def encode_compound(code: int, count: int, body: bytes) -> bytes:
+    """Encode a list (0xC0), map (0xC1) or array (0xE0) of elements that are encoded already."""
+    size = len(body) + 1
+    if size < 256 and count < 256:
+        return bytes((code, size, count)) + body
+    return bytes((code + 0x10,)) + (size + 3).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+
+
+def encode_list(items: list[bytes]) -> bytes:
+    """Encode a list of encoded values."""
+    return encode_compound(0xC0, len(items), b"".join(items)) if items else b"\x45"
+
+
+def encode_map(pairs: list[tuple[bytes, bytes]]) -> bytes:
+    """Encode a map of pairs of encoded keys and values."""
+    return encode_compound(0xC1, 2 * len(pairs), b"".join(chain.from_iterable(pairs)))

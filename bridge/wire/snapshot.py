@@ -1,0 +1,226 @@
+"""Snapshots: all that a sequencer knows, as entries of its journal.
+
+The entries' sections are PART; the parts of a snapshot, put together, are sections again, without
+a version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; of a topic
+also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; of what is temporary also USES; where
+duplicates are detected also ACCEPTED; of what is forwarded to also FORWARDED. `wire.journal` has
+those that stand in other entries too; the rest:
+
+    PART       serial u64 | index u32 | count u32 | bytes
+    SPAN       u64: how many entries before the snapshot's first may belong to unacked arrivals
+    CLOCK      last enqueued time i64, ms | average bytes of a scheduled message u64
+    COUNTERS   last number i64, for each partition
+    PENDING    the index of what is scheduled (`machine.pending`)
+    KNOWN, ACTIVATED, CANCELLED
+               what earlier terms numbered and may come again (`machine.known`)
+    SUBSCRIPTIONS
+               short id of a subscription, 6 bytes | its last number i64, repeated
+    KNOWN_COPIES, ACTIVATED_COPIES
+               the copies of what is in KNOWN and ACTIVATED (`machine.known`)
+    FORWARDED  what was forwarded to the entity last (`machine.forwarded`); optional
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bridge.wire import sections
+from bridge.wire.journal import (
+    BucketState,
+    Kind,
+    Marker,
+    decode_buckets,
+    decode_numbers,
+    encode_buckets,
+    encode_numbers,
+    section_of,
+)
+from bridge.wire.sections import MalformedEntry
+
+PART_BYTES_MAX = 1 << 20
+"""A snapshot is cut into entries of this size: far below RabbitMQ 4's largest message (16 MiB)."""
+
+_OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES, Kind.LEFT_OUT)
+"""Sections that a snapshot of a queue's has not: who knows no topics can read that one."""
+
+_OPTIONAL = tuple(kind for kind in Kind if kind & sections.OPTIONAL)
+
+_NEEDED = tuple(
+    kind
+    for kind in Kind
+    if kind not in (Kind.NUMBERS, Kind.PART) and kind not in _OF_TOPICS + _OPTIONAL
+)
+_IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OPTIONAL
+
+_PART = struct.Struct(">QII")
+_CLOCK = struct.Struct(">qQ")
+_SUBSCRIPTION = struct.Struct(">6sq")
+_SPAN = struct.Struct(">Q")
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """All that a sequencer knows, so that nothing before it need be read again.
+
+    Attributes:
+        term: the term that wrote it.
+        fingerprint: the boot of the broker in which it was written.
+        enqueued_ms: the last enqueued time that was given.
+        span: how many entries before this one may still belong to unacked messages.
+        average_bytes: of a scheduled message.
+        counters: the last number of each partition (one for an unpartitioned entity).
+        buckets: (level, slot, whether it is safe) of every bucket.
+        pending: encoded index of what is scheduled (`machine.pending`).
+        known: encoded, what earlier terms numbered and may come again (`machine.known`).
+        activated: encoded, what earlier terms activated and may come out of a bucket again.
+        cancelled: encoded, identities of cancels that earlier terms carried out.
+        subscriptions: the last number of each subscription, by its short id.
+        known_copies, activated_copies: encoded, the copies of what is known and activated.
+        uses: encoded, when temporary entities were used last (`machine.idleness`).
+        accepted: encoded, what was accepted and may be in no segment (`machine.history`).
+        left_out: encoded, the subscriptions that are left out (`machine.left_out`).
+        forwarded: encoded, what was forwarded to the entity last (`machine.forwarded`).
+    """
+
+    term: bytes
+    fingerprint: str
+    enqueued_ms: int
+    span: int
+    average_bytes: int
+    counters: list[int] = field(default_factory=list)
+    buckets: list[tuple[int, int, bool]] = field(default_factory=list)
+    pending: bytes = b""
+    known: bytes = b""
+    activated: bytes = b""
+    cancelled: bytes = b""
+    subscriptions: dict[bytes, int] = field(default_factory=dict)
+    known_copies: bytes = b""
+    activated_copies: bytes = b""
+    uses: bytes = b""
+    accepted: bytes = b""
+    left_out: bytes = b""
+    forwarded: bytes = b""
+
+    def encode(self, serial: int) -> list[bytes]:
+        """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
+        buckets = [
+            (level, slot, BucketState.SAFE if is_safe else BucketState.PROVISIONAL)
+            for level, slot, is_safe in self.buckets
+        ]
+        whole = sections.encode_bare(
+            (
+                (Kind.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
+                (Kind.SPAN, _SPAN.pack(self.span)),
+                (Kind.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
+                (Kind.COUNTERS, encode_numbers(self.counters)),
+                (Kind.BUCKETS, encode_buckets(buckets)),
+                (Kind.PENDING, self.pending),
+                (Kind.KNOWN, self.known),
+                (Kind.ACTIVATED, self.activated),
+                (Kind.CANCELLED, self.cancelled),
+                *self._of_topic(),
+                *self._optional(),
+            )
+        )
+        starts = range(0, len(whole), PART_BYTES_MAX)
+        return [
+            sections.encode(
+                [
+                    (
+                        Kind.PART,
+                        _PART.pack(serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX],
+                    )
+                ]
+            )
+            for index, at in enumerate(starts)
+        ]
+
+    def _of_topic(self) -> list[tuple[int, bytes]]:
+        last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
+        found = (b"".join(last), self.known_copies, self.activated_copies, self.left_out)
+        return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
+
+    def _optional(self) -> list[tuple[int, bytes]]:
+        found = (
+            (Kind.USES, self.uses),
+            (Kind.ACCEPTED, self.accepted),
+            (Kind.FORWARDED, self.forwarded),
+        )
+        return [(kind, raw) for kind, raw in found if raw]
+
+    @classmethod
+    def decode(cls, whole: bytes) -> Snapshot:
+        """Read what `encode` wrote, its parts joined by `SnapshotParts`."""
+        found = sections.decode_bare(whole, frozenset(int(kind) for kind in _IN_SNAPSHOT))
+        if missing := [kind.name for kind in _NEEDED if kind not in found]:
+            raise MalformedEntry(f"a snapshot without {', '.join(missing)}")
+        writer = Marker.decode_writer(found[Kind.WRITER])
+        try:
+            enqueued_ms, average_bytes = _CLOCK.unpack(found[Kind.CLOCK])
+            (span,) = _SPAN.unpack(found[Kind.SPAN])
+        except struct.error as error:
+            raise MalformedEntry(str(error)) from error
+        return cls(
+            term=writer.term,
+            fingerprint=writer.fingerprint,
+            enqueued_ms=enqueued_ms,
+            span=span,
+            average_bytes=average_bytes,
+            counters=list(decode_numbers(found[Kind.COUNTERS])),
+            buckets=[
+                (level, slot, state is BucketState.SAFE)
+                for level, slot, state in decode_buckets(found[Kind.BUCKETS])
+            ],
+            pending=found[Kind.PENDING],
+            known=found[Kind.KNOWN],
+            activated=found[Kind.ACTIVATED],
+            cancelled=found[Kind.CANCELLED],
+            subscriptions=_subscriptions(found.get(Kind.SUBSCRIPTIONS, b"")),
+            known_copies=found.get(Kind.KNOWN_COPIES, b""),
+            activated_copies=found.get(Kind.ACTIVATED_COPIES, b""),
+            uses=found.get(Kind.USES, b""),
+            accepted=found.get(Kind.ACCEPTED, b""),
+            left_out=found.get(Kind.LEFT_OUT, b""),
+            forwarded=found.get(Kind.FORWARDED, b""),
+        )
+
+
+class SnapshotParts:
+    """Puts the parts of snapshots together as they are read.
+
+    Attributes:
+        is_begun: the part that was taken last is a first one.
+    """
+
+    def __init__(self) -> None:
+        self.is_begun = False
+        self._serial = -1
+        self._parts: list[bytes] = []
+
+    def add(self, body: bytes) -> Snapshot | None:
+        """Take one part; returns the snapshot when it is the last of a complete one."""
+        raw = section_of(body, Kind.PART)
+        try:
+            serial, index, count = _PART.unpack_from(raw)
+        except struct.error as error:
+            raise MalformedEntry(str(error)) from error
+        self.is_begun = index == 0
+        if index == 0:
+            self._serial, self._parts = serial, []
+        if serial != self._serial or index != len(self._parts):
+            self._serial, self._parts = -1, []
+            return None
+        self._parts.append(raw[_PART.size :])
+        if index + 1 < count:
+            return None
+        return Snapshot.decode(b"".join(self._parts))
+
+
+def _subscriptions(raw: bytes) -> dict[bytes, int]:
+    try:
+        read: Iterable[tuple[bytes, int]] = _SUBSCRIPTION.iter_unpack(raw)
+        return dict(read)
+    except struct.error as error:
+        raise MalformedEntry(str(error)) from error

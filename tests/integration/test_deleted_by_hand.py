@@ -1,0 +1,192 @@
+"""Queues that an operator deletes by hand: what is sent or moved meanwhile is not lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
+from bridge.engine.api import DeadLetter
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath
+from bridge.topology import names
+from bridge.topology.shards import shard_of
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
+from tests.integration.session_door import SessionClient, bodies, send
+
+QUEUE = model.Queue(name="orders", lock_duration_ms=60_000)
+ALL = model.Subscription(topic="events", name="all")
+SENDERS = 8
+SHARDS = 4
+
+
+async def dead_letter(door: Door, token: UUID | None) -> bool:
+    """Dead-letter a message; whether that was done."""
+    assert token is not None
+    try:
+        await door.namespace.settle(door.path, token, DeadLetter(reason="why"))
+    except (ServiceBusError, BrokerError):
+        return False
+    return True
+
+
+async def test_what_is_sent_while_the_active_queue_is_not_there_arrives(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """An operator deletes it under load: it is made again, and has all that was sent since."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        sent: list[str] = []
+        is_over = False
+
+        async def send(sender: int) -> None:
+            number = 0
+            while not is_over:
+                body = f"{sender}-{number}"
+                await door.send(body)
+                sent.append(body)
+                number += 1
+
+        senders = [asyncio.create_task(send(each)) for each in range(SENDERS)]
+        await until(lambda: len(sent) > 200)
+        await confirming.declarations.delete_queue(names.active_queue(QUEUE.name))
+        before = set(sent)
+        count = len(sent) + 400
+        await until(lambda: len(sent) > count)
+        is_over = True
+        await asyncio.gather(*senders)
+
+        # What was on its way at the deletion may have been in the queue.
+        since = {body for body in set(sent) - before if not _is_first(body, before)}
+        client = door.client()
+        arrived: set[str] = set()
+        client.receiver.add_credit(1_000)
+
+        def has_all() -> bool:
+            arrived.update(each.record.body.decode() for each in client.received)
+            return since <= arrived
+
+        await until(has_all)
+        numbers = [each.sequence_number for each in client.received]
+        assert len(numbers) == len(set(numbers))
+
+
+def _is_first(body: str, before: set[str]) -> bool:
+    """Whether it is a sender's first message since: that one may have been under way."""
+    sender, _, number = body.partition("-")
+    return int(number) == 0 or f"{sender}-{int(number) - 1}" in before
+
+
+async def test_a_subscriptions_queue_is_made_again_with_the_next_messages(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """The other subscriptions miss nothing; RabbitMQ confirms what they alone have."""
+    audit, other = (EntityPath(f"events/subscriptions/{name}") for name in ("audit", "other"))
+    topic = model.Topic(
+        name="events",
+        subscriptions=tuple(
+            model.Subscription(topic="events", name=name) for name in ("audit", "other")
+        ),
+    )
+    async with open_door(endpoint, broker.management_url) as door:
+        await door.namespace.apply(model.Namespace(topics=(topic,)))
+        await confirming.declarations.delete_queue(names.active_queue(audit.entity))
+        client = door.client(path=audit)
+        client.receiver.add_credit(1)
+        count = 0
+
+        async def has_come() -> bool:
+            nonlocal count
+            count += 1
+            await door.namespace.send(EntityPath("events"), [outgoing(f"m{count}")])
+            return bool(client.received)
+
+        await until(has_come)
+        received = await door.client(path=other).receive(count)
+        assert [each.record.body for each in received] == [
+            b"m%d" % at for at in range(1, count + 1)
+        ]
+
+
+async def test_what_cannot_be_moved_stays_until_its_target_is_made_again(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """The dead-letter queue is gone: nobody is told that a message is there."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        await door.send("a")
+        client = door.client()
+        (held,) = await client.receive()
+        await confirming.declarations.delete_queue(names.dead_letter_queue(QUEUE.name))
+        assert not await dead_letter(door, held.lock_token)
+        await until(lambda: dead_letter(door, held.lock_token))
+        dead = door.client(path=door.dead_letters)
+        (letter,) = await dead.receive()
+        assert letter.sequence_number == held.sequence_number
+
+
+async def test_the_stream_of_what_was_moved_is_made_again(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """So peeks show what is moved from then on."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        await door.send("a")
+        (held,) = await door.client().receive()
+        await confirming.declarations.delete_queue(names.moved(QUEUE.name))
+        await until(lambda: dead_letter(door, held.lock_token))
+        (peeked,) = await door.namespace.peek(door.dead_letters, 0, 10)
+        assert peeked.sequence_number == held.sequence_number
+
+
+@pytest.mark.parametrize("name_of", [names.sessions_queue, names.active_queue])
+async def test_the_queues_of_a_shard_of_sessions_are_made_again(
+    name_of: Callable[[str, int], str], endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """Whoever holds a session of it has lost it; then its sessions are accepted as before."""
+    queue = model.Queue(name="orders", requires_session=True, session_shards=SHARDS)
+    (session_id,) = [each for each in "abcdefgh" if shard_of(each, SHARDS) == 1][:1]
+    async with open_door(endpoint, broker.management_url, queue) as door:
+        holder = await SessionClient(door).accept(session_id)
+        await confirming.declarations.delete_queue(name_of(queue.name, 1))
+        await holder.wait_for_loss()
+
+        async def accepted() -> bool:
+            try:
+                await again.accept(session_id, timeout_s=1)
+            except (ServiceBusError, BrokerError):
+                return False
+            return True
+
+        again = SessionClient(door)
+        await until(accepted)
+        await send(door, session_id, "since")
+        assert bodies(await again.receive()) == ["since"]
+
+
+async def test_the_exchanges_of_a_topic_are_made_again(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """The front exchange, and the one that leads to its subscriptions, with what is bound to it."""
+    topic = model.Topic(name="events", subscriptions=(ALL,))
+    async with open_door(endpoint, broker.management_url) as door:
+        await door.namespace.apply(model.Namespace(topics=(topic,)))
+        events, every = EntityPath(topic.name), EntityPath(ALL.path)
+        client = door.client(path=every)
+        for exchange in (names.front(topic.name), names.active_exchange(topic.name)):
+            await confirming.declarations.delete_exchange(exchange)
+
+            async def arrives() -> bool:
+                with contextlib.suppress(ServiceBusError, BrokerError):
+                    await door.namespace.send(events, [outgoing("since")])
+                client.receiver.add_credit(1)
+                return bool(client.received)
+
+            await until(arrives)
+            client.received.clear()

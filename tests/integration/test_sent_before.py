@@ -1,0 +1,88 @@
+"""What was sent, and answered, before a purge or a list of sessions counts, numbered or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.engine.clock import now_ms
+from bridge.engine.sending import requests
+from bridge.model import entity as model
+from bridge.model.name import EntityPath
+from tests.fixtures.broker import Broker
+from tests.integration.door import Door, open_door, outgoing
+from tests.integration.session_door import PATH, SessionClient, send
+
+SESSIONS = model.Queue(name="orders", requires_session=True)
+PLAIN = EntityPath("plain")
+COMES_S = 0.5
+"""So much later the sequencer comes; an answer that does not wait for it is given by then."""
+
+
+@pytest_asyncio.fixture
+async def door(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Door]:
+    """A bridge whose sequencer is not there yet, and may take its time."""
+    monkeypatch.setattr(requests, "CATCH_UP_S", 20.0)
+    url = broker.management_url
+    queues = SESSIONS, model.Queue(name="plain")
+    async with open_door(endpoint, url, *queues, with_sidecar=False) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def numbering(door: Door, after_s: float) -> AsyncIterator[None]:
+    """Have the sequencer come so much later."""
+
+    async def come() -> None:
+        await asyncio.sleep(after_s)
+        await door.sidecar.run()
+
+    running = asyncio.create_task(come())
+    try:
+        yield
+    finally:
+        await door.sidecar.stop()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_purge_deletes_what_was_sent_before(door: Door) -> None:
+    """Also what has no number yet."""
+    await door.namespace.send(PLAIN, [outgoing("a"), outgoing("b")])
+    async with numbering(door, COMES_S):
+        assert await door.namespace.delete_messages(PLAIN, 10, now_ms() + 60_000) == 2
+
+
+async def test_sessions_are_listed_that_were_sent_to_before(door: Door) -> None:
+    """In all shards."""
+    sessions = [f"session-{number}" for number in range(8)]
+    for each in sessions:
+        await send(door, each, "1")
+    async with numbering(door, COMES_S):
+        listed = await door.namespace.list_sessions(PATH, updated_after_ms=None, skip=0, top=10)
+    assert listed == sessions
+
+
+async def test_a_purge_of_a_session_deletes_what_was_sent_before(door: Door) -> None:
+    """Its lock is held."""
+    client = await SessionClient(door).accept("a")
+    await send(door, "a", "1", "2", "3")
+    async with numbering(door, COMES_S):
+        assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 3
+    await client.close()
+
+
+async def test_nobody_waits_for_a_sequencer_for_ever(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one the answer is what has its number."""
+    monkeypatch.setattr(requests, "CATCH_UP_S", 0.5)
+    await door.namespace.send(PLAIN, [outgoing("a")])
+    assert await door.namespace.delete_messages(PLAIN, 10, now_ms() + 60_000) == 0

@@ -1,0 +1,75 @@
+"""What a client holds of one queue: calls that end while messages are still on their way."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, cast
+
+from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.entity_receiver import EntityReceiver
+from bridge.client.core.publisher import Publisher
+from bridge.client.core.settlements import Settlements
+from bridge.client.core.wire import Delivery
+from bridge.machine.settled import SettledMemory
+from bridge.message.received import Received
+from bridge.model.entity import Queue, Tier
+from bridge.model.name import SubQueue
+from bridge.topology import names
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.description import Described
+from bridge.wire import stamp
+from bridge.wire.basic import Properties
+from tests.fixtures.scripted_wire import ScriptedWire
+
+QUEUE = Queue(name="orders")
+
+
+def a_receiver(wire: ScriptedWire) -> EntityReceiver:
+    """Return what a client has of a queue on RabbitMQ 4.3."""
+    described = Described(QUEUE, Capabilities.of("4.3.6"), is_clustered=False, tier=Tier.STANDARD)
+    any_wire = cast(Any, wire)
+    publisher = Publisher(any_wire)
+    return EntityReceiver(
+        described,
+        SubQueue.NONE,
+        wire=any_wire,
+        publisher=publisher,
+        settled=SettledMemory(1 << 20),
+        settlements=Settlements(any_wire, publisher),
+    )
+
+
+def a_delivery(number: int) -> Delivery:
+    """Return a numbered message as RabbitMQ delivers it."""
+    properties = Properties(delivery_mode=2, headers={}).encode()
+    fields = stamp.active(number, 0, number.to_bytes(20, "big"), None)
+    exchange = names.active_exchange(QUEUE.path)
+    return Delivery(number, exchange, stamp.put(properties, fields), b"body")
+
+
+def test_a_call_that_fills_up_while_it_ends_keeps_its_locks() -> None:
+    """Its last message comes between its end's beginning and RabbitMQ's answer to that."""
+    wire = ScriptedWire()
+    receiver = a_receiver(wire)
+    answer: Future[list[Received]] = Future()
+    receiver.pull(2, None, ServiceBusReceiveMode.PEEK_LOCK, answer)
+    wire.turn()
+    (channel,) = wire.channels
+    assert channel.deliver is not None
+    channel.deliver(a_delivery(1))
+    wire.turn()
+    wire.advance(1)
+    assert channel.is_cancelled
+    assert not answer.done()
+    channel.deliver(a_delivery(2))
+    wire.turn()
+    assert channel.end is not None
+    channel.end()
+    wire.turn()
+    wire.advance(1)
+    tokens = [each.lock_token for each in answer.result(0)]
+    assert (len(tokens), channel.returned) == (2, [])
+    for token in tokens:
+        assert token is not None
+        receiver.complete(token, Future())
+    assert channel.acked == [1, 2]

@@ -1,0 +1,154 @@
+"""The synchronous client's threads: interrupts in the middle of a turn, calls that race its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from bridge.client import ServiceBusClient
+from bridge.client.core.call import Call
+from bridge.client.core.wire import Answer
+from bridge.client.exceptions import OutcomeUnknownError, ServiceBusError
+from bridge.client.sync.outcome import Outcome
+from bridge.client.sync.thread import IoThread
+from tests.fixtures.waiting import eventually
+
+
+@pytest.fixture
+def thread() -> Iterator[IoThread]:
+    """An I/O thread of no connection."""
+    made = IoThread()
+    yield made
+    made.stop()
+    made.join(5)
+
+
+class Interrupted(Exception):
+    """What a signal handler raises."""
+
+
+def interrupt(error: BaseException) -> None:
+    """A signal comes in the middle of a turn."""
+    raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(), TimeoutError()])
+def test_what_was_half_done_is_given_up_first(thread: IoThread, error: BaseException) -> None:
+    """Before anything else is done; whatever a signal handler raises is the caller's."""
+    done: list[str] = []
+    thread.on_torn.append(lambda: done.append("given up"))
+    with pytest.raises(type(error)):
+        thread.do(partial(interrupt, error))
+    thread.do(lambda: done.append("next"))
+    eventually(lambda: len(done) == 2, "both are done")
+    assert done == ["given up", "next"]
+
+
+def test_an_interrupt_between_two_parts_of_a_turn(thread: IoThread) -> None:
+    """Also what is called at the turn's end."""
+    torn = threading.Event()
+    thread.on_torn.append(torn.set)
+    with pytest.raises(Interrupted):
+        thread.do(lambda: thread.soon(partial(interrupt, Interrupted())))
+    assert torn.wait(5)
+
+
+def test_who_waits_hears_that_another_was_interrupted(thread: IoThread) -> None:
+    """His answer may have been taken, and never told."""
+    answers = [Outcome(), Outcome()]
+    answers[0]._take()
+    waiting = [threading.Thread(target=wait_for, args=(thread, each)) for each in answers]
+    for each in waiting:
+        each.start()
+    eventually(lambda: len(thread._awaited) == 2, "both wait")
+    with pytest.raises(KeyboardInterrupt):
+        thread.do(partial(interrupt, KeyboardInterrupt()))
+    for each in waiting:
+        each.join(5)
+    assert [type(each.exception()) for each in answers] == [OutcomeUnknownError] * 2
+
+
+def wait_for(thread: IoThread, answer: Outcome) -> None:
+    """Wait for an answer, as a call does."""
+    with thread.awaited(answer):
+        answer.wait()
+
+
+def test_a_call_in_a_handler_that_has_interrupted_the_client_is_refused(thread: IoThread) -> None:
+    """It would wait for what the interrupted turn holds up; other threads' calls go on."""
+    errors: list[str] = []
+
+    def handler() -> None:
+        with pytest.raises(ServiceBusError) as caught:
+            thread.do(lambda: errors.append("done"))
+        errors.append(str(caught.value))
+
+    thread.do(handler)
+    assert len(errors) == 1
+    assert "signal handler" in errors[0]
+    thread.do(errors.clear)
+    eventually(lambda: not errors, "it goes on")
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["before", "behind"])
+def test_nobody_waits_for_a_thread_that_has_ended(thread: IoThread, is_early: bool) -> None:
+    """Whether he began to wait before its end, or asks behind it."""
+    answer = Outcome()
+    waiting = threading.Thread(target=wait_for, args=(thread, answer))
+    if is_early:
+        waiting.start()
+        eventually(lambda: bool(thread._awaited), "it waits")
+    thread.stop()
+    thread.join(5)
+    thread.do(lambda: None)
+    if not is_early:
+        waiting.start()
+    waiting.join(5)
+    assert isinstance(answer.exception(), OutcomeUnknownError)
+
+
+def test_a_wake_up_that_was_interrupted_delays_nothing_later(thread: IoThread) -> None:
+    """Its flag is set, and its byte was never written."""
+    thread.loop._is_woken = True
+    thread.loop.calls.append(lambda: None)
+    eventually(lambda: not thread.loop.calls, "the next turn is within 5 s", within_s=10)
+    began_s = time.monotonic()
+    done = threading.Event()
+    thread.call(done.set)
+    assert done.wait(10)
+    assert time.monotonic() - began_s < 2
+
+
+def test_closing_a_client_in_a_forked_child_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the parent's, whose connections go on."""
+    client = ServiceBusClient("amqp://localhost:1")
+    thread = client._start()
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    client.close()
+    monkeypatch.undo()
+    assert thread._thread.is_alive()
+    thread.stop()
+    thread.join(5)
+
+
+class Namespace:
+    """Fails as a call that a signal handler has ended within."""
+
+    def send(self, answer: Answer) -> None:
+        """Interrupted, where the library takes every exception for the call's own."""
+        raise Interrupted
+
+
+def test_a_handlers_exception_within_a_call_counts_as_an_interrupt(thread: IoThread) -> None:
+    """The caller gets it; what was half done is given up."""
+    client = ServiceBusClient("amqp://localhost:1", retry_total=0)
+    torn = threading.Event()
+    thread.on_torn.append(torn.set)
+    client._connected = lambda is_receiving: (Namespace(), thread)  # type: ignore[assignment]
+    with pytest.raises(Interrupted):
+        client._run(Call("send", ()))
+    assert torn.wait(5)
