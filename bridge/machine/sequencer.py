@@ -58,10 +58,15 @@ _NATIVE = b"\xff" * (ITEM_IDENTITY_BYTES - DIGEST_BYTES)
 
 
 class Answer(NamedTuple):
-    """What to tell whoever waits, once every publication is confirmed."""
+    """What to tell whoever waits, once every publication is confirmed.
+
+    Attributes:
+        after_all: all publications before are to be confirmed, too.
+    """
 
     to: ReplyTo
     body: bytes
+    after_all: bool = False
 
 
 class Outcome(NamedTuple):
@@ -304,7 +309,7 @@ class Sequencer:
             self.memory.uses.tell(self.entity, command.bridge, key, age_ms, now_ms)
         answer = None
         if command.reply_to is not None:
-            answer = Answer(command.reply_to, reply.encode_done(()))
+            answer = Answer(command.reply_to, reply.encode_done(()), after_all=True)
         return Outcome((self.journal.note_uses(self.memory),), answer)
 
     def _cancel(self, command: Cancel) -> Outcome:

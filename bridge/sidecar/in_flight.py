@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.broker.connection.channel import Channel
@@ -61,6 +62,7 @@ class InFlight:
         on_answer: Callable[[Answer], None],
     ) -> None:
         self.open: dict[int, Unconfirmed] = {}
+        self._last_answers: deque[tuple[int, Answer]] = deque()
         self.holds = 0
         self._window = window
         self.on_failed = on_failed
@@ -141,8 +143,12 @@ class InFlight:
                 self.on_failed(error)
                 return
             del self.open[serial]
-            if answer is not None:
+            if answer is not None and answer.after_all:
+                self._last_answers.append((serial, answer))
+            elif answer is not None:
                 self.on_answer(answer)
+            if self._last_answers:
+                self._answer_last()
             if then is not None:
                 then()
             self.on_confirmed()
@@ -154,6 +160,12 @@ class InFlight:
             done=done,
             failpoint=site,
         )
+
+    def _answer_last(self) -> None:
+        """Tell what waited for all that was published before."""
+        oldest = next(iter(self.open), None)
+        while self._last_answers and (oldest is None or self._last_answers[0][0] < oldest):
+            self.on_answer(self._last_answers.popleft()[1])
 
     def _targets(self, publications: Sequence[Publication]) -> Collection[str]:
         """Return the queues that publications go to beside the journal."""

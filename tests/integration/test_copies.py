@@ -54,9 +54,10 @@ async def held_twice(
 
     await door.send("a")
     (held,) = await client.receive()
-    client.receiver.add_credit(1)
-    await asyncio.to_thread(broker.node.rabbitmqctl, "eval", LOSE_SIGHT.format(vhost=vhost))
+    told = await asyncio.to_thread(broker.node.rabbitmqctl, "eval", LOSE_SIGHT.format(vhost=vhost))
+    assert "{ok," in told, "the queue was told nothing"
     await until(is_ready)
+    client.receiver.add_credit(1)
     await asyncio.to_thread(broker.node.rabbitmqctl, "eval", SEE_AGAIN.format(vhost=vhost))
     await door.send("b")
     (behind,) = await client.wait(1)

@@ -14,6 +14,7 @@ from bridge.engine.clock import now_ms
 from bridge.engine.sending import requests
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
+from bridge.topology import shards
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door, outgoing
 from tests.integration.session_door import PATH, SessionClient, send
@@ -76,6 +77,25 @@ async def test_a_purge_of_a_session_deletes_what_was_sent_before(door: Door) -> 
     await send(door, "a", "1", "2", "3")
     async with numbering(door, COMES_S):
         assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 3
+    await client.close()
+
+
+async def test_a_purge_of_a_session_waits_for_its_queue(
+    door: Door, broker: Broker, vhost: str
+) -> None:
+    """A number is in the journal before its message is in a queue that is slow to confirm."""
+    client = await SessionClient(door).accept("a")
+    async with numbering(door, 0):
+        await send(door, "a", "1")
+        assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 1
+        assert broker.node is not None
+        entity = door.namespace.directory.receivable(PATH)
+        queue = shards.active_queues(entity)[shards.shard_of("a", shards.count_of(entity))]
+        resumed = "timer:apply_after(1500, sys, resume, [P])"
+        command = f"P = whereis('{vhost}_{queue}'), sys:suspend(P), {resumed}."
+        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", command)
+        await send(door, "a", "2", "3")
+        assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 2
     await client.close()
 
 
