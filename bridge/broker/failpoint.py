@@ -22,7 +22,7 @@ HAND_OVERS: dict[str, str] = {
     "engine.again": "a message that was abandoned with changed properties goes back into its queue",
     "engine.dead_letter": "a client dead-letters a message",
     "engine.defer": "a client defers a message",
-    "engine.exhaust": "a message that has failed too often goes to the dead-letter queue",
+    "engine.delivery_count_exceeded": "a message that failed too often is dead-lettered",
     "engine.expire": "a message that expired here goes to the dead-letter queue",
     "engine.forward": "a message is forwarded to another entity",
     "engine.send_back": "a message published past the front exchange goes back through it",

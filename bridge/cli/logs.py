@@ -14,13 +14,13 @@ _SECRET = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 TEXT_MAX = 4_096
-"""Characters of one fact: names and texts of strangers are in some."""
+"""Characters of one fact: names and texts of anybody are in some."""
 
 
 class LineFormatter(logging.Formatter):
     """Formats a record as one line; whatever looks like a key or a password is blacked out.
 
-    Control characters are escaped: nothing that a stranger says begins a line. A traceback's lines
+    Control characters are escaped: nothing that a client says begins a line. A traceback's lines
     are indented.
     """
 

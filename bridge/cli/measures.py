@@ -85,7 +85,7 @@ def _of_gateway(gateway: Gateway) -> Iterator[Metric]:
     yield _gauge(
         "connections_unauthenticated",
         "Connections that have shown no token yet, in TLS's handshake or later.",
-        admission.strangers,
+        admission.unauthenticated,
     )
     yield _by_reason("connections_refused", "Connections above it.", "limit", admission.refused)
     yield _by_reason("connections_ended", "Connections that were ended.", "reason", admission.ended)

@@ -96,7 +96,7 @@ async def _serve(
                 namespace_name=bridge.wanted.name,
                 message_bytes_max=TIER_MESSAGE_SIZE_MAX_BYTES[bridge.wanted.tier],
                 connections_max=settings.connections_max,
-                strangers_max=settings.unauthenticated_max,
+                unauthenticated_max=settings.unauthenticated_max,
             ),
             app=application(service),
         )

@@ -25,7 +25,7 @@ class Counters:
     deferred: int = _total("Messages deferred by their receivers.")
     released: int = _total("Messages given back uncounted.")
     renewed: int = _total("Locks renewed.")
-    locks_expired: int = _total("Locks that lapsed.")
+    locks_expired: int = _total("Locks that expired.")
     expired: int = _total("Messages that the bridge found expired.")
     second_copies: int = _total("Second copies that were dropped.")
     forwarded: int = _total("Messages and dead letters forwarded to another entity.")

@@ -12,7 +12,7 @@ PLACES = (
 """Where something may be met: queues of an entity, definitions, and what bridges share."""
 
 ERROR_CHARACTERS_MAX = 300
-"""Of an error's text in the log: it may hold what a stranger has written."""
+"""Of an error's text in the log: it may hold what anybody has written."""
 
 log = logging.getLogger(__name__)
 

@@ -43,35 +43,35 @@ class Admission:
 
     Args:
         connections_max: of all clients together.
-        strangers_max: unauthenticated ones of one address.
+        unauthenticated_max: unauthenticated ones of one address.
 
     Attributes:
         connections: those that are there, in TLS's handshake or later.
-        strangers: those of them for which no token was accepted.
+        unauthenticated: those of them for which no token was accepted.
         refused, ended: how many, by reason.
     """
 
-    def __init__(self, connections_max: int, strangers_max: int) -> None:
+    def __init__(self, connections_max: int, unauthenticated_max: int) -> None:
         self._connections_max = connections_max
-        self._strangers_max = strangers_max
+        self._unauthenticated_max = unauthenticated_max
         self._by_address: Counter[str] = Counter()
         self.connections = 0
-        self.strangers = 0
+        self.unauthenticated = 0
         self.refused: dict[Refused, int] = dict.fromkeys(Refused, 0)
         self.ended: dict[Ended, int] = dict.fromkeys(Ended, 0)
 
     def __repr__(self) -> str:
-        return f"<Admission connections={self.connections} strangers={self.strangers}>"
+        return f"<Admission connections={self.connections} unauthenticated={self.unauthenticated}>"
 
     def enter(self, host: str) -> Visit | Refused:
         """Take a connection from an address, or say why not."""
         address = network_of(host)
         if self.connections >= self._connections_max:
             return self._refuse(Refused.CONNECTIONS)
-        if self._by_address[address] >= self._strangers_max:
+        if self._by_address[address] >= self._unauthenticated_max:
             return self._refuse(Refused.ADDRESS)
         self.connections += 1
-        self.strangers += 1
+        self.unauthenticated += 1
         self._by_address[address] += 1
         return Visit(self, address)
 
@@ -81,7 +81,7 @@ class Admission:
 
     def known(self, address: str) -> None:
         """One of an address's connections is unauthenticated no more."""
-        self.strangers -= 1
+        self.unauthenticated -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -92,7 +92,7 @@ class Visit:
 
     Attributes:
         began_s: when it was taken, before TLS; of the event loop's clock.
-        is_stranger: no token was accepted yet.
+        is_unauthenticated: no token was accepted yet.
         on_known: called when one is.
     """
 
@@ -100,7 +100,7 @@ class Visit:
         self.began_s = time.monotonic()
         self._admission = admission
         self._address = address
-        self.is_stranger = True
+        self.is_unauthenticated = True
         self.on_known: Callable[[], None] | None = None
         self._is_over = False
 
@@ -110,8 +110,8 @@ class Visit:
 
     def known(self) -> None:
         """A token was accepted."""
-        if self.is_stranger:
-            self.is_stranger = False
+        if self.is_unauthenticated:
+            self.is_unauthenticated = False
             self._admission.known(self._address)
             if self.on_known is not None and not self._is_over:
                 self.on_known()

@@ -22,7 +22,7 @@ class Authentication:
     """The login and the tokens of one connection.
 
     Args:
-        visit: how long a stranger may stay, if that is bounded.
+        visit: how long an unauthenticated client may stay, if that is bounded.
 
     Attributes:
         grants: what the client may do.

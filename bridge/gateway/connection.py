@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         log: what is logged of it.
         work: what is under way for it.
         links: its links.
-        turns: among whom it has its turn: strangers, or those who have proved who they are.
+        turns: among whom it has its turn: unauthenticated, or those who have proved who they are.
         reply_links: the links on which it takes replies of `$cbs` and `$management`.
         sessions: the sessions that it holds, by their entities' keys and their ids.
         unconfirmed: what it has sent that RabbitMQ has not confirmed.
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, gateway: Gateway, visit: Visit | None = None) -> None:
         self.gateway = gateway
         self._visit = visit
-        self.turns = gateway.turns_of_strangers
+        self.turns = gateway.turns_of_unauthenticated
         self._input = b""
         self._input_at = 0
         self._is_queued = False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("busbridge.gateway")
 
-STRANGER_BYTES_MAX = 131_072
+UNAUTHENTICATED_BYTES_MAX = 131_072
 """What may come before a token is accepted, or the connection is a WebSocket: the head of a request
 and a description of an entity."""
 
@@ -78,14 +78,14 @@ class HttpConnection(asyncio.Protocol):
     # -- what the requests need
 
     def known(self) -> None:
-        """A request was authorised: the connection counts no more among the strangers."""
+        """A request was authorised: the connection counts as unauthenticated no more."""
         self._visit.known()
         self._timers.cancel("authorization")
 
     async def speak_amqp(self) -> None:
         """Hand what comes to a connection of AMQP in a WebSocket; returns when it has ended.
 
-        It has its own timers; the client is as much of a stranger to it as before.
+        It has its own timers; the client is as unauthenticated to it as before.
         """
         if self._below is None:
             return
@@ -96,7 +96,7 @@ class HttpConnection(asyncio.Protocol):
         await self._gone
 
     def _on_fault(self, error: WebSocketError) -> None:
-        self._end(Ended.LOGIN if self._visit.is_stranger else Ended.FAULT, str(error))
+        self._end(Ended.LOGIN if self._visit.is_unauthenticated else Ended.FAULT, str(error))
 
     def _end(self, reason: Ended, text: str) -> None:
         self._gateway.admission.ended[reason] += 1
@@ -139,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came: hand them up, now or when it is this connection's turn."""
         self._bytes += len(data)
-        if self._is_stranger_of_http and self._bytes > STRANGER_BYTES_MAX:
+        if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
             self._abort(Ended.LOGIN, "too much was sent before a request was authorised")
             return
         if self._input_at < len(self._input):
@@ -148,14 +148,14 @@ class HttpConnection(asyncio.Protocol):
         self._go_on()
 
     @property
-    def _is_stranger_of_http(self) -> bool:
-        return self._visit.is_stranger and self._above is self._handler
+    def _is_unauthenticated_http(self) -> bool:
+        return self._visit.is_unauthenticated and self._above is self._handler
 
     def _go_on(self) -> None:
         if not (self._is_queued or self._is_advancing or self._is_held):
             gateway = self._gateway
-            is_stranger = self._visit.is_stranger
-            turns = gateway.turns_of_strangers if is_stranger else gateway.turns
+            is_unauthenticated = self._visit.is_unauthenticated
+            turns = gateway.turns_of_unauthenticated if is_unauthenticated else gateway.turns
             self._is_queued = not turns.take(self)
         self._pace()
 

@@ -25,10 +25,10 @@ PAUSE_S = 0.2
 HANDSHAKE_S_MIN = 0.1
 """What TLS's handshake may take however long the client was silent before."""
 
-STRANGER_BUFFER_BYTES = 4_096
-"""About what the kernel holds of a stranger's TLS. All of it is deciphered in one turn of the loop,
-a record of one byte for the price of a large one: with the usual buffer 90 strangers make a turn
-0.8 s long."""
+UNAUTHENTICATED_BUFFER_BYTES = 4_096
+"""About what the kernel holds of an unauthenticated client's TLS. All of it is deciphered in one
+turn of the loop, a record of one byte for the price of a large one: with the usual buffer 90 of
+them make a turn 0.8 s long."""
 
 KNOWN_BUFFER_BYTES = 1 << 20
 """What it may hold, as far as the system allows, once a token was accepted."""
@@ -97,7 +97,7 @@ class Listener:
                 tls = await self._tls_of(client)
             reason = Ended.TLS
             if tls is not None:
-                _buffer(client, STRANGER_BUFFER_BYTES)
+                _buffer(client, UNAUTHENTICATED_BUFFER_BYTES)
                 visit.on_known = partial(_buffer, client, KNOWN_BUFFER_BYTES)
             left_s = max(visit.left_s(self._handshake_s), HANDSHAKE_S_MIN)
             await asyncio.get_running_loop().connect_accepted_socket(

@@ -46,7 +46,8 @@ class Gateway:
         site: what is answered over HTTP.
         admission: who may connect, and who was sent away.
         backlog: what is held for all of them.
-        turns, turns_of_strangers: whose input is acted on; strangers take no time from others.
+        turns, turns_of_unauthenticated: whose input is acted on; the latter take no
+            time from others.
         is_stopping: nothing more is taken of any client.
     """
 
@@ -67,11 +68,11 @@ class Gateway:
         self.others: set[asyncio.Transport] = set()
         self.site = Site(self, app)
         self.is_stopping = False
-        self.admission = Admission(self.settings.connections_max, self.settings.strangers_max)
+        self.admission = Admission(self.settings.connections_max, self.settings.unauthenticated_max)
         self.backlog = Backlog(self.settings)
         loop = asyncio.get_running_loop()
         self.turns = Turns(loop, self.settings.turn_s)
-        self.turns_of_strangers = Turns(loop, self.settings.strangers_turn_s)
+        self.turns_of_unauthenticated = Turns(loop, self.settings.unauthenticated_turn_s)
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
 

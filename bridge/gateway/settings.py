@@ -19,7 +19,7 @@ class Settings:
         namespace_name: the namespace as Azure's error texts name it.
         message_bytes_max: largest message of an entity that says nothing of its own.
         connections_max: of all clients together (Azure: 5,000 a namespace).
-        strangers_max: unauthenticated connections of one address.
+        unauthenticated_max: unauthenticated connections of one address.
         authorization_s: a connection without a valid token is dropped after this time
             ("within about 20 seconds", Service Bus's AMQP guide).
         send_credit: messages that a client may have on their way to us on a link.
@@ -32,7 +32,7 @@ class Settings:
         unread_s: how long a client may leave unread what it was sent, once that fills its buffers.
         unread_max: clients that may do so at a time.
         turn_s: how long the input of clients is acted on in one turn of the event loop.
-        strangers_turn_s: the same for those that are not authenticated.
+        unauthenticated_turn_s: the same for those that are not authenticated.
         fetch_bytes: how much may be asked for ahead on one link, judged by its last messages.
         fetch_max: messages that may be asked for ahead on one link.
         stop_s: how long a stop waits for what is under way; what RabbitMQ has not confirmed by then
@@ -43,7 +43,7 @@ class Settings:
     namespace_name: str = "sbemulatorns"
     message_bytes_max: int = 262_144
     connections_max: int = 5_000
-    strangers_max: int = 100
+    unauthenticated_max: int = 100
     authorization_s: float = 20.0
     send_credit: int = 1_000
     request_credit: int = 100
@@ -55,7 +55,7 @@ class Settings:
     unread_s: float = 120.0
     unread_max: int = 256
     turn_s: float = 0.01
-    strangers_turn_s: float = 0.004
+    unauthenticated_turn_s: float = 0.004
     fetch_bytes: int = 4_194_304
     fetch_max: int = 1_000
     stop_s: float = 1.4

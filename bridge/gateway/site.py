@@ -40,7 +40,7 @@ REQUEST_S = 60.0
 
 
 def authorize(request: web.Request) -> None:
-    """Note that a request has a token that was accepted: its client is no stranger any more."""
+    """Note that a request has a token that was accepted: its client is authenticated."""
     request[_AUTHORIZED] = True
     transport = request.transport
     connection = transport.get_protocol() if transport is not None else None
@@ -54,7 +54,7 @@ class Site:
     Args:
         app: answers everything but the WebSocket; `None` for nothing else. It calls `authorize` for
             a request with an accepted token: others are answered once, and end their connection,
-            which counts among the strangers until then.
+            which counts as unauthenticated until then.
     """
 
     def __init__(self, gateway: Gateway, app: web.Application | None = None) -> None:
@@ -62,7 +62,7 @@ class Site:
         self._app = app if app is not None else web.Application()
         self._app.router.add_get(PATH, self._websocket)
         self._app.middlewares.insert(0, self._admit)
-        self._app.on_response_prepare.append(_hang_up_on_strangers)
+        self._app.on_response_prepare.append(_hang_up_on_unauthenticated)
         self._runner = web.AppRunner(
             self._app,
             access_log=None,
@@ -132,7 +132,7 @@ class Site:
         return response
 
 
-async def _hang_up_on_strangers(request: web.Request, response: web.StreamResponse) -> None:
+async def _hang_up_on_unauthenticated(request: web.Request, response: web.StreamResponse) -> None:
     """The client is told, or it would send the next request into a connection that is closed."""
     if request.get(_AUTHORIZED, False) or response.status == _SWITCHING:
         return

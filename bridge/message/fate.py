@@ -33,7 +33,7 @@ class Fate(Enum):
     """A receiver may have it."""
     EXPIRED = auto()
     """Its time is over."""
-    EXHAUSTED = auto()
+    DELIVERY_COUNT_EXCEEDED = auto()
     """It has failed too often."""
 
 
@@ -48,7 +48,7 @@ def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
     # Being forwarded is no delivery.
     counts = not place.is_dead_letter and not target_of(place.queue)
     if message.failures >= place.queue.max_delivery_count and counts:
-        return Fate.EXHAUSTED
+        return Fate.DELIVERY_COUNT_EXCEEDED
     return Fate.AVAILABLE
 
 
@@ -57,7 +57,7 @@ def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
     if message.expires_ms is not None and message.expires_ms <= now_ms:
         return Fate.EXPIRED
     if message.failures + 1 >= place.queue.max_delivery_count and not place.is_dead_letter:
-        return Fate.EXHAUSTED
+        return Fate.DELIVERY_COUNT_EXCEEDED
     return Fate.AVAILABLE
 
 

@@ -14,17 +14,17 @@ from bridge.wire.stamp import NO_IDENTITY
 
 EXPIRED_REASON = "TTLExpiredException"
 EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
-EXHAUSTED_REASON = "MaxDeliveryCountExceeded"
-EXHAUSTED_DESCRIPTION = "Message couldn't be consumed after maximum delivery attempts."
+DELIVERY_COUNT_REASON = "MaxDeliveryCountExceeded"
+DELIVERY_COUNT_DESCRIPTION = "Message couldn't be consumed after maximum delivery attempts."
 REJECTED_REASON = "Rejected"
 REJECTED_DESCRIPTION = "A RabbitMQ consumer rejected the message without requeueing it."
 
 EXPIRED = EXPIRED_REASON, EXPIRED_DESCRIPTION
-EXHAUSTED = EXHAUSTED_REASON, EXHAUSTED_DESCRIPTION
+DELIVERY_COUNT_EXCEEDED = DELIVERY_COUNT_REASON, DELIVERY_COUNT_DESCRIPTION
 
 DEATHS: dict[bytes, tuple[str, str]] = {
     b"expired": EXPIRED,
-    b"delivery_limit": EXHAUSTED,
+    b"delivery_limit": DELIVERY_COUNT_EXCEEDED,
     b"rejected": (REJECTED_REASON, REJECTED_DESCRIPTION),
 }
 """RabbitMQ's reason for a dead letter -> reason and description as Azure words them.
@@ -95,7 +95,7 @@ class Message:
         )
         if kind == "l" and isinstance(stamped, int):
             return stamped
-        return max_delivery_count if self.death_reason == EXHAUSTED_REASON else self.generation
+        return max_delivery_count if self.death_reason == DELIVERY_COUNT_REASON else self.generation
 
     @property
     def death(self) -> tuple[str, str] | None:
@@ -110,7 +110,7 @@ class Message:
     @property
     def has_died_unnumbered(self) -> bool:
         """Whether RabbitMQ made a dead letter of what was still to be sent back and numbered."""
-        return not self.is_numbered and self.death_reason in (EXPIRED_REASON, EXHAUSTED_REASON)
+        return not self.is_numbered and self.death_reason in (EXPIRED_REASON, DELIVERY_COUNT_REASON)
 
     def has_come_through(self, active_exchange: str) -> bool:
         """Whether it has been numbered for its queue, or was put back there by an engine."""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 VERSION = 2
 
 VERSION_MAX = 31
-"""No bridge will write a higher one: then a text that a stranger publishes has no version."""
+"""No bridge will write a higher one: then a text that somebody else publishes has no version."""
 
 OPTIONAL = 0x8000
 """This bit of a kind says: whoever does not know it may pass over it."""

@@ -4,8 +4,9 @@ What a frame holds is handed on as it comes, before the frame is whole: a frame 
 reader hold no more than its head, and a message may be cut into frames anywhere.
 
 aiohttp has a reader too, and answers the upgrade. But it is a coroutine that gives a message when
-all of it is there and answers each ping at once, out of reach of the turns that bound strangers: 90
-of them that send empty frames make a turn of the loop 150 ms long, with this one it is 10.
+all of it is there and answers each ping at once, out of reach of the turns that bound who is not
+authenticated: 90 of them that send empty frames make a turn of the loop 150 ms long, with this one
+it is 10.
 """
 
 from __future__ import annotations

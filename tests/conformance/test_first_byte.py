@@ -27,7 +27,7 @@ from tests.fixtures.waiting import until
 SASL = ProtocolHeader.SASL.value
 GET = b"GET /hello HTTP/1.1\r\nHost: x\r\nAuthorization: yes\r\n\r\n"
 PUT = b"PUT /hello HTTP/1.1\r\nHost: x\r\n"
-STRANGER_GET = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+UNAUTHENTICATED_GET = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def hello_app() -> web.Application:
@@ -173,14 +173,14 @@ async def test_a_body_without_end(is_chunked: bool) -> None:
 
 async def test_strangers_over_http_count_by_address(certified: tuple[Path, Path]) -> None:
     """As over TCP; one of their requests is authorised, and there is room for another."""
-    async with everything(certified, strangers_max=2) as (served, port, _):
+    async with everything(certified, unauthenticated_max=2) as (served, port, _):
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        await until(lambda: served.admission.strangers == 2)
+        await until(lambda: served.admission.unauthenticated == 2)
         assert await answer_to(port, GET) == b""
         assert served.admission.refused[Refused.ADDRESS] == 1
         pairs[0][1].write(GET)
         await pairs[0][0].readuntil(b"hello 0")
-        await until(lambda: served.admission.strangers == 1)
+        await until(lambda: served.admission.unauthenticated == 1)
         pairs[0][1].write(GET)
         await pairs[0][0].readuntil(b"hello 0")
         for _, writer in pairs:
@@ -190,7 +190,7 @@ async def test_strangers_over_http_count_by_address(certified: tuple[Path, Path]
 async def test_a_stranger_has_one_request_a_connection() -> None:
     """What it sends behind the first is not looked at."""
     async with gateway(app=hello_app()) as (_, port):
-        assert (await answer_to(port, STRANGER_GET * 1_000)).count(b"hello 0") == 1
+        assert (await answer_to(port, UNAUTHENTICATED_GET * 1_000)).count(b"hello 0") == 1
 
 
 def request_of(size: int) -> bytes:
@@ -201,7 +201,7 @@ def request_of(size: int) -> bytes:
 
 FLOODS = {
     "requests": GET * 5_000,
-    "requests without authority": STRANGER_GET * 5_000,
+    "requests without authority": UNAUTHENTICATED_GET * 5_000,
     "chunks": request_of(20_000),
     "fields": b"GET /hello HTTP/1.1\r\n" + b"A: b\r\n" * 100_000,
     "connections": GET,
@@ -212,9 +212,9 @@ FLOODS = {
 @undisturbed
 async def test_floods_over_http(flood: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """While clients flood the bridge with requests, no turn of the loop takes long."""
-    monkeypatch.setattr(http, "STRANGER_BYTES_MAX", 10_000_000)
+    monkeypatch.setattr(http, "UNAUTHENTICATED_BYTES_MAX", 10_000_000)
     count = 100 if flood == GET else 20
-    settings = {"authorization_s": 60, "strangers_max": 1_000}
+    settings = {"authorization_s": 60, "unauthenticated_max": 1_000}
     async with gateway(app=hello_app(), **settings) as (_, port), client(port) as honest:
         honest.attach(7, "q", role=False)
         await honest.next(Attach, handle=7)

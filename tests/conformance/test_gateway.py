@@ -366,7 +366,7 @@ async def test_credit_is_given_again() -> None:
 
 async def test_five_hundred_idle_connections() -> None:
     """Five hundred connections are served, and so is the one after them."""
-    async with gateway(strangers_max=501) as (served, port):
+    async with gateway(unauthenticated_max=501) as (served, port):
         idle = [await (await Client.connect(port)).open() for _ in range(500)]
         await until(lambda: len(served.connections) == 500)
         async with client(port) as peer:

@@ -167,7 +167,7 @@ async def test_floods_of_known_clients(unit: bytes) -> None:
         with probing() as probe:
             for _, writer in pairs:
                 writer.write(flood)
-            await until(lambda: not served.admission.strangers)
+            await until(lambda: not served.admission.unauthenticated)
             latest_s = 0.0
             for _ in range(20):
                 begin_s = time.thread_time()

@@ -50,7 +50,7 @@ async def test_a_login_that_does_not_end(said: bytes) -> None:
 
         await until(lambda: not served.connections)
         assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
-        assert (served.admission.connections, served.admission.strangers) == (0, 0)
+        assert (served.admission.connections, served.admission.unauthenticated) == (0, 0)
 
 
 async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> None:
@@ -59,7 +59,7 @@ async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> No
     context.load_cert_chain(*certified)
     async with gateway(tls=context, is_tls_only=True, authorization_s=0.5) as (served, port):
         peer = await stranger(port, b"\x16\x03\x01")
-        await until(lambda: served.admission.strangers == 1)
+        await until(lambda: served.admission.unauthenticated == 1)
         await peer.closed(within_s=5)
         await peer.close()
         nonsense = await stranger(port, b"GET / HTTP/1.1\r\n\r\n")
@@ -108,7 +108,7 @@ async def test_frames_after_the_login_of_the_wrong_kind() -> None:
 
 async def test_strangers_of_one_address() -> None:
     """An address has so many connections without a token; those with one do not count."""
-    async with gateway(strangers_max=3) as (served, port):
+    async with gateway(unauthenticated_max=3) as (served, port):
         known = [await (await Client.connect(port)).open() for _ in range(3)]
         turned_away = await stranger(port)
         await turned_away.closed()

@@ -34,7 +34,7 @@ async def secured(
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*certified)
     trusting = ssl.create_default_context(cafile=str(certified[0]))
-    async with gateway(tls=context, strangers_max=1_000, **settings) as (served, port):
+    async with gateway(tls=context, unauthenticated_max=1_000, **settings) as (served, port):
         yield served, port, trusting
 
 

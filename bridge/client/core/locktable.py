@@ -20,12 +20,12 @@ class LockTable:
     """Which token locks which message, and until when.
 
     Args:
-        on_lapsed: called with a message whose lock has ended by itself.
+        on_lock_expired: called with a message whose lock has ended by itself.
     """
 
-    def __init__(self, wire: Wire, on_lapsed: Callable[[Held], None]) -> None:
+    def __init__(self, wire: Wire, on_lock_expired: Callable[[Held], None]) -> None:
         self._wire = wire
-        self._on_lapsed = on_lapsed
+        self._on_lock_expired = on_lock_expired
         self._locks: Locks[Held] = Locks()
         self._timer: Timer | None = None
         self._timer_ms = 0
@@ -98,5 +98,5 @@ class LockTable:
         self._timer = None
         for held in self._locks.expire(self._wire.now_ms()):
             if not held.channel.is_closed:
-                self._on_lapsed(held)
+                self._on_lock_expired(held)
         self._watch()

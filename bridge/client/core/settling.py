@@ -23,7 +23,7 @@ from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.deduplicator import Deduplicator, Left
 from bridge.message import moves
 from bridge.message.fate import Fate
-from bridge.message.message import EXHAUSTED, EXPIRED
+from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED
 from bridge.message.moves import Move
 
 RETRY_S = 1.0
@@ -94,7 +94,7 @@ class Settling:
         if fate is Fate.EXPIRED and not place.queue.dead_lettering_on_message_expiration:
             self.settle(held)
             return
-        reason, description = EXPIRED if fate is Fate.EXPIRED else EXHAUSTED
+        reason, description = EXPIRED if fate is Fate.EXPIRED else DELIVERY_COUNT_EXCEEDED
         dead = moves.dead_letter(place, held, reason, description, {}, held.failures)
         self.surely(held, dead, Left.DEAD_LETTERED)
 

@@ -98,7 +98,7 @@ class DeferredMessages:
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
         """Defer it again, one more on its count: a message of a new count is a new publish."""
-        self._held_in.departure.lapse(self, holding)
+        self._held_in.departure.expire_lock(self, holding)
 
     def release(self, holding: HeldMessage) -> None:
         """Defer it again as it was."""

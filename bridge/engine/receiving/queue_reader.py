@@ -93,7 +93,7 @@ class QueueReader:
         self._leaves: dict[Fate, Leave | None] = {
             Fate.AVAILABLE: None,
             Fate.EXPIRED: departure.expire,
-            Fate.EXHAUSTED: departure.exhaust,
+            Fate.DELIVERY_COUNT_EXCEEDED: departure.dead_letter_failed,
         }
         self._deliver = deliver
         self.record: Callable[[int], None] | None = None

@@ -48,10 +48,10 @@ class DeferredLocks:
                 continue
 
     def ended(self, receiver: SessionReceiver) -> None:
-        """A session's lock has ended: so do these; one more on their counts if it has lapsed."""
+        """A session's lock has ended: so do these; one more on their counts if it has expired."""
         tokens = self._tokens.pop(receiver, None)
         if tokens:
-            disposition = Abandon() if receiver.has_lapsed else Release()
+            disposition = Abandon() if receiver.lock_has_expired else Release()
             task = asyncio.create_task(self._end(receiver.path, list(tokens), disposition))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

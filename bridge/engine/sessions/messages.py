@@ -299,13 +299,13 @@ class SessionMessages:
                 self._end_lock(place.lock)
             case fx.Count(place):
                 self._end_lock(place.lock)
-                self._departure.lapse(self, _message(place))
+                self._departure.expire_lock(self, _message(place))
             case fx.Expire(place):
                 self._end_lock(place.lock)
                 self._departure.expire(self, _message(place))
-            case fx.Exhaust(place):
+            case fx.DeliveryCountExceeded(place):
                 self._end_lock(place.lock)
-                self._departure.exhaust(self, _message(place))
+                self._departure.dead_letter_failed(self, _message(place))
             case fx.Fetch(place):
                 channel, tag = place.where
                 channel.consumers.nack(tag, False, True)

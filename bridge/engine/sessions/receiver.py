@@ -31,7 +31,7 @@ class SessionReceiver:
     Attributes:
         mode: whether messages are locked or gone.
         at: where its session is held, once it has been asked there.
-        has_lapsed: its lock has ended at its instant.
+        lock_has_expired: its lock has ended at its instant.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SessionReceiver:
         self.shard = shard
         self.mode = mode
         self.at: Location | None = None
-        self.has_lapsed = False
+        self.lock_has_expired = False
         self._deliver = deliver
         self._on_lost = on_lost
         self._on_closed = on_closed
@@ -130,7 +130,7 @@ class SessionReceiver:
         elif isinstance(event, Lost) and not self._is_accepted:
             self._is_given = False
         elif isinstance(event, Lost):
-            self.has_lapsed = not event.has_moved
+            self.lock_has_expired = not event.has_moved
             self._end()
             self._on_lost(SessionLockLost(texts.SESSION_LOCK_LOST))
 

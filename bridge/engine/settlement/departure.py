@@ -2,9 +2,10 @@
 
 What is published is `bridge.message.moves`'s; here it is handed over, once or until it is done:
 
-send_back, expire, exhaust, refuse, strand, lapse, end    what the bridge does: until it is done
-dead_letter, again, defer                                 what a client asks for: once
-drop                                                      a second copy: nowhere
+send_back, refuse, strand, end,            what the bridge does: until it is done
+expire, expire_lock, dead_letter_failed
+dead_letter, again, defer                  what a client asks for: once
+drop                                       a second copy: nowhere
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bridge.machine.deduplicator import Left
 from bridge.message import moves
 from bridge.message.fate import Fate, Place, fate_of_failed
 from bridge.message.message import (
-    EXHAUSTED,
+    DELIVERY_COUNT_EXCEEDED,
     EXPIRED,
 )
 from bridge.message.moves import Move
@@ -106,10 +107,10 @@ class Departure:
             _ack(holding, "engine.expire.acked")
             source.left(holding, Left.SETTLED)
 
-    def exhaust(self, source: Source, holding: HeldMessage) -> None:
+    def dead_letter_failed(self, source: Source, holding: HeldMessage) -> None:
         """End a message that has failed too often."""
-        dead = _dead(source, holding, *EXHAUSTED)
-        self._surely(source, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
+        dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED)
+        self._surely(source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED)
 
     def strand(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """Dead-letter a message that cannot be forwarded."""
@@ -148,8 +149,8 @@ class Departure:
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
                 self.expire(source, holding)
-            case Fate.EXHAUSTED:
-                dead = _dead(source, holding, *EXHAUSTED, changes, failed=1)
+            case Fate.DELIVERY_COUNT_EXCEEDED:
+                dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
                 await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
             case _:
                 failures = holding.failures + 1
@@ -157,14 +158,16 @@ class Departure:
                 source.putting_back(holding, failures)
                 await self._move(source, holding, move, "engine.again", Left.REPLACED)
 
-    def lapse(self, source: Source, holding: HeldMessage) -> None:
+    def expire_lock(self, source: Source, holding: HeldMessage) -> None:
         """Put a deferred or session's message back whose lock has ended, one more on its count."""
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
                 self.expire(source, holding)
-            case Fate.EXHAUSTED:
-                dead = _dead(source, holding, *EXHAUSTED, failed=1)
-                self._surely(source, holding, dead, "engine.exhaust", Left.DEAD_LETTERED)
+            case Fate.DELIVERY_COUNT_EXCEEDED:
+                dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, failed=1)
+                self._surely(
+                    source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED
+                )
             case _:
                 move = moves.again(source, holding, {}, holding.failures + 1, now_ms())
                 self._surely(source, holding, move, "engine.again", Left.REPLACED)

@@ -78,7 +78,7 @@ class Expire(Generic[Message]):
 
 
 @dataclass(frozen=True, slots=True)
-class Exhaust(Generic[Message]):
+class DeliveryCountExceeded(Generic[Message]):
     """A message has failed too often."""
 
     place: Place[Message]
@@ -101,6 +101,6 @@ Effect = (
     | Fetch[Any]
     | Refresh[Any]
     | Expire[Any]
-    | Exhaust[Any]
+    | DeliveryCountExceeded[Any]
     | Drop
 )

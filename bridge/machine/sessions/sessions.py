@@ -28,9 +28,9 @@ from bridge.machine.sessions.bodies import Bodies
 from bridge.machine.sessions.effects import (
     Count,
     Deliver,
+    DeliveryCountExceeded,
     Drop,
     Effect,
-    Exhaust,
     Expire,
     Fetch,
     Given,
@@ -333,7 +333,7 @@ class Sessions(Generic[Message]):
         """Do what is due."""
         effects: list[Effect] = []
         for session in self._locks.expire(now_ms):
-            effects += self._lapse(session, now_ms)
+            effects += self._expire_lock(session, now_ms)
         for place in self._expected.take_overdue(now_ms):
             if place.state == COMING and self._index.places.get(place.identity) is place:
                 session = self._index.sessions[place.session_id]
@@ -352,7 +352,7 @@ class Sessions(Generic[Message]):
         for session in list(self._index.sessions.values()):
             yield self._prune(session, now_ms)
 
-    def _lapse(self, session: Session[Message], now_ms: int) -> list[Effect]:
+    def _expire_lock(self, session: Session[Message], now_ms: int) -> list[Effect]:
         assert session.holder is not None
         receiver = session.holder.receiver
         session.holder = None
@@ -370,7 +370,7 @@ class Sessions(Generic[Message]):
         if place.has_expired(now_ms):
             return Expire(place)
         if place.generation + 1 >= self.max_delivery_count:
-            return Exhaust(place)
+            return DeliveryCountExceeded(place)
         self.returning(place, now_ms=now_ms)
         return Count(place)
 
@@ -444,7 +444,7 @@ class Sessions(Generic[Message]):
                 effects.append(Fetch(place))
                 continue
             place.state = LEAVING
-            effects.append(Expire(place) if is_over else Exhaust(place))
+            effects.append(Expire(place) if is_over else DeliveryCountExceeded(place))
         return effects
 
     def _fetch_ahead(self, session: Session[Message], wanted: int, now_ms: int) -> list[Effect]:

@@ -130,7 +130,7 @@ class World:
                 case fx.Refresh(place):
                     assert place.message is not None
                     self.ready.append(self.held.pop(place.where))
-                case fx.Expire(place) | fx.Exhaust(place):
+                case fx.Expire(place) | fx.DeliveryCountExceeded(place):
                     assert place.message is not None, "the body goes to the dead-letter queue"
                     self.end(place, type(effect).__name__)
                 case fx.Drop(where):
@@ -480,7 +480,7 @@ def test_the_last_delivery_that_fails_ends_a_message() -> None:
         world.credit(1, 1)
         world.pass_time(DURATION_MS)
     assert len(world.delivered) == MAX_DELIVERIES
-    assert world.fate == {1: "Exhaust"}
+    assert world.fate == {1: "DeliveryCountExceeded"}
     assert len(world.machine) == 0
 
 

@@ -46,7 +46,7 @@ def test_a_receiver_never_has_what_is_over(
     if ttl_ms and waited_ms >= ttl_ms:
         assert fate is Fate.EXPIRED
     elif failures >= ORDERS.max_delivery_count:
-        assert fate is Fate.EXHAUSTED
+        assert fate is Fate.DELIVERY_COUNT_EXCEEDED
     else:
         assert fate is Fate.AVAILABLE
 
@@ -55,7 +55,7 @@ def test_a_receiver_never_has_what_is_over(
 def test_the_delivery_that_fails_last_is_the_one_before_the_count(failures: int) -> None:
     """An entity of ten deliveries gives a message ten times."""
     is_last = failures + 1 >= ORDERS.max_delivery_count
-    expected = Fate.EXHAUSTED if is_last else Fate.AVAILABLE
+    expected = Fate.DELIVERY_COUNT_EXCEEDED if is_last else Fate.AVAILABLE
     assert fate_of_failed(message(None, failures), ACTIVE, NOW_MS) is expected
 
 
