@@ -19,3 +19,4 @@ def resolve(future: asyncio.Future[None], error: BrokerError | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
+        future.exception()  # whoever waits may be gone: no reason for a warning
