@@ -38,12 +38,8 @@ from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.journal_watch import JournalWatch
 from bridge.sidecar.leader_state import Companion
 from bridge.sidecar.sidecar import Sidecar
-from bridge.topology.capabilities import Capabilities
 from bridge.topology.findings import BY_THE_BRIDGE
 from bridge.topology.resources import Finding
-from policies import report
-from policies.grade import Flavour, Grade
-from policies.readers.reading import Reading
 
 _log = logging.getLogger("busbridge.serve")
 
@@ -118,10 +114,6 @@ class Bridge:
             BrokerError, ServiceBusError: RabbitMQ refuses the login, or an entity conflicts.
         """
         namespace, sidecar = self.namespace, self._sidecar
-        told: set[Finding] = set()
-        namespace.directory.follow(
-            lambda definitions: _tell(definitions, namespace.capabilities, told)
-        )
         stalls = Stalls()
         stalls.start()
         self._parts.callback(stalls.stop)
@@ -230,27 +222,6 @@ def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
             _log.warning(
                 "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
                 *(finding.entity, finding.property, finding.grade, finding.message),
-            )
-
-
-def _tell(definitions: model.Namespace, capabilities: Capabilities, told: set[Finding]) -> None:
-    """Name what definitions ask for and this release does not do, each once."""
-    target = Flavour.BRIDGE, ".".join(map(str, capabilities.version))
-    found = report.make(
-        Reading(namespace=definitions), flavours=[Flavour.BRIDGE], versions=[target[1]]
-    )
-    for entry in found.entries:
-        case = entry.grades[target]
-        finding = Finding(
-            entity=entry.entity, property=entry.name, grade=case.grade.value, message=case.note
-        )
-        # What a topic lacks is named with the topic.
-        is_named = entry.kind == "Subscription" or finding in told
-        if case.grade is Grade.LOST and not is_named:
-            told.add(finding)
-            _log.warning(
-                "definition.lost entity=%s property=%s value=%r message=%r",
-                *(finding.entity, finding.property, entry.value, finding.message),
             )
 
 

@@ -17,7 +17,8 @@ def main() -> int:
             raise
         print(
             f"busbridge: the package {name} is missing: only the library is installed. For the "
-            "bridge: pip install 'busbridge[serve]'",
+            "bridge: pip install '.[serve]' in the project's folder, or the wheel with [serve] "
+            "behind its name",
             file=sys.stderr,
         )
         return 2

@@ -15,3 +15,5 @@ with ServiceBusClient.from_connection_string(url) as client:
         for message in receiver:
             print(message.sequence_number, message)
             receiver.complete_message(message)
+with ServiceBusAdministrationClient(url) as administration:
+    administration.delete_queue("fruit")

@@ -83,7 +83,7 @@ def test_the_command_says_which_extra_is_missing() -> None:
     then = "from bridge.cli.command import main\nsys.exit(main())"
     done = run_without(modules_of("serve"), then)
     assert done.returncode == 2
-    assert "pip install 'busbridge[serve]'" in done.stderr
+    assert "pip install '.[serve]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
