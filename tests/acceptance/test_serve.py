@@ -104,9 +104,7 @@ def test_what_rabbitmq_cannot_do_is_named(start_bridge: StartBridge, broker: Bro
     assert all("consumer_timeout" in line for line in named)
 
 
-def test_what_a_file_defines_forwards(
-    start_bridge: StartBridge, tmp_path: Path
-) -> None:
+def test_what_a_file_defines_forwards(start_bridge: StartBridge, tmp_path: Path) -> None:
     """A definition that a file gives forwards."""
     queues = [{"Name": "source", "Properties": {"ForwardTo": "plain"}}, {"Name": "plain"}]
     namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
