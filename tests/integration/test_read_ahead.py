@@ -14,7 +14,7 @@ from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
 
 ORDERS = model.Queue(name="orders")
-BODIES = [str(number) for number in range(300)]
+BODIES = [str(number) for number in range(1_000)]
 
 
 @pytest_asyncio.fixture
