@@ -168,13 +168,17 @@ class AioChannel:
 
     def lose(self, error: ServiceBusError) -> None:
         """The channel has ended, or its connection."""
-        for task in list(self._publishing):
-            task.cancel()
+        self.give_up(str(error))
         self._tell_written()
         if not self.is_closed:
             self.is_closed = True
             self._task.cancel()
             self._on_closed(error)
+
+    def give_up(self, why: str) -> None:
+        """Nobody waits for confirms any more."""
+        for task in list(self._publishing):
+            task.cancel(why)
 
     async def _on_written(self) -> None:
         self._unwritten.popleft()()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -15,7 +16,9 @@ from aiormq.exceptions import AMQPError, AuthenticationError, ConnectionClosed
 
 from bridge.client.address import Address
 from bridge.client.aio.channel import AioChannel
+from bridge.client.aio.raw import tell_blocked
 from bridge.client.core.backoff import Backoff
+from bridge.client.core.wire import BLOCKED_GRACE_S
 from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
@@ -35,6 +38,7 @@ class AioWire:
 
     Attributes:
         is_up: whether it is there.
+        blocked: why RabbitMQ reads nothing of it; `None`: it does.
     """
 
     def __init__(self, address: Address, purpose: str) -> None:
@@ -49,6 +53,7 @@ class AioWire:
         self._refused: ServiceBusError | None = None
         self._task: asyncio.Task[None] | None = None
         self.is_up = False
+        self.blocked: str | None = None
         self.last_error: ServiceBusError = ServiceBusConnectionError("not connected yet")
 
     async def ready(self, timeout_s: float) -> None:
@@ -151,7 +156,19 @@ class AioWire:
                 lost.set_result(error)
 
         connection.close_callbacks.add(on_close)
+        assert connection.transport is not None
+        tell_blocked(connection.transport.connection, self._on_blocked)
         return connection
+
+    def _on_blocked(self, why: str | None) -> None:
+        self.blocked = why
+        if why is not None:
+            self.later(BLOCKED_GRACE_S, partial(self._give_up, list(self._channels)))
+
+    def _give_up(self, channels: list[AioChannel]) -> None:
+        if self.blocked is not None:
+            for channel in channels:
+                channel.give_up(f"RabbitMQ has an alarm: {self.blocked}")
 
     def _fail(self, error: BaseException) -> None:
         self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")
@@ -166,7 +183,7 @@ class AioWire:
         self._changed.set()
 
     def _lose(self, error: BaseException | None) -> None:
-        self._connection, self.is_up = None, False
+        self._connection, self.is_up, self.blocked = None, False, None
         self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")
         log.warning("The connection to RabbitMQ was lost (%s): %r", self._purpose, error)
         channels, self._channels = list(self._channels), WeakSet()

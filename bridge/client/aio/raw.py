@@ -4,12 +4,14 @@ pamqp, which it reads frames with, has one type for all integers, so a message t
 again would not be the one that came. What it decodes stays as it is; the bytes are kept beside it,
 and are all there is of a message whose text is no UTF-8.
 It also refuses names that RabbitMQ takes (`$`, `~`): that is left to RabbitMQ.
+aiormq, which it speaks to RabbitMQ with, keeps to itself that a connection is blocked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 from pamqp import commands, constants, header
@@ -54,6 +56,23 @@ def with_id(raw: bytes, new_id: str) -> tuple[bytes, str]:
 def raw_of(content_header: Any) -> bytes:
     """Return the properties of a message that came, encoded."""
     return cast(bytes, getattr(content_header, _ATTRIBUTE))
+
+
+def tell_blocked(connection: Any, told: Callable[[str | None], None]) -> None:
+    """Have somebody told why RabbitMQ reads nothing of a connection, and when it does again.
+
+    Args:
+        connection: aiormq's, which knows it and tells nobody.
+    """
+
+    async def blocked(frame: commands.Connection.Blocked) -> None:
+        told(frame.reason or "no reason given")
+
+    async def unblocked(frame: commands.Connection.Unblocked) -> None:
+        told(None)
+
+    connection._Connection__handle_connection_blocked = blocked
+    connection._Connection__handle_connection_unblocked = unblocked
 
 
 def _keep_raw() -> None:

@@ -12,8 +12,11 @@ from functools import partial
 from bridge.client.core.publisher import TIMEOUT_S, Answered, Publisher
 from bridge.client.core.wire import Answer, Unroutable, Wire, fail
 from bridge.client.exceptions import (
+    OperationTimeoutError,
     ServiceBusCommunicationError,
+    ServiceBusConnectionError,
     ServiceBusError,
+    ServiceBusServerBusyError,
     of_condition,
     of_model,
 )
@@ -27,7 +30,18 @@ from bridge.wire.reply import Done, Refused, decode_reply
 FRESH_S = 15.0
 """A definition is asked for again when it is older; a bridge takes that as a use of the entity."""
 
+KNOWN_S = 2.0
+"""After this time without an answer what was known is used, and the answer waited for meanwhile."""
+
 DISCOVERY_S = 10.0
+
+_PASSING = (
+    OperationTimeoutError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusServerBusyError,
+)
+"""Nobody has answered: bridges restart, or RabbitMQ has an alarm; what was true holds."""
 
 NO_BRIDGE = (
     "No bridge answers in this virtual host: run `busbridge serve` or `sidecar` on it, and see "
@@ -65,18 +79,37 @@ class Directory:
             self.read(path, answer, then)
 
     def read(self, path: str, answer: Answer, then: Then) -> None:
-        """Go on with an entity's definition as it is now, or have `answer` fail."""
+        """Go on with an entity's definition as it is now, or have `answer` fail.
+
+        Where nobody says how it is now, with what was known.
+        """
         found = self._known.get(path.lower())
+        waiting = [then]
+
+        def go_on(described: Described) -> None:
+            if waiting:
+                guarded(answer, waiting.pop(), described)
+
+        def keep() -> None:
+            if found is not None and waiting:
+                self._known[path.lower()] = found[0], self._wire.now_s()
+                go_on(found[0])
 
         def answered(body: bytes | Exception) -> None:
             if not isinstance(body, Exception):
-                guarded(answer, self._learn, path, body, then)
-            elif found is not None and isinstance(body, ServiceBusCommunicationError):
-                guarded(answer, then, found[0])  # the bridges restart: what was true holds
-            else:
+                guarded(answer, self._learn, path, body, go_on)
+            elif found is not None and isinstance(body, _PASSING):
+                keep()
+            elif waiting:
                 fail(answer, body)
 
-        self.ask({"do": text("client-describe"), "path": text(path), **self.held(path)}, answered)
+        if found is not None:
+            self._wire.later(KNOWN_S, keep)
+        question = {"do": text("client-describe"), "path": text(path), **self.held(path)}
+        try:
+            self.ask(question, answered)
+        except ServiceBusError as error:
+            answered(error)
 
     def held(self, path: str) -> Table:
         """Return what a question says of the messages that this client holds."""

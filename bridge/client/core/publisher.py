@@ -9,7 +9,12 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from bridge.client.core.wire import Channel, Confirmed, Delivery, Timer, Wire
-from bridge.client.exceptions import OperationTimeoutError, OutcomeUnknownError, ServiceBusError
+from bridge.client.exceptions import (
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
 from bridge.machine.publication import Publication
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -31,13 +36,22 @@ class Publisher:
         self._questions: dict[str, tuple[Answered, Timer]] = {}
         self._listeners: dict[str, Answered] = {}
 
+    def check(self) -> None:
+        """See that RabbitMQ would read what is published.
+
+        Raises:
+            ServiceBusServerBusyError: it has an alarm; it would store it when that is over.
+        """
+        if self._wire.blocked is not None:
+            raise ServiceBusServerBusyError(f"RabbitMQ has an alarm: {self._wire.blocked}")
+
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
         """Publish; `confirmed` is called once, after `TIMEOUT_S` at the latest.
 
         Raises:
-            ServiceBusError: there is no connection; nothing was published.
+            ServiceBusError: there is no connection, or an alarm; nothing was published.
         """
         is_told = False
 
@@ -59,7 +73,7 @@ class Publisher:
         """Publish; `confirmed` is called once: when all are confirmed, or with the first error.
 
         Raises:
-            ServiceBusError: there is no connection; nothing was published.
+            ServiceBusError: there is no connection, or an alarm; nothing was published.
         """
         left = len(publishes)
 
@@ -89,7 +103,7 @@ class Publisher:
             is_kept: it outlives a restart of RabbitMQ.
 
         Raises:
-            ServiceBusError: there is no connection; nothing was asked.
+            ServiceBusError: there is no connection, or an alarm; nothing was asked.
         """
         number = str(next(self._numbers))
 
@@ -121,6 +135,7 @@ class Publisher:
         self._listeners.pop(name, None)
 
     def _open(self) -> Channel:
+        self.check()
         if self._channel is None or self._channel.is_closed:
             self._channel = self._wire.open(self._on_closed, has_confirms=True)
             self._channel.consume(

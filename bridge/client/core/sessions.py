@@ -112,6 +112,7 @@ class Sessions:
         begun: Callable[[Callable[[], None]], None],
     ) -> None:
         """Receive up to so many messages; see `HeldSession.pull`."""
+        self._publisher.check()
         begun(held.pull(count, wait_s, answer))
 
     def put_back(self, held: HeldSession, received: Received, answer: Answer) -> None:
@@ -191,7 +192,9 @@ class Sessions:
 
     def credit(self, held: HeldSession, count: int) -> None:
         """A session's receiver wants so many more messages."""
-        self._ask(held, "credit", {"count": long(count)}, Loses(held), lambda reply: None)
+        loses = Loses(held)
+        fields: Table = {"count": long(count)}
+        guarded(loses, self._ask, held, "credit", fields, loses, lambda reply: None)
 
     def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
         """It wants no more; all that it was told of has come before this is answered."""
@@ -200,7 +203,8 @@ class Sessions:
             self._compare(held, reply.numbers[0])
             done()
 
-        self._ask(held, "drain", {}, Loses(held), then)
+        loses = Loses(held)
+        guarded(loses, self._ask, held, "drain", {}, loses, then)
 
     # What bridges say.
 

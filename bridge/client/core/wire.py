@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 from bridge.client.exceptions import ServiceBusError
 
+BLOCKED_GRACE_S = 2.0
+"""What RabbitMQ had read before it raised its alarm is confirmed within this time."""
+
 
 @dataclass(slots=True)
 class Delivery:
@@ -105,7 +108,13 @@ class Channel(Protocol):
 
 
 class Wire(Protocol):
-    """A connection that comes back by itself."""
+    """A connection that comes back by itself.
+
+    Attributes:
+        blocked: why RabbitMQ reads nothing of it, as it does with one that publishes in an alarm.
+    """
+
+    blocked: str | None
 
     def open(
         self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False

@@ -19,20 +19,16 @@ from pika.exceptions import (
 
 from bridge.client.address import Address
 from bridge.client.core.backoff import Backoff
-from bridge.client.core.wire import Answer, succeed
+from bridge.client.core.wire import BLOCKED_GRACE_S, Answer, succeed
 from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
     ServiceBusError,
-    ServiceBusServerBusyError,
 )
 from bridge.client.sync.channel import PikaChannel
 from bridge.client.sync.loop import Timer
 from bridge.client.sync.raw import RawConnection
 from bridge.client.sync.thread import IoThread
-
-BLOCKED_GRACE_S = 2.0
-"""What RabbitMQ had read before it raised its alarm is confirmed within this time."""
 
 log = logging.getLogger("azure.servicebus.bridge")
 
@@ -45,6 +41,7 @@ class PikaWire:
 
     Attributes:
         is_up: whether it is there.
+        blocked: why RabbitMQ reads nothing of it; `None`: it does.
     """
 
     def __init__(self, thread: IoThread, address: Address, purpose: str) -> None:
@@ -58,10 +55,10 @@ class PikaWire:
         self._backoff = Backoff()
         self._waiting: list[Answer] = []
         self._refused: ServiceBusError | None = None
-        self._blocked: str | None = None
         self._is_started = self._is_closed = False
         self._ending: RawConnection | None = None
         self.is_up = False
+        self.blocked: str | None = None
         self.last_error: ServiceBusError = ServiceBusConnectionError("not connected yet")
 
     @property
@@ -115,8 +112,6 @@ class PikaWire:
         """Return a channel."""
         if self._connection is None:
             raise ServiceBusConnectionError(f"There is no connection: {self.last_error}")
-        if self._blocked is not None:
-            raise ServiceBusServerBusyError(f"RabbitMQ has an alarm: {self._blocked}")
 
         def closed(error: ServiceBusError) -> None:
             self._channels.discard(channel)
@@ -158,7 +153,7 @@ class PikaWire:
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
         self._connection = connection
-        self._refused = self._blocked = None
+        self._refused = self.blocked = None
         self._backoff.succeeded()
         self.is_up = True
         waiting, self._waiting = self._waiting, []
@@ -196,16 +191,16 @@ class PikaWire:
             self.later(self._backoff.wait_s(), self.start)
 
     def _on_blocked(self, connection: RawConnection, frame: Any) -> None:
-        self._blocked = frame.method.reason or "no reason given"
+        self.blocked = frame.method.reason or "no reason given"
         self.later(BLOCKED_GRACE_S, partial(self._give_up, list(self._channels)))
 
     def _give_up(self, channels: list[PikaChannel]) -> None:
-        if self._blocked is not None:
+        if self.blocked is not None:
             for channel in channels:
-                channel.give_up(f"RabbitMQ has an alarm: {self._blocked}")
+                channel.give_up(f"RabbitMQ has an alarm: {self.blocked}")
 
     def _on_unblocked(self, connection: RawConnection, frame: Any) -> None:
-        self._blocked = None
+        self.blocked = None
 
 
 def _reason(error: BaseException, address: Address) -> ServiceBusError:
