@@ -17,12 +17,9 @@ from aiormq.exceptions import AMQPError, DeliveryError, PublishError
 from pamqp import commands
 
 from bridge.client.aio.raw import RawProperties, raw_of, with_id
+from bridge.client.core.confirms import UNCONFIRMED, lost
 from bridge.client.core.wire import Confirmed, Delivery, Refused, Unroutable
-from bridge.client.exceptions import (
-    OutcomeUnknownError,
-    ServiceBusConnectionError,
-    ServiceBusError,
-)
+from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
 
 _Call = Callable[[], Awaitable[None]]
 
@@ -226,10 +223,7 @@ class AioChannel:
         except DeliveryError:
             return Refused("a queue is full, or has no leader")
         except _GONE as error:
-            return OutcomeUnknownError(
-                "The connection was lost before RabbitMQ confirmed the message; it may have "
-                f"arrived, or not. ({error!r})"
-            )
+            return lost(exchange, UNCONFIRMED, str(error) or repr(error))
         return None
 
     def _end(self, tag: str) -> None:

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from bridge.client.core.wire import Confirmed, Refused, Unroutable
-from bridge.client.exceptions import OutcomeUnknownError
+from bridge.client.exceptions import OutcomeUnknownError, ServiceBusAuthorizationError
 
 _Route = tuple[str, str]
+
+UNCONFIRMED = (
+    "The connection was lost before RabbitMQ confirmed the message; it may have arrived, or not."
+)
+
+
+def lost(exchange: str, what: str, why: str) -> Exception:
+    """Return what is known of a publish whose channel has ended.
+
+    Args:
+        what: is not known, if RabbitMQ has not ended it for this exchange.
+        why: it has ended, in RabbitMQ's words.
+    """
+    if f"exchange '{exchange or 'amq.default'}' in vhost" in why:
+        if "NOT_FOUND" in why:
+            return Unroutable(why)
+        if "ACCESS_REFUSED" in why:
+            return ServiceBusAuthorizationError(why)
+    return OutcomeUnknownError(f"{what} ({why})")
 
 
 class Confirms:
@@ -41,16 +60,11 @@ class Confirms:
             self._settle(tag, is_taken=is_taken)
 
     def lose(self, why: str) -> None:
-        """The channel has ended: nobody knows of what waits whether RabbitMQ has it."""
+        """The channel has ended: what waits is told what is known of it."""
         waiting, self._waiting = self._waiting, {}
         self._returned.clear()
-        for _, confirmed in waiting.values():
-            confirmed(
-                OutcomeUnknownError(
-                    f"The connection was lost before RabbitMQ confirmed the message; it may have "
-                    f"arrived, or not. ({why})"
-                )
-            )
+        for (exchange, _), confirmed in waiting.values():
+            confirmed(lost(exchange, UNCONFIRMED, why))
 
     def _settle(self, tag: int, *, is_taken: bool) -> None:
         found = self._waiting.pop(tag, None)

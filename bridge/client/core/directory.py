@@ -111,6 +111,10 @@ class Directory:
         except ServiceBusError as error:
             answered(error)
 
+    def forget(self, path: str) -> None:
+        """An entity is not there: ask for it anew."""
+        self._known.pop(path.lower(), None)
+
     def held(self, path: str) -> Table:
         """Return what a question says of the messages that this client holds."""
         return {"held": array([long(count) for count in self._held(path)])}

@@ -80,7 +80,7 @@ class Namespace:
                 succeed(answer)
                 return
             front = names.front(described.entity.path)
-            confirmed = partial(_confirmed, answer, path)
+            confirmed = partial(self._confirmed, answer, path)
             self._publisher.publish(front, "", envelope.SILENT_PROPERTIES, body, confirmed)
 
         self._directory.known(path, answer, then)
@@ -273,7 +273,7 @@ class Namespace:
     def _ask_sequencer(self, described: Described, body: bytes, path: str, answer: Answer) -> None:
         def answered(reply: bytes | Exception) -> None:
             if isinstance(reply, Exception):
-                _confirmed(answer, path, reply)
+                self._confirmed(answer, path, reply)
                 return
             found = decode_reply(reply)
             if isinstance(found, RefusedReply):
@@ -283,6 +283,19 @@ class Namespace:
 
         front = names.front(described.entity.path)
         self._publisher.ask(front, "", envelope.HEADERS, body, answered, is_kept=True)
+
+    def _confirmed(self, answer: Answer, path: str, error: Exception | None) -> None:
+        if error is None:
+            succeed(answer)
+        elif isinstance(error, Unroutable):
+            self._directory.forget(path)
+            not_there = f"The messaging entity '{path}' is not there."
+            fail(answer, MessagingEntityNotFoundError(not_there))
+        elif isinstance(error, Refused):
+            busy = f"RabbitMQ did not take the message: {error}"
+            fail(answer, ServiceBusServerBusyError(busy))
+        else:
+            fail(answer, error)
 
 
 def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
@@ -330,14 +343,3 @@ class _Refreshed:
         """Tell those who wait, if no waiting helps."""
         if isinstance(error, MessagingEntityNotFoundError):
             self._receiver.refuse(error)
-
-
-def _confirmed(answer: Answer, path: str, error: Exception | None) -> None:
-    if error is None:
-        succeed(answer)
-    elif isinstance(error, Unroutable):
-        fail(answer, MessagingEntityNotFoundError(f"The messaging entity '{path}' is not there."))
-    elif isinstance(error, Refused):
-        fail(answer, ServiceBusServerBusyError(f"RabbitMQ did not take the message: {error}"))
-    else:
-        fail(answer, error)

@@ -1,13 +1,17 @@
 """What a client publishes: messages, and questions that are answered by direct reply-to.
 
-To others the channel is an address: what is said to it comes here, in order, as long as it lasts.
+To others a channel is an address: what is said to it comes here, in order, as long as it lasts.
+RabbitMQ ends a channel on which something is published to an exchange that is not there, or that
+its user may not write to. So what is asked of bridges, and sessions with it, has one of its own.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from bridge.client.core.confirms import lost
 from bridge.client.core.wire import Channel, Confirmed, Delivery, Timer, Wire
 from bridge.client.exceptions import (
     OperationTimeoutError,
@@ -16,6 +20,7 @@ from bridge.client.exceptions import (
     ServiceBusServerBusyError,
 )
 from bridge.machine.publication import Publication
+from bridge.topology import names
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
 
@@ -27,13 +32,13 @@ Answered = Callable[[bytes | Exception], None]
 
 
 class Publisher:
-    """One channel of the publishing connection, opened when it is needed."""
+    """Two channels of the publishing connection, opened when they are needed."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._channel: Channel | None = None
+        self._channels: dict[bool, Channel] = {}
         self._numbers = itertools.count(1)
-        self._questions: dict[str, tuple[Answered, Timer]] = {}
+        self._questions: dict[str, tuple[str, Answered, Timer]] = {}
         self._listeners: dict[str, Answered] = {}
 
     def check(self) -> None:
@@ -65,7 +70,7 @@ class Publisher:
         def give_up() -> None:
             tell(OutcomeUnknownError("RabbitMQ has not confirmed the message in time."))
 
-        channel = self._open()
+        channel = self._open(exchange)
         timer = self._wire.later(TIMEOUT_S, give_up)
         channel.publish(exchange, key, properties, body, tell)
 
@@ -122,34 +127,42 @@ class Publisher:
             type=kind,
             expiration=None if is_kept else str(int(wait_s * 1000)),
         )
-        channel = self._open()
-        self._questions[number] = answered, self._wire.later(wait_s, give_up)
+        channel = self._open(exchange)
+        self._questions[number] = exchange, answered, self._wire.later(wait_s, give_up)
         channel.publish(exchange, key, properties.encode(), body, confirmed)
 
     def listen(self, name: str, heard: Answered) -> None:
-        """Have what comes under a name heard, until the channel ends: then `heard` is told so."""
+        """Have what bridges say under a name heard.
+
+        Until their channel ends: then `heard` is told so.
+        """
         self._listeners[name] = heard
 
     def ignore(self, name: str) -> None:
         """Hear nothing more under a name."""
         self._listeners.pop(name, None)
 
-    def _open(self) -> Channel:
+    def _open(self, exchange: str) -> Channel:
         self.check()
-        if self._channel is None or self._channel.is_closed:
-            self._channel = self._wire.open(self._on_closed, has_confirms=True)
-            self._channel.consume(
+        is_bridges = _is_bridges(exchange)
+        channel = self._channels.get(is_bridges)
+        if channel is None or channel.is_closed:
+            channel = self._wire.open(partial(self._on_closed, is_bridges), has_confirms=True)
+            channel.consume(
                 DIRECT_REPLY_TO, "replies", 0, self._on_reply, lambda: None, no_ack=True
             )
-        return self._channel
+            self._channels[is_bridges] = channel
+        return channel
 
-    def _on_closed(self, error: ServiceBusError) -> None:
-        self._channel = None
-        listeners, self._listeners = self._listeners, {}
-        for heard in listeners.values():
-            heard(error)
-        for number in list(self._questions):
-            self._answer(number, OutcomeUnknownError(f"The answer was lost: {error}"))
+    def _on_closed(self, is_bridges: bool, error: ServiceBusError) -> None:
+        self._channels.pop(is_bridges, None)
+        if is_bridges:
+            listeners, self._listeners = self._listeners, {}
+            for heard in listeners.values():
+                heard(error)
+        for number, (exchange, *_) in list(self._questions.items()):
+            if _is_bridges(exchange) == is_bridges:
+                self._answer(number, lost(exchange, "The answer was lost.", str(error)))
 
     def _on_reply(self, delivery: Delivery) -> None:
         number = Properties.decode(delivery.properties).correlation_id or ""
@@ -162,6 +175,11 @@ class Publisher:
     def _answer(self, number: str, answer: bytes | Exception) -> None:
         asked = self._questions.pop(number, None)
         if asked is not None:
-            answered, timer = asked
+            _, answered, timer = asked
             timer.cancel()
             answered(answer)
+
+
+def _is_bridges(exchange: str) -> bool:
+    """Whether bridges are reached by it: it is always there."""
+    return exchange in ("", names.EVENTS)
