@@ -160,11 +160,26 @@ class ServiceBusClient:
     async def _pull(
         self, call: Call, put_back: Callable[[Received], Call | None]
     ) -> list[Received]:
-        """Wait for messages; when cancelled, the next receiver has what came."""
+        """Wait for messages; what fails before any is asked for is done again."""
+        stops: list[Callable[[], None]] = []
+        attempt = partial(self._pull_once, call, put_back, stops)
+        retrying = tenacity.AsyncRetrying(**self._options.retry.arguments(lambda: not stops))
+        return await retrying(attempt)
+
+    async def _pull_once(
+        self,
+        call: Call,
+        put_back: Callable[[Received], Call | None],
+        stops: list[Callable[[], None]],
+    ) -> list[Received]:
+        """Wait for messages; when cancelled, the next receiver has what came.
+
+        Args:
+            stops: what ends the wait, once messages are asked for.
+        """
         namespace = await self._connected(True)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[Received]] = loop.create_future()
-        stops: list[Callable[[], None]] = []
         call.begin(namespace, answer, stops.append)
         try:
             return await answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,12 @@ class RetryOptions:
     backoff_max: float = 120.0
     mode: str = "exponential"
 
-    def arguments(self) -> dict[str, Any]:
-        """Return what tenacity's `Retrying` and `AsyncRetrying` take."""
+    def arguments(self, may_again: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+        """Return what tenacity's `Retrying` and `AsyncRetrying` take.
+
+        Args:
+            may_again: whether what has failed may still be done again.
+        """
         if self.mode == "fixed":
             wait: Any = tenacity.wait_fixed(self.backoff_factor)
         else:
@@ -26,7 +31,7 @@ class RetryOptions:
         return {
             "wait": wait,
             "stop": tenacity.stop_after_attempt(self.total + 1),
-            "retry": tenacity.retry_if_exception(is_retryable),
+            "retry": tenacity.retry_if_exception(lambda each: is_retryable(each) and may_again()),
             "reraise": True,
         }
 

@@ -188,10 +188,19 @@ class ServiceBusClient:
             thread.call(partial(call.undo, self._namespace, answer))
 
     def _pull(self, call: Call) -> Any:
-        """Wait for messages; an interrupt ends the wait, and gives back what comes after it."""
+        """Wait for messages; what fails before any is asked for is done again."""
+        stops: list[Callable[[], None]] = []
+        attempt = partial(self._pull_once, call, stops)
+        return tenacity.Retrying(**self._options.retry.arguments(lambda: not stops))(attempt)
+
+    def _pull_once(self, call: Call, stops: list[Callable[[], None]]) -> Any:
+        """Wait for messages; an interrupt ends the wait, and gives back what comes after it.
+
+        Args:
+            stops: what ends the wait, once messages are asked for.
+        """
         namespace, thread = self._connected(True)
         answer: Outcome = Outcome()
-        stops: list[Callable[[], None]] = []
         thread.do(partial(call.begin, namespace, answer, stops.append))
         try:
             with thread.awaited(answer):
