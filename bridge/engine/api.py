@@ -277,7 +277,8 @@ class Namespace(Protocol):
 
         Raises:
             SessionLockLost: nobody holds the session.
-            EntityNotFound, EntityDisabled, NotAllowed, ServerBusy: see `model.errors`.
+            ServerBusy: none is deleted, and RabbitMQ does not tell whether there are any.
+            EntityNotFound, EntityDisabled, NotAllowed: see `model.errors`.
         """
 
     async def peek(

@@ -16,9 +16,10 @@ from uuid import UUID
 
 from bridge.broker.errors import BrokerError, BrokerSilent
 from bridge.broker.ready_counts import queue_state
+from bridge.engine import texts
 from bridge.engine.api import OnSettled, Received, Receiver
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 
@@ -75,9 +76,14 @@ class Deletion:
         self._later: list[UUID] = []
         self._settling: list[asyncio.Future[bool]] = []
         self._has_come = asyncio.Event()
+        self._unknown: BrokerError | None = BrokerSilent(text="the queue was not asked")
 
     async def run(self, opened: Open, count: int) -> int:
-        """Delete so many messages at most; return how many are gone."""
+        """Delete so many messages at most; return how many are gone.
+
+        Raises:
+            ServerBusy: none is, and RabbitMQ does not tell whether there are any.
+        """
         receiver = opened(self._on_message)
         try:
             with contextlib.suppress(TimeoutError):
@@ -86,7 +92,10 @@ class Deletion:
         finally:
             await receiver.close()
             await self._release_later()
-        return sum(await asyncio.gather(*self._settling))
+        deleted = sum(await asyncio.gather(*self._settling))
+        if not deleted and not self._is_at_the_end and self._unknown is not None:
+            raise ServerBusy(texts.busy(self._unknown)) from self._unknown
+        return deleted
 
     async def _receive(self, receiver: Receiver, count: int) -> None:
         while (left := count - len(self._settling)) > 0 and not self._is_at_the_end:
@@ -111,19 +120,23 @@ class Deletion:
                     await self._has_come.wait()
                 last_s = loop.time()
             except TimeoutError:
+                was_unknown = self._unknown is not None
                 if loop.time() - last_s > STALLED_S or not await self._has_more():
                     return False
+                if was_unknown and self._unknown is None:
+                    last_s = loop.time()  # until now nothing could come
         return True
 
     async def _has_more(self) -> bool:
         """Whether RabbitMQ has messages ready, or a queue that does not say so."""
         try:
             with await self._connections.channel() as channel:
-                return (await queue_state(channel, self._queue)).messages > 0
-        except BrokerSilent:
-            return True
-        except BrokerError:
-            return False
+                has_more = (await queue_state(channel, self._queue)).messages > 0
+        except BrokerError as error:
+            self._unknown = error
+            return isinstance(error, BrokerSilent)
+        self._unknown = None
+        return has_more
 
     def _on_message(self, received: Received) -> None:
         assert received.lock_token is not None, "it was received with a lock"
