@@ -18,9 +18,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from bridge.broker.errors import BrokerError, BrokerSilent
+from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
 from bridge.broker.management.api import Management
 from bridge.broker.ready_counts import ReadyCounts
+from bridge.engine import texts
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.peers import Peers, bridges
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -28,15 +29,15 @@ from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
 from bridge.model.counts import Counts
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.shards import active_queues
 
 COUNT_S = 5.0
-"""So long RabbitMQ and the other bridges may take; then an entity has the counts of the last time,
-or, if it was never counted, what is known by then."""
+"""So long RabbitMQ and the other bridges may take; then, or when a bridge gives no answer, an
+entity has the counts of the last time, or, if it was never counted, what is known by then."""
 
 WaitingHere = Callable[[str, int, int], list[int] | None]
 """Names the scheduled messages of an entity, from a number on; `None`: not led here."""
@@ -109,7 +110,12 @@ class Counting:
         )
 
     async def _count_all(self, entities: Sequence[model.Entity]) -> None:
-        held = await self.held_anywhere([each.path for each in entities])
+        try:
+            held = await self.held_anywhere([each.path for each in entities])
+        except ServiceBusError as error:
+            log.warning("counts.unanswered error=%s", error)
+            entities = [each for each in entities if _key(each) not in self._last]
+            held = self.held([each.path for each in entities])
         sizes = await self._management.queue_bytes([name for e in entities for name in _queues(e)])
         with contextlib.closing(ReadyCounts(self._connections, sizes)) as ready:
             for at, entity in enumerate(entities):
@@ -122,7 +128,11 @@ class Counting:
                     self._last[_key(entity)] = replace(counts, size_bytes=size_bytes)
 
     async def held_anywhere(self, paths: Sequence[str]) -> list[int]:
-        """Return what all bridges hold, as `held` does."""
+        """Return what all bridges hold, as `held` does.
+
+        Raises:
+            ServiceBusError: one that is there gives no answer.
+        """
         answers = await asyncio.gather(*(self._ask(each, paths) for each in await self._others()))
         own = self.held(paths)
         told = [answer for answer in answers if len(answer) == len(own)]
@@ -144,9 +154,12 @@ class Counting:
     async def _ask(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
         try:
             return await self._peers.held(bridge, paths)
-        except (ServiceBusError, BrokerError) as error:
-            log.warning("counts.unanswered bridge=%s error=%s", bridge.hex(), error)
-            return []
+        except ServerBusy as error:
+            if isinstance(error.__cause__, PublishRefused):
+                return []  # its queue is dead with its node, and so is all that it held
+            raise
+        except BrokerError as error:
+            raise ServerBusy(texts.busy(error)) from error
 
     async def _count(
         self,

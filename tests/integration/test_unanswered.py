@@ -7,15 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
+from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.engine.api import DeadLetter
+from bridge.engine.browse import explaining
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving import deletion
 from bridge.model import entity as model
-from bridge.model.errors import ServerBusy
+from bridge.model.counts import Counts
+from bridge.model.errors import ServerBusy, ServiceBusError
+from bridge.model.name import EntityPath
 from bridge.topology import names
+from bridge.wire.basic import long, text
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
-from tests.integration.door import Door, open_door
+from tests.integration.door import Door, open_door, outgoing
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=60_000)
 
@@ -25,6 +31,22 @@ StartBroker = Callable[[], Broker]
 async def purge(door: Door) -> int:
     """Delete all that waits."""
     return await door.namespace.delete_messages(door.path, 10, now_ms() + 60_000)
+
+
+async def counted(door: Door) -> Counts:
+    """How many messages there are, waiting or held."""
+    entity = door.namespace.directory.receivable(door.path)
+    (counts,) = await door.namespace.counting.counts([entity])
+    return counts
+
+
+async def is_refused(door: Door) -> bool:
+    """Send elsewhere: an alarm stops a connection when something is published there."""
+    try:
+        await door.namespace.send(EntityPath("other"), [outgoing("x")])
+    except ServiceBusError:
+        return True
+    return False
 
 
 async def send(door: Door) -> None:
@@ -75,3 +97,56 @@ async def test_a_purge_without_rabbitmq_is_refused_or_waits(
         purging = asyncio.create_task(purge(door))
         await asyncio.to_thread(broker.node.start)
         assert await purging == 3
+
+
+async def test_what_another_bridge_holds_counts_during_an_alarm(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be asked then: the counts are those before, and a peek takes nothing for gone."""
+    monkeypatch.setattr(explaining, "LOOK_S", 0.0)
+    broker = await asyncio.to_thread(start_broker)
+    assert broker.node is not None
+    ctl, endpoint, url = (
+        broker.node.rabbitmqctl,
+        parse_url(broker.url_of("/")),
+        broker.management_url,
+    )
+    async with (
+        open_door(endpoint, url, ORDERS, model.Queue(name="other"), with_sidecar=False) as first,
+        open_door(endpoint, url) as second,
+    ):
+        await send(second)
+        for each in await first.client().receive(3):
+            assert each.lock_token is not None
+            await first.namespace.settle(first.path, each.lock_token, DeadLetter())
+        await first.client(path=first.dead_letters).receive(3)
+        assert (await counted(second)).dead_letter == 3
+        assert len(await second.namespace.peek(second.dead_letters, 1, 3)) == 3
+        await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.000001")
+        try:
+            await until(lambda: is_refused(second))
+            assert (await counted(second)).dead_letter == 3
+            assert len(await second.namespace.peek(second.dead_letters, 1, 3)) == 3
+        finally:
+            await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.6")
+
+
+async def test_a_bridge_whose_node_is_down_holds_nothing(
+    endpoint: Endpoint, broker: Broker, connection: Connection
+) -> None:
+    """RabbitMQ 4.3 lists its queue until the node is back, and refuses what is sent there."""
+    channel = await connection.channel()
+    dead = names.bridge_queue(b"a node")
+    refusing = {"x-max-length": long(0), "x-overflow": text("reject-publish")}
+    await channel.declarations.declare_queue(
+        dead, durable=False, exclusive=True, arguments=refusing
+    )
+    async with open_door(endpoint, broker.management_url, ORDERS) as door:
+        assert (await counted(door)).active == 0
+        await send(door)
+        await until(lambda: _is_listed(door, dead))
+        assert (await counted(door)).active == 3
+
+
+async def _is_listed(door: Door, queue: str) -> bool:
+    return queue in await door.management.queues_below(names.BRIDGE_QUEUES)
