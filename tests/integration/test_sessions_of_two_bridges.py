@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,8 +12,10 @@ import pytest_asyncio
 
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, Defer, ReceiveMode
+from bridge.engine.ownership.ownership import Ownership
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, SessionCannotBeLocked, SessionLockLost
+from bridge.topology import names
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door
@@ -153,6 +156,42 @@ async def test_another_bridge_takes_over_when_the_holder_ends(
         (message,) = await other.receive()
         assert (message.record.body, message.delivery_count) == (b"4", 0)
         assert await second.namespace.session_state(PATH, "b") == b"state"
+
+
+def ownership_of(door: Door) -> Ownership:
+    """A bridge's place among those who may own the sessions."""
+    (owner,) = door.namespace._sessions._owners.all
+    return owner.ownership
+
+
+async def test_a_state_that_comes_late_is_the_next_owners(
+    endpoint: Endpoint, broker: Broker, vhost: str
+) -> None:
+    """It is confirmed when who owned the sessions has lost them, and keeps no copy of it."""
+    assert broker.node is not None
+    ctl = broker.node.rabbitmqctl
+    process = f"whereis('{vhost}_{names.sessions_queue('orders')}')"
+    url, queue = broker.management_url, replace(QUEUE, lock_duration_ms=60_000)
+    async with open_door(endpoint, url, queue) as first:
+        client = await SessionClient(first).accept("a")
+        async with open_door(endpoint, url, queue, with_sidecar=False) as second:
+            await SessionClient(second).accept("b")
+            owned, next_owned = (ownership_of(each) for each in (first, second))
+            await until(lambda: next_owned.channel is not None)
+            await asyncio.to_thread(ctl, "eval", f"sys:suspend({process}).")
+            storing = asyncio.create_task(first.namespace.set_session_state(PATH, "a", b"late"))
+            await until(lambda: first.namespace._sender._unconfirmed)
+            assert owned.channel is not None
+            owned.channel.abandon()
+            await client.wait_for_loss()
+            await asyncio.to_thread(ctl, "eval", f"sys:resume({process}).")
+            with pytest.raises(SessionLockLost):
+                await storing
+            await SessionClient(second).accept("a")
+            assert await second.namespace.session_state(PATH, "a") == b"late"
+            await second.namespace.set_session_state(PATH, "a", None)
+        await SessionClient(first).accept("a")
+        assert await first.namespace.session_state(PATH, "a") is None
 
 
 async def test_the_sessions_of_a_bridge_that_ends_are_free_at_once(

@@ -6,10 +6,12 @@ import asyncio
 
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
+from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.ownership import Ownership, ack
 from bridge.engine.sending.sender import Sender
 from bridge.machine.sessions.states import States
+from bridge.model.errors import SessionLockLost
 from bridge.wire import headers
 from bridge.wire.basic import Table, python_value
 from bridge.wire.sessions import state_properties
@@ -38,13 +40,17 @@ class StoredStates:
 
         Raises:
             ServerBusy, BrokerError: nothing has changed, for all that is known.
+            SessionLockLost: this process owns the sessions no more; the next owner has the state.
         """
         if state is None:
             await self._drop(self.states.clear(session_id))
             return
         updated_ms = self.states.next_ms(session_id, now_ms())
         properties = state_properties(session_id, updated_ms)
+        channel = self._ownership.channel
         await self._sender.publish("", self._ownership.resource, properties, state)
+        if self._ownership.channel is not channel:  # RabbitMQ brings it to whoever is the owner
+            raise SessionLockLost(texts.SESSION_LOCK_LOST)
         await self._drop(self.states.stored(session_id, updated_ms, state))
 
     def arrived(self, delivery: Delivery, table: Table) -> None:
