@@ -200,12 +200,19 @@ def _disposition(body: Body) -> Disposition:
             return Defer(properties=changes(modified))
         case "suspended":
             return DeadLetter(
-                reason=body.get("deadletter-reason"),
-                description=body.get("deadletter-description"),
+                reason=_text_of(body, "deadletter-reason"),
+                description=_text_of(body, "deadletter-description"),
                 properties=changes(modified),
             )
         case other:
             raise ArgumentError(f"'disposition-status' is {other!r}.")
+
+
+def _text_of(body: Body, name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ArgumentError(f"'{name}' must be a string.")
+    return value
 
 
 async def _update_disposition(namespace: Namespace, path: EntityPath, body: Body) -> Body:

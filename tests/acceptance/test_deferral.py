@@ -31,6 +31,7 @@ QUEUE = "deferral"
 ENTITIES = {
     QUEUE: {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
     "deferral-kill": {"LockDuration": "PT5S"},
+    "deferral-reason": {},
 }
 
 
@@ -137,6 +138,25 @@ def test_settled_in_every_way(bridge: Any) -> None:
             (letter,) = dead.receive_deferred_messages(letter.sequence_number or 0)
             assert letter.dead_letter_reason == "r"
             dead.complete_message(letter)
+
+
+def test_a_reason_that_is_no_text(bridge: Any) -> None:
+    """The dead-lettering is refused as an argument, and the message stays locked."""
+    queue = "deferral-reason"
+    with client_of(bridge) as client:
+        send(client, queue, "x")
+        with client.get_queue_receiver(queue) as receiver:
+            (message,) = receive(receiver)
+            receiver.defer_message(message)
+            number = message.sequence_number or 0
+            (found,) = receiver.receive_deferred_messages(number)
+            with pytest.raises(ServiceBusError, match="must be a string"):
+                receiver.dead_letter_message(found, reason=404)  # type: ignore[arg-type]
+        # The SDK closes a receiver whose settlement is refused.
+        with client.get_queue_receiver(queue) as other:
+            other.complete_message(found)
+            with pytest.raises(MessageNotFoundError):
+                other.receive_deferred_messages(number)
 
 
 def test_deferred_by_token(bridge: Any) -> None:

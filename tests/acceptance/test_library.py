@@ -48,6 +48,7 @@ _NAMES = (
     "peek",
     "properties",
     "told",
+    "unreasonable",
 )
 ENTITIES: dict[str, dict[str, Any]] = {
     f"{name}-{lane}": {"LockDuration": "PT5S", "MaxDeliveryCount": 3}
@@ -189,6 +190,23 @@ def test_dead_lettering(lane: Lane) -> None:
         with pytest.raises(lane.errors.ServiceBusError):
             dead.dead_letter_message(found)
         dead.complete_message(found)
+        expect_silence(receiver, for_s=0.3)
+
+
+def test_what_is_no_text_is_no_reason(lane: Lane) -> None:
+    """It is refused before anything is done: all that the client holds stays locked."""
+    queue = f"unreasonable-{lane.name}"
+    lane.send(queue, "one", "two")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        one, two = receive(receiver, 2)
+        with pytest.raises(TypeError):
+            receiver.dead_letter_message(one, error_description=ValueError("x"))
+        with pytest.raises(TypeError):
+            receiver.dead_letter_message(one, reason=404)
+        with pytest.raises(UnicodeEncodeError):
+            receiver.dead_letter_message(one, reason="\ud800")
+        receiver.complete_message(one)
+        receiver.complete_message(two)
         expect_silence(receiver, for_s=0.3)
 
 

@@ -205,8 +205,14 @@ class Receiving:
         reason: str | None = None,
         description: str | None = None,
     ) -> Call:
-        """End a message's lock; see `_locked` for what is refused."""
+        """End a message's lock; see `_locked` for what is refused.
+
+        Raises:
+            TypeError, ValueError: a reason or description is no text, or none that can be encoded.
+        """
         self.check()
+        _check_text("reason", reason)
+        _check_text("error_description", description)
         return self._source.settle(self._locked(message), how, reason, description)
 
     def renew(self, message: object, timeout: float | None) -> Call:
@@ -284,3 +290,11 @@ def _token(message: ServiceBusReceivedMessage) -> UUID:
 def _check_wait(max_wait_time: float | None) -> None:
     if max_wait_time is not None and max_wait_time <= 0:
         raise ValueError("The max_wait_time must be greater than 0.")
+
+
+def _check_text(name: str, given: object) -> None:
+    if given is None:
+        return
+    if not isinstance(given, str):
+        raise TypeError(f"Parameter '{name}' must be a str, not {type(given).__name__}.")
+    given.encode()  # a lone surrogate: UnicodeEncodeError, a ValueError

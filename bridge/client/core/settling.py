@@ -114,10 +114,7 @@ class Settling:
             MessageLockLostError, MessageSizeExceededError, ServiceBusError: nothing was published.
         """
         lock = locks.release(token)
-        held, publishes = lock.held, make(lock.held)
-        if len(publishes[0].properties) > moves.PROPERTIES_BYTES_MAX:
-            locks.restore(token, lock)
-            raise MessageSizeExceededError("The message's properties would be too large.")
+        held = lock.held
 
         def confirmed(error: Exception | None) -> None:
             if held.channel.is_closed:
@@ -130,8 +127,11 @@ class Settling:
                 succeed(answer)
 
         try:
+            publishes = make(held)
+            if len(publishes[0].properties) > moves.PROPERTIES_BYTES_MAX:
+                raise MessageSizeExceededError("The message's properties would be too large.")
             self._publisher.publish_all(publishes, confirmed)
-        except ServiceBusError:
+        except Exception:
             locks.restore(token, lock)
             raise
 

@@ -67,12 +67,14 @@ class Settling:
         source, holding = lock.held
         try:
             await self._carry_out(source, holding, disposition)
-        except (BrokerError, ServiceBusError) as error:
+        except Exception as error:
             if not source.holds(holding):
                 raise MessageLockLost(texts.LOCK_LOST) from error
             source.stayed(holding)
             self._locks.restore(token, lock)
-            raise refusal(error) from error
+            if isinstance(error, BrokerError | ServiceBusError):
+                raise refusal(error) from error
+            raise
 
     def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
         """Complete a message; see `api.Namespace.complete`."""
