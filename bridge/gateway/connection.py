@@ -213,7 +213,10 @@ class Connection(asyncio.Protocol):
                     break
         except Exception:
             self.log.exception("connection.failed")
+            self.links.forget_all()  # or they would go on taking messages for nobody
+            self._is_over = True
             endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
+            self._timers.set("linger", LINGER_S, self.abort)
         is_done = True
         if self._input_at >= len(self._input) or endpoint.state is State.FINISHED:
             self._input, self._input_at = b"", 0
