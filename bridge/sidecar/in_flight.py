@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.broker.connection.channel import Channel
@@ -44,7 +43,8 @@ class InFlight:
         window: publications that may be unconfirmed.
 
     Attributes:
-        open: what is unconfirmed, by serial number, oldest first.
+        open: what is unconfirmed, or waits for what is older to be confirmed, by serial number,
+            oldest first.
         holds: while it is not 0 nothing more may be published but by who holds.
         on_failed: called when a publication failed.
         on_confirmed: called when something was confirmed.
@@ -62,7 +62,7 @@ class InFlight:
         on_answer: Callable[[Answer], None],
     ) -> None:
         self.open: dict[int, Unconfirmed] = {}
-        self._last_answers: deque[tuple[int, Answer]] = deque()
+        self._last_answers: dict[int, Answer] = {}
         self.holds = 0
         self._window = window
         self.on_failed = on_failed
@@ -142,11 +142,12 @@ class InFlight:
             if error is not None:
                 self.on_failed(error)
                 return
-            del self.open[serial]
             if answer is not None and answer.after_all:
-                self._last_answers.append((serial, answer))
-            elif answer is not None:
-                self.on_answer(answer)
+                self._last_answers[serial] = answer
+            else:
+                del self.open[serial]
+                if answer is not None:
+                    self.on_answer(answer)
             if self._last_answers:
                 self._answer_last()
             if then is not None:
@@ -162,10 +163,10 @@ class InFlight:
         )
 
     def _answer_last(self) -> None:
-        """Tell what waited for all that was published before."""
-        oldest = next(iter(self.open), None)
-        while self._last_answers and (oldest is None or self._last_answers[0][0] < oldest):
-            self.on_answer(self._last_answers.popleft()[1])
+        """Tell what waited for all that was published before; if the term ends, the next does."""
+        while (oldest := next(iter(self.open), -1)) in self._last_answers:
+            del self.open[oldest]
+            self.on_answer(self._last_answers.pop(oldest))
 
     def _targets(self, publications: Sequence[Publication]) -> Collection[str]:
         """Return the queues that publications go to beside the journal."""

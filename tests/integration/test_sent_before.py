@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -16,11 +17,15 @@ from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology import shards
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 from tests.integration.session_door import PATH, SessionClient, send
 
 SESSIONS = model.Queue(name="orders", requires_session=True)
 PLAIN = EntityPath("plain")
+ANSWERED_S = 12.0
+"""So soon the next term answers; who is not answered waits longer."""
+
 COMES_S = 0.5
 """So much later the sequencer comes; an answer that does not wait for it is given by then."""
 
@@ -80,6 +85,32 @@ async def test_a_purge_of_a_session_deletes_what_was_sent_before(door: Door) -> 
     await client.close()
 
 
+def process_of(door: Door, vhost: str, session_id: str) -> str:
+    """Erlang for the process of the queue that has a session."""
+    entity = door.namespace.directory.receivable(PATH)
+    shard = shards.shard_of(session_id, shards.count_of(entity))
+    return f"whereis('{vhost}_{shards.active_queues(entity)[shard]}')"
+
+
+async def evaluate(broker: Broker, command: str) -> None:
+    """Have RabbitMQ carry out some Erlang."""
+    assert broker.node is not None
+    await asyncio.to_thread(broker.node.rabbitmqctl, "eval", command)
+
+
+async def close_sidecars(broker: Broker, vhost: str) -> None:
+    """Close their connections, as an operator does."""
+
+    def close() -> bool:
+        rows = broker.management("GET", f"/api/vhosts/{vhost}/connections")
+        found = [each for each in rows if "sidecar" in each.get("user_provided_name", "")]
+        for each in found:
+            broker.management("DELETE", f"/api/connections/{quote(each['name'], safe='')}")
+        return bool(found)
+
+    await until(lambda: asyncio.to_thread(close))
+
+
 async def test_a_purge_of_a_session_waits_for_its_queue(
     door: Door, broker: Broker, vhost: str
 ) -> None:
@@ -88,14 +119,36 @@ async def test_a_purge_of_a_session_waits_for_its_queue(
     async with numbering(door, 0):
         await send(door, "a", "1")
         assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 1
-        assert broker.node is not None
-        entity = door.namespace.directory.receivable(PATH)
-        queue = shards.active_queues(entity)[shards.shard_of("a", shards.count_of(entity))]
         resumed = "timer:apply_after(1500, sys, resume, [P])"
-        command = f"P = whereis('{vhost}_{queue}'), sys:suspend(P), {resumed}."
-        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", command)
+        command = f"P = {process_of(door, vhost, 'a')}, sys:suspend(P), {resumed}."
+        await evaluate(broker, command)
         await send(door, "a", "2", "3")
         assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 2
+    await client.close()
+
+
+async def test_a_purge_of_a_session_outlives_its_sequencers_connection(
+    door: Door, broker: Broker, vhost: str
+) -> None:
+    """Who takes over publishes what the queue had not confirmed, then tells the purge."""
+    client = await SessionClient(door).accept("a")
+    async with numbering(door, 0):
+        await send(door, "a", "1")
+        assert await door.namespace.delete_messages(PATH, 10, now_ms() + 60_000, "a") == 1
+        queue = process_of(door, vhost, "a")
+        await evaluate(broker, f"sys:suspend({queue}).")
+        meters = door.sidecar.meters["orders"]
+        arrivals = meters.arrivals
+        await send(door, "a", "2", "3")
+        until_ms = now_ms() + 60_000
+        purging = asyncio.create_task(door.namespace.delete_messages(PATH, 10, until_ms, "a"))
+        # The two messages are on their way, and the purge's question is in the journal.
+        await until(lambda: meters.arrivals == arrivals + 2 and meters.in_flight == 2)
+        await close_sidecars(broker, vhost)
+        await until(lambda: not meters.is_active)
+        await evaluate(broker, f"sys:resume({queue}).")
+        async with asyncio.timeout(ANSWERED_S):
+            assert await purging == 2
     await client.close()
 
 
