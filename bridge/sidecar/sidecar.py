@@ -316,12 +316,12 @@ class Sidecar:
             lease = Lease(way.connection, name)
             leader = Leader(state, lease, way.replies, way.boot, clock=self._clock)
             self._leaders[key] = leader
-            steady = None
+            steady = watch = queues = None
             if self.pool.is_suspect(name):
                 steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
             if isinstance(leader.entity, Topic):
-                self._watches[key] = LeftOutWatch(leader, self.pool.apart, self._clock)
-                self._queues[key] = MissingQueues(leader, lease, self._on_missing)
+                watch = self._watches[key] = LeftOutWatch(leader, self.pool.apart, self._clock)
+                queues = self._queues[key] = MissingQueues(leader, lease, self._on_missing)
             try:
                 await leader.run()
                 return
@@ -348,12 +348,16 @@ class Sidecar:
                     self.pool.suspect(name, str(error))
                 raise
             finally:
-                del self._leaders[key]
+                # An entity that was made anew may have its next leader already.
+                if self._leaders.get(key) is leader:
+                    del self._leaders[key]
                 if steady is not None:
                     steady.cancel()
-                if key in self._watches:
-                    self._queues.pop(key).close()
-                    await self._watches.pop(key).close()
+                if watch is not None and queues is not None:
+                    if self._watches.get(key) is watch:
+                        del self._watches[key], self._queues[key]
+                    queues.close()
+                    await watch.close()
 
     async def _return(self, leader: Leader) -> None:
         """Have a term that works on a connection of its own end in order, to go on elsewhere."""

@@ -17,15 +17,16 @@ from bridge.broker.errors import (
     ChannelClosed,
     PublishRefused,
 )
-from bridge.model.entity import Tier
+from bridge.model.entity import Namespace, Tier
 from bridge.sidecar.arrival_buffer import PrefetchChanged
 from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.leader_state import Companion, LeaderState
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties
 from tests.fixtures.sidecar import Rig
+from tests.fixtures.waiting import until
 
 
 async def begin(orders: Rig, connection: Connection) -> tuple[Leader, asyncio.Task[None]]:
@@ -120,6 +121,33 @@ async def test_a_term_that_is_stopped_says_that_all_has_landed(
 
     kinds = await entries(connection, orders.queue.name)
     assert (kinds.count("landed"), kinds[-1]) == (1, "landed")
+
+
+async def test_the_next_leader_of_an_entity_outlives_the_last_one(
+    rig: Callable[..., Rig], endpoint: Endpoint
+) -> None:
+    """The entity was deleted and made again while its leader's term had not ended."""
+    orders, may_end = rig(), asyncio.Event()
+
+    async def end(_: str) -> None:
+        await may_end.wait()
+
+    sidecar = Sidecar(endpoint, companion=Companion(end=end))
+    sidecar.add_entity(orders.queue)
+    working = asyncio.create_task(sidecar.run())
+    try:
+        await until(lambda: sidecar.leading)
+        last, leaders = sidecar.leading[0], sidecar._leaders
+        sidecar.follow(Namespace())
+        sidecar.add_entity(orders.queue)
+        await until(lambda: leaders.get(orders.queue.name.lower()) not in (None, last))
+        may_end.set()
+        await until(lambda: sidecar.meters[orders.queue.name].is_active)
+        assert [each.name for each in sidecar.leading] == [orders.queue.name]
+    finally:
+        may_end.set()
+        await sidecar.stop()
+        await working
 
 
 async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
