@@ -543,6 +543,8 @@ class RabbitNamespace:
         self._deferral.follow(namespace)
         self._sessions.follow(namespace)
         self._receiving.follow(namespace)
+        self._settlements.follow(namespace)
+        self.browsing.follow(namespace)
         self._usage.follow(namespace)
         self.forwarding.follow(namespace)
 

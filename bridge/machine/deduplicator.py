@@ -191,6 +191,10 @@ class Deduplicator(Generic[Copy]):
         self._replaced.clear()
         self._dead.clear()
 
+    def close(self) -> None:
+        """Nothing comes any more: what is settled takes no room."""
+        self._settled.leave()
+
     def _end(self, key: _Key, generation: int) -> None:
         if self._held.get(key) == generation:
             del self._held[key]

@@ -54,6 +54,11 @@ class SettledMemory:
         self._members.append(member)
         return member
 
+    def remove(self, member: SettledNumbers) -> None:
+        """A queue has a part no more."""
+        if member in self._members:
+            self._members.remove(member)
+
     def grow(self) -> None:
         """A page is made: have another one forgotten, if there are too many."""
         self._pages += 1
@@ -117,3 +122,9 @@ class SettledNumbers:
         """Forget all."""
         self._memory.shrink(len(self._pages))
         self._pages.clear()
+
+    def leave(self) -> None:
+        """Forget all, and take no more of the room that is shared."""
+        self.forget()
+        self._memory.remove(self)
+        self._memory = SettledMemory()  # for the few that are settled later

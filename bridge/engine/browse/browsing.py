@@ -94,6 +94,15 @@ class Browsing:
         found = {view.entity.path: explaining.hidden for view, explaining in self._views.values()}
         return {path: count for path, count in found.items() if count}
 
+    def follow(self, namespace: model.Namespace) -> None:
+        """The definitions have changed: what is known of an entity that is gone is forgotten."""
+        for key in self._views.keys() - {
+            each.path.lower() for each in model.receive_entities(namespace)
+        }:
+            del self._views[key]
+        for key in self._topics.keys() - {each.path.lower() for each in namespace.topics}:
+            del self._topics[key]
+
     async def peek(
         self,
         path: EntityPath,

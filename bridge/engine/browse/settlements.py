@@ -19,6 +19,7 @@ from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.sending.sender import Sender
 from bridge.machine.ranges import ranges_of
+from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
 from bridge.wire.settled import PROPERTIES, entries
@@ -108,6 +109,15 @@ class Settlements:
             record = self._records[queue] = Record(queue)
             self._spawn(self._look(record))
         return record
+
+    def follow(self, namespace: model.Namespace) -> None:
+        """The definitions have changed: of a queue that is gone there is nothing to tell."""
+        paths = [each.path for each in model.receive_entities(namespace)]
+        there = {*map(names.active_queue, paths), *map(names.dead_letter_queue, paths)}
+        for queue in self._records.keys() - there:
+            self._records.pop(queue).stop()
+        self._peeked &= there
+        self._looked &= there
 
     def attach(self, reader: QueueReader) -> None:
         """Record what leaves a reader's queue, if somebody wants to know."""

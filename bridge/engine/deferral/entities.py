@@ -37,6 +37,7 @@ class Deferral:
         self._on_lost = on_lost
         self._budget = MemoryBudget(BODIES_BYTES_MAX)
         self._queues: dict[str, DeferredQueue] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"Deferral({self._budget!r}, {list(self._queues.values())})"
@@ -100,15 +101,21 @@ class Deferral:
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
-        for entity in model.receive_entities(namespace):
-            deferred = self._queues.get(entity.path.lower())
-            if deferred is not None:
+        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
+        for key, deferred in list(self._queues.items()):
+            entity = there.get(key)
+            if entity is not None:
                 deferred.queue = entity
+                continue
+            del self._queues[key]
+            task = asyncio.get_running_loop().create_task(deferred.close())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """Let go of everything."""
         closes = (deferred.close() for deferred in self._queues.values())
-        await asyncio.gather(*closes, return_exceptions=True)
+        await asyncio.gather(*closes, *self._ending, return_exceptions=True)
 
     def _of(self, queue: model.ReceiveEntity) -> DeferredQueue:
         key = queue.path.lower()

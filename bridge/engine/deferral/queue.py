@@ -13,10 +13,11 @@ import os
 from collections.abc import Callable
 
 from bridge.broker import failpoint
+from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.declaration_fence import fence_declarations
-from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.errors import BrokerError
 from bridge.broker.retry import retry
 from bridge.engine.deferral.messages import DeferredMessages
 from bridge.engine.deferral.replies import Replies
@@ -113,7 +114,6 @@ class DeferredQueue:
         self._opened_s = 0.0
         self._settle_s = SETTLE_S
         self._declaring = asyncio.Lock()
-        self._looking: Channel | None = None
         self._is_declared = False
         self._is_closing = False
 
@@ -141,22 +141,13 @@ class DeferredQueue:
         aside, and the defer would fail.
         """
         async with self._declaring:
-            if self._is_declared and await self._is_there():
+            if self._is_declared and await is_there(self._services.connections, self.resource):
                 return
             with await self._services.connections.channel() as channel:
                 await channel.declarations.declare_queue(parts.deferred_queue(self.queue.path))
                 await fence_declarations(channel, os.urandom(8))
             failpoint.reach("engine.deferred.declared")
             self._is_declared = True
-
-    async def _is_there(self) -> bool:
-        if self._looking is None or self._looking.close_reason is not None:
-            self._looking = await self._services.connections.channel()
-        try:
-            await self._looking.declarations.declare_queue(self.resource, passive=True)
-        except NotFound:
-            return False
-        return True
 
     async def lock(self, sub_queue: SubQueue, numbers: list[int]) -> list[Lock]:
         """Lock all of these messages, whoever owns them, or none.

@@ -223,6 +223,7 @@ class QueueReader:
         self._is_closed = True
         self._act()
         self._wake.close()
+        self._deduplicator.close()
         return self._consumers.close()
 
     def _limit(self) -> None:

@@ -78,6 +78,7 @@ class Receiving:
         self._receivers: dict[int, QueueReceiver] = {}
         self._forwarders: dict[int, Take] = {}
         self._last_receiver = 0
+        self._ending: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"Receiving({len(self._receivers)} receivers, {len(self._readers)} queues)"
@@ -140,8 +141,16 @@ class Receiving:
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
         there = {each.path.lower(): each for each in model.receive_entities(namespace)}
-        for reader in self._readers.values():
-            reader.update(there.get(reader.path.key, reader.queue))
+        for key, reader in list(self._readers.items()):
+            queue = there.get(reader.path.key)
+            if queue is not None:
+                reader.update(queue)
+                continue
+            # A receiver that is still open can be closed; one of a later entity has another reader.
+            del self._readers[key]
+            task = asyncio.get_running_loop().create_task(_closed(reader))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def end(self) -> None:
         """Receive nothing more."""
@@ -159,8 +168,8 @@ class Receiving:
     async def close(self) -> None:
         """Let go: what is locked or buffered goes back to its queue."""
         for reader in self._readers.values():
-            with contextlib.suppress(BrokerError):
-                await reader.close()
+            await _closed(reader)
+        await asyncio.gather(*self._ending)
 
     def _reader(self, path: EntityPath, queue: model.ReceiveEntity) -> QueueReader:
         key = (path.key, path.sub_queue)
@@ -216,6 +225,11 @@ class Receiving:
         receiver = self._receivers.pop(number, None)
         if receiver is not None:
             self._on_used(receiver.path)
+
+
+async def _closed(reader: QueueReader) -> None:
+    with contextlib.suppress(BrokerError):
+        await reader.close()
 
 
 def _shows_nothing(received: Received) -> None:

@@ -169,7 +169,8 @@ class Owners:
             queue = there.get(key[0])
             if queue is None or incarnation_of(queue) != incarnation_of(owner.messages.queue):
                 del self._here[key]
-                self._settled.pop(key[0], None)
+                if (settled := self._settled.pop(key[0], None)) is not None:
+                    settled.leave()
                 self.ask_again(key)
                 owner.drop()
                 gone.add(key[0])

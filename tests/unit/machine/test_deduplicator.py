@@ -230,6 +230,20 @@ def test_all_queues_of_a_process_share_one_bound() -> None:
     assert MEMORY_BYTES_MAX == 64 << 20
 
 
+def test_a_queue_that_is_closed_has_no_part_of_it_any_more() -> None:
+    """Nor has what is settled there later."""
+    memory = SettledMemory(limit_bytes=2 * PAGE_BYTES)
+    messages, other = deduplicator_of(memory), memory.numbers()
+    messages.leave(Message(1), Left.SETTLED)
+    messages.close()
+    messages.close()
+    assert memory.used_bytes == 0
+    messages.leave(Message(2), Left.SETTLED)
+    for number in (0, PAGE_NUMBERS):
+        other.add(number, digest(A))
+    assert (len(other), memory.used_bytes) == (2, 2 * PAGE_BYTES)
+
+
 def test_what_was_replaced_is_bounded() -> None:
     """In number."""
     messages = deduplicator_of()
