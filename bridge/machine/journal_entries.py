@@ -85,10 +85,14 @@ class JournalEntries:
         body = journal.encode_uses(memory.uses.encode())
         return self.entry(journal.entry_properties(journal.USES), body)
 
-    def note_left_out(self, memory: Memory) -> Publication:
-        """Return the entry that says which subscriptions are left out."""
+    def note_left_out(self, memory: Memory, mark: bytes | None = None) -> Publication:
+        """Return the entry that says which subscriptions are left out.
+
+        Args:
+            mark: by which its writer finds it; it means nothing to others.
+        """
         body = journal.encode_left_out(encode_left_out(memory.left_out))
-        return self.entry(journal.entry_properties(journal.LEFT_OUT), body)
+        return self.entry(journal.entry_properties(journal.LEFT_OUT, mark), body)
 
     def segment(self, rows: bytes) -> Publication:
         """Return a segment of the entity's history; it is no entry of the journal."""

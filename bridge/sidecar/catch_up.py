@@ -2,20 +2,22 @@
 
 What it missed is published to its queue alone, a batch at a time, each confirmed before the next.
 At the journal's end the leader publishes nothing for a moment; what came in between follows, and
-from then on the subscription is reached by the topic's publishes again. The first message goes
-alone: while the queue takes nothing, an attempt costs one.
+from then on the subscription is reached by the topic's publishes again. The end is an entry that is
+written for that: the journal may be silent, or the node that reads it behind the others. The first
+message goes alone: while the queue takes nothing, an attempt costs one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.journal_reader import OFFSET, Entry
+from bridge.broker.streams.journal_reader import OFFSET, Entry, JournalReader
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.machine.browse import expires_ms, is_active_entry
 from bridge.machine.left_out import Missed, as_missed
@@ -25,6 +27,7 @@ from bridge.sidecar.leader import Leader
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.shards import count_of, shard_of
+from bridge.wire import headers
 from bridge.wire.copies import Reader
 from bridge.wire.sessions import session_id_in
 
@@ -42,6 +45,8 @@ HOLD_S = 5.0
 
 NOTE_EVERY = 1_000
 """After so many messages the journal is told how far the subscription is."""
+
+MARK_BYTES = 16
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +77,8 @@ class CatchUp:
         self._name = subscription.path
         self._shards = count_of(subscription)
         self._lease = lease
-        self._journal = JournalScan(lease, names.journal(leader.name), self._reader)
+        stream = names.journal(leader.name)
+        self._journal = JournalScan(lease, stream, self._reader, has_entries=True)
         self._exchange = names.active_exchange(leader.name)
         self._noted = missed.number
         self._has_begun = False
@@ -82,7 +88,8 @@ class CatchUp:
 
         Raises:
             Unroutable: the queue is not there any more.
-            BrokerError, TimeoutError: the queue takes nothing, or not all.
+            BrokerError, TimeoutError: the queue takes nothing, or not all; or the journal does not
+                say what is missing.
         """
         channel = await self._lease.channel()
         await channel.publisher.confirm_select()
@@ -93,12 +100,28 @@ class CatchUp:
         try:
             async with asyncio.timeout(HOLD_S):
                 await in_flight.wait_confirmed()
+                end = await self._mark_end()
                 while await self._publish_batch(channel, BATCH):
                     pass
+                if self._journal.end < end:
+                    raise BrokerSilent(text=f"the journal of {self._name!r} is not read to its end")
             self._end()
         finally:
             in_flight.holds -= 1
             self._leader.go_on()
+
+    async def _mark_end(self) -> int:
+        """Write an entry behind all that is missing; return its offset when it can be read."""
+        sequencer, mark = self._leader.sequencer, os.urandom(MARK_BYTES)
+
+        async def write() -> None:
+            await self._leader.write(sequencer.journal.note_left_out(sequencer.memory, mark))
+
+        def is_own(entry: Entry) -> bool:
+            return (entry.properties.headers or {}).get(headers.IDENTITY, ("V", None))[1] == mark
+
+        reader = JournalReader(self._lease, names.journal(self._leader.name))
+        return await reader.find_own(write, is_own)
 
     def _end(self) -> None:
         sequencer = self._leader.sequencer

@@ -19,10 +19,11 @@ from bridge.engine.api import (
     ReceiveMode,
 )
 from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath
+from bridge.topology import names
 from tests.fixtures.broker import Broker
-from tests.fixtures.dead import dead_queue, start_queue, stop_queue
+from tests.fixtures.dead import dead_queue, silent_stream, start_queue, stop_queue
 from tests.fixtures.waiting import until
 from tests.integration.door import Client, Door, open_door, outgoing
 
@@ -301,3 +302,21 @@ def failures(door: Door, name: str) -> int:
     """How often a queue has ended a connection."""
     found = {each.name: each.failures for each in door.namespace.state.silent}
     return found.get(name, 0)
+
+
+async def test_a_peek_does_not_take_a_silent_journal_for_an_empty_one(
+    door: Door, broker: Broker, vhost: str
+) -> None:
+    """It says that RabbitMQ is busy, again and again, until the journal speaks."""
+
+    async def peek() -> list[Received]:
+        return await door.namespace.peek(door.path, 0, 10)
+
+    await door.send("a")
+    await until(peek)
+    with silent_stream(broker, vhost, names.journal(NAME)):
+        for _ in range(2):
+            with pytest.raises(ServerBusy):
+                await peek()
+    (found,) = await peek()
+    assert found.record.body == b"a"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -13,8 +14,9 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Complete, Received, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
 from tests.fixtures.broker import Broker
-from tests.fixtures.dead import dead_queue, start_queue, stop_queue
+from tests.fixtures.dead import dead_queue, silent_stream, start_queue, stop_queue
 from tests.fixtures.waiting import until
 from tests.integration.door import Client, Door, open_door, outgoing
 
@@ -140,6 +142,42 @@ async def test_who_takes_over_knows_what_a_subscription_has_missed(
             assert await take(second, late, "audit", 1) == numbered(61, 61)
     finally:
         start_queue(broker, vhost, audit)
+
+
+async def test_a_journal_that_says_nothing_has_not_ended(
+    door: Door, broker: Broker, vhost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a subscription has missed is still there when its journal speaks again."""
+    caplog.set_level(logging.INFO, "bridge.sidecar")
+
+    def is_tried() -> bool:
+        # The first attempt may have begun before the journal fell silent.
+        waits = caplog.text.count("subscription.waits")
+        return waits > 1 or "subscription.whole" in caplog.text
+
+    def is_quiet() -> bool:
+        # The term has written all that it has to, so nothing of its own waits for the journal.
+        (leader,) = door.sidecar.leading or (None,)
+        return (
+            leader is not None
+            and not leader.sequencer.memory.has_inherited
+            and not leader.in_flight.open
+        )
+
+    audit = path("audit").entity
+    stop_queue(broker, vhost, audit)
+    try:
+        await publish(door, 1, 40)
+        await until(lambda: is_named(door, "audit"), within_s=WITHIN_S)
+        await until(is_quiet, within_s=WITHIN_S)
+        with silent_stream(broker, vhost, names.journal("events")):
+            caplog.clear()
+            start_queue(broker, vhost, audit)
+            await until(is_tried, within_s=WITHIN_S)
+    finally:
+        start_queue(broker, vhost, audit)
+    assert await take(door, door.client(path=path("audit")), "audit", 40) == numbered(1, 40)
+    await until(lambda: not is_named(door, "audit"))
 
 
 async def test_what_expired_while_a_subscription_was_left_out_is_a_dead_letter(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.journal_reader import OFFSET, Entry, read_entry
 from bridge.wire.basic import Table
 
@@ -21,7 +22,7 @@ LAST: tuple[str, object] = ("S", b"last")
 """The last chunk: some of the last entries."""
 
 EMPTY_S = 2.0
-"""A stream that delivers nothing for so long has nothing from there on."""
+"""A stream that delivers nothing for so long has nothing from there on, or is silent."""
 
 
 def at(offset: int) -> tuple[str, object]:
@@ -61,6 +62,7 @@ async def read_stream(
     take: Callable[[Entry], bool],
     *,
     prefetch: int = 250,
+    may_be_empty: bool = False,
 ) -> int:
     """Hand over a stream's entries, oldest first, until it ends or `take` says that it is enough.
 
@@ -69,9 +71,11 @@ async def read_stream(
     Args:
         start: `FIRST`, `LAST` or `at` an offset.
         prefetch: how many RabbitMQ delivers at a time.
+        may_be_empty: whether there may be no entry from `start` on.
 
     Raises:
         NotFound: there is no such stream.
+        BrokerSilent: an entry that must be there does not come.
         BrokerError: the channel ended.
     """
     reading = _Reading(take)
@@ -85,6 +89,8 @@ async def read_stream(
         )
         if await _begins(channel, reading):
             await _go_on(channel, reading, prefetch)
+        elif not may_be_empty:
+            raise BrokerSilent(text=f"the stream {stream!r} says nothing")
     if reading.error is not None:
         raise reading.error
     return reading.count

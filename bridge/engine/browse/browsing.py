@@ -210,7 +210,10 @@ class Browsing:
             return False
 
         stream = names.journal(view.entity.front)
-        await read_stream(self._connections, stream, FIRST, take, prefetch=2_000)
+        is_known = view.journal.has_entries
+        await read_stream(
+            self._connections, stream, FIRST, take, prefetch=2_000, may_be_empty=not is_known
+        )
 
     async def _moved(self, page: _Page, view: BrowseView, numbers: list[int], start: int) -> None:
         """Add messages of the moved stream, those of the lowest numbers first."""
@@ -234,7 +237,9 @@ class Browsing:
         while offsets:
             first = min(offsets)
             prefetch = min(len(offsets) + 1, NEAR)
-            await read_stream(self._connections, stream, at(first), take, prefetch=prefetch)
+            await read_stream(
+                self._connections, stream, at(first), take, prefetch=prefetch, may_be_empty=True
+            )
             offsets.pop(first, None)  # what has left the stream is not shown
 
     async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:

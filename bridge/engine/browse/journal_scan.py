@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from bridge.broker.connection.address import HasChannels
+from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.journal_reader import Entry
 from bridge.broker.streams.stream_reader import FIRST, LAST, at, read_stream
 from bridge.machine.anchors import Anchors
@@ -44,18 +45,39 @@ class JournalScan:
 
     Args:
         reader: of the subscription whose numbers count; `None`: the journal's own.
+        has_entries: whether it is known that the journal has some.
+
+    Attributes:
+        end: the highest offset that was read; -1 before there is one.
     """
 
-    def __init__(self, connection: HasChannels, stream: str, reader: Reader | None) -> None:
+    def __init__(
+        self,
+        connection: HasChannels,
+        stream: str,
+        reader: Reader | None,
+        *,
+        has_entries: bool = False,
+    ) -> None:
         self._connection = connection
         self._stream = stream
         self._reader = reader
         self._anchors = Anchors()
-        self._end = -1
+        self.end = -1
+        self._has_entries = has_entries
         self._first: int | None = None
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether the journal is known to have some: then it is silent if none comes."""
+        return self._has_entries or self.end >= 0
+
     async def bounds(self) -> tuple[int, int] | None:
-        """Return the first number that the journal has, and its last; `None`: it has none."""
+        """Return the first number that the journal has, and its last; `None`: it has none.
+
+        Raises:
+            BrokerError: the channel ended, or the journal says nothing.
+        """
         last = await self._find_last()
         if last is None:
             return None
@@ -68,14 +90,18 @@ class JournalScan:
                     found.append(number)
                 return bool(found)
 
-            await read_stream(self._connection, self._stream, FIRST, take, prefetch=10)
+            await self._read(FIRST, take, prefetch=10)
             if not found:
                 return None
             self._first = found[0]
         return self._first, last
 
     async def scan(self, start: int, take: Take, *, prefetch: int = 250) -> None:
-        """Hand over the messages from a number on, until `take` stops or the journal ends."""
+        """Hand over the messages from a number on, until `take` stops or the journal ends.
+
+        Raises:
+            BrokerError: the channel ended, or the journal says nothing.
+        """
         wanted = start
         while wanted != STOP:
             wanted = await self._scan(wanted, take, prefetch)
@@ -87,27 +113,44 @@ class JournalScan:
         start, step, may_estimate = await self._place(wanted), 16, True
         while True:
             read = _Read(self, start, wanted, take, may_estimate=may_estimate)
-            await read_stream(
-                self._connection, self._stream, at(start), read.on_entry, prefetch=prefetch
-            )
+            await self._read(at(start), read.on_entry, prefetch=prefetch)
             if read.outcome is _Outcome.SKIP:
                 return read.wanted
             if read.outcome is _Outcome.BACK:
                 start = max(min(self._estimate(wanted), start - step), 0)
                 step *= 4
             elif read.outcome is _Outcome.FAR:
-                better = min(self._estimate(wanted) - 2, self._end)
+                better = min(self._estimate(wanted) - 2, self.end)
                 may_estimate = better > start
                 start = max(better, start)
             else:
                 return STOP
+
+    async def _read(
+        self, start: tuple[str, object], take: Callable[[Entry], bool], *, prefetch: int = 250
+    ) -> None:
+        may_be_empty = not self.has_entries
+        try:
+            await read_stream(
+                self._connection,
+                self._stream,
+                start,
+                take,
+                prefetch=prefetch,
+                may_be_empty=may_be_empty,
+            )
+        except BrokerSilent:
+            # A journal that somebody has deleted, and that was made again, begins anew.
+            self._anchors.forget()
+            self.end, self._first, self._has_entries = -1, None, True
+            raise
 
     def see(self, entry: Entry) -> int:
         """Learn where a message stands; return its number, -1 if it has none."""
         return self._see(entry)
 
     def _see(self, entry: Entry) -> int:
-        self._end = max(self._end, entry.offset)
+        self.end = max(self.end, entry.offset)
         number = self._number(entry)
         if number >= 0:
             self._anchors.see(number, entry.offset)
@@ -131,10 +174,10 @@ class JournalScan:
 
     async def _place(self, wanted: int) -> int:
         guess = self._estimate(wanted)
-        if guess > self._end:
+        if guess > self.end:
             await self._find_last()
             guess = self._estimate(wanted)
-        return max(min(guess - 2, self._end), 0)
+        return max(min(guess - 2, self.end), 0)
 
     async def _find_last(self) -> int | None:
         """Return the highest number near the journal's end."""
@@ -146,11 +189,11 @@ class JournalScan:
                 found.append(number)
             return False
 
-        await read_stream(self._connection, self._stream, LAST, take)
+        await self._read(LAST, take)
         step = 32
-        while not found and self._end >= 0 and step <= 8 * (self._end + 32):
-            start = max(self._end - step, 0)
-            await read_stream(self._connection, self._stream, at(start), take)
+        while not found and self.end >= 0 and step <= 8 * (self.end + 32):
+            start = max(self.end - step, 0)
+            await self._read(at(start), take)
             step *= 8
         return max(found, default=None)
 
@@ -165,7 +208,7 @@ class JournalScan:
             found.append(entry.offset)
             return True
 
-        await read_stream(self._connection, self._stream, at(offset), take, prefetch=1)
+        await self._read(at(offset), take, prefetch=1)
         return bool(found) and found[0] <= offset
 
 

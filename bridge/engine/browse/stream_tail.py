@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from bridge.broker.connection.address import HasChannels
+from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.journal_reader import Entry
 from bridge.broker.streams.stream_reader import FIRST, at, read_stream
 from bridge.engine.sending.sender import Sender
@@ -46,7 +47,13 @@ class StreamTail:
             start = FIRST
         else:
             start = at(self._last)
-        await read_stream(self._connection, self._stream, start, self._on_entry, prefetch=PREFETCH)
+        try:
+            await read_stream(
+                self._connection, self._stream, start, self._on_entry, prefetch=PREFETCH
+            )
+        except BrokerSilent:
+            self._last = None  # a stream that somebody has deleted may have been made again
+            raise
 
     def _on_entry(self, entry: Entry) -> bool:
         if self._last is None or entry.offset > self._last:
