@@ -158,6 +158,10 @@ class AioChannel:
             self.is_closed = True
             self._calls.put_nowait(self._outer.close)
 
+    def ended(self, call: Callable[[AioChannel], object]) -> None:
+        """Have something called when its number is free."""
+        self._task.add_done_callback(lambda task: call(self))
+
     async def closed(self) -> None:
         """Wait until that is done."""
         await asyncio.wait((self._task,), timeout=1.0)

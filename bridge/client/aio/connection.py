@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import aio_pika
 from aio_pika.abc import AbstractConnection
@@ -26,6 +25,9 @@ from bridge.client.exceptions import (
 )
 
 CONNECT_S = 15.0
+
+CHANNELS_MAX = 65_535
+"""Where RabbitMQ names no limit: there are no higher numbers."""
 
 log = logging.getLogger("azure.servicebus.bridge")
 
@@ -47,7 +49,8 @@ class AioWire:
         self._purpose = purpose
         self._next_host = 0
         self._connection: AbstractConnection | None = None
-        self._channels: WeakSet[AioChannel] = WeakSet()
+        self._channels: set[AioChannel] = set()
+        self._channels_max = 0
         self._backoff = Backoff()
         self._changed = asyncio.Event()
         self._refused: ServiceBusError | None = None
@@ -77,19 +80,22 @@ class AioWire:
                 f"No connection within {timeout_s:.0f} s: {self.last_error}"
             ) from None
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a quarter of the channels that RabbitMQ allows it are in use."""
+        return 4 * len(self._channels) >= self._channels_max
+
     def open(
         self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
     ) -> AioChannel:
         """Return a channel."""
         if self._connection is None:
             raise ServiceBusConnectionError(f"There is no connection: {self.last_error}")
-
-        def closed(error: ServiceBusError) -> None:
-            self._channels.discard(channel)
-            on_closed(error)
-
-        channel = AioChannel(self._connection, closed, has_confirms=has_confirms)
+        if len(self._channels) >= self._channels_max:
+            raise ServiceBusConnectionError(f"All {self._channels_max} channels are in use.")
+        channel = AioChannel(self._connection, on_closed, has_confirms=has_confirms)
         self._channels.add(channel)
+        channel.ended(self._channels.discard)
         return channel
 
     def now_ms(self) -> int:
@@ -157,7 +163,9 @@ class AioWire:
 
         connection.close_callbacks.add(on_close)
         assert connection.transport is not None
-        tell_blocked(connection.transport.connection, self._on_blocked)
+        inner = connection.transport.connection
+        tell_blocked(inner, self._on_blocked)
+        self._channels_max = inner.connection_tune.channel_max or CHANNELS_MAX
         return connection
 
     def _on_blocked(self, why: str | None) -> None:
@@ -186,6 +194,5 @@ class AioWire:
         self._connection, self.is_up, self.blocked = None, False, None
         self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")
         log.warning("The connection to RabbitMQ was lost (%s): %r", self._purpose, error)
-        channels, self._channels = list(self._channels), WeakSet()
-        for channel in channels:
+        for channel in list(self._channels):
             channel.lose(self.last_error)

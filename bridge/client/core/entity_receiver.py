@@ -326,8 +326,10 @@ class EntityReceiver:
     def _carry_out(self, effect: Any) -> None:
         try:
             self._fetching.carry_out(effect)
-        except ServiceBusError:
-            self._on_lost()
+        except ServiceBusError:  # there is no channel for it; what came on others stays locked
+            self._not_before_s = self._wire.now_s() + SETTLE_S
+            self._credit.closed(effect.fetch)
+            self._turn_soon()
 
     def _offer(self, receiver: int, held: Held) -> None:
         fate = fate_of(held, self.place, self._wire.now_ms())

@@ -116,6 +116,10 @@ class Wire(Protocol):
 
     blocked: str | None
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a quarter of the channels that RabbitMQ allows it are in use."""
+
     def open(
         self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
     ) -> Channel:

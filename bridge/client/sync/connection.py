@@ -12,6 +12,7 @@ from weakref import WeakSet
 from pika import ConnectionParameters, PlainCredentials, SSLOptions
 from pika.exceptions import (
     AMQPConnectionError,
+    AMQPError,
     ConnectionClosedByBroker,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
@@ -106,6 +107,11 @@ class PikaWire:
         else:
             self._waiting.append(answer)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a quarter of the channels that RabbitMQ allows it are in use."""
+        return self._connection is not None and self._connection.is_crowded
+
     def open(
         self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
     ) -> PikaChannel:
@@ -117,7 +123,10 @@ class PikaWire:
             self._channels.discard(channel)
             on_closed(error)
 
-        channel = PikaChannel(self._connection, closed, has_confirms=has_confirms)
+        try:
+            channel = PikaChannel(self._connection, closed, has_confirms=has_confirms)
+        except AMQPError as error:
+            raise ServiceBusConnectionError(f"There is no channel: {error!r}") from None
         self._channels.add(channel)
         return channel
 

@@ -64,6 +64,11 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
 
     _frame_buffer: bytes
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a quarter of the channels that RabbitMQ allows are in use."""
+        return bool(4 * len(self._channels) >= self.params.channel_max)
+
     def written(self, call: Callable[[], None]) -> None:
         """Have something called when all is with the kernel, or lost."""
         transport = self._transport
