@@ -1,14 +1,20 @@
-"""The library where RabbitMQ sets limits to receiving."""
+"""The library where RabbitMQ sets limits to receiving: few channels, no permission to read."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tests.acceptance.lanes import LANES, Lane, lane_of
 from tests.acceptance.sdk import expect_silence, receive, take
-from tests.fixtures.bridge import StartBridge
+from tests.fixtures.bridge import Bridge, StartBridge
+from tests.fixtures.broker import Broker
 
-ENTITIES = {f"many-{lane}": {"LockDuration": "PT5M"} for lane in LANES[1:]}
+ENTITIES = {
+    f"{name}-{lane}": {"LockDuration": "PT5M"} for name in ("many", "unread") for lane in LANES[1:]
+}
 
 CHANNELS_MAX = 64
 MANY = 200
@@ -36,3 +42,31 @@ def _receive_many(lane: Lane, queue: str) -> None:
         for _ in bodies:
             take(receiver)
         expect_silence(receiver)
+
+
+@pytest.mark.parametrize("lane_name", LANES[1:])
+def test_who_may_not_read_is_told(lane_name: str, bridge: Bridge, broker: Broker) -> None:
+    """By RabbitMQ's permissions; once he may, the next call receives."""
+    vhost, queue = bridge.amqp_url.rpartition("/")[2], f"unread-{lane_name}"
+    user = f"writer-{lane_name}"
+    place = bridge.amqp_url.rpartition("@")[2]
+
+    def allow(read: str) -> None:
+        rights = {"configure": "", "write": ".*", "read": read}
+        broker.management("PUT", f"/api/permissions/{vhost}/{user}", rights)
+
+    broker.management("PUT", f"/api/users/{user}", {"password": "secret", "tags": ""})
+    try:
+        allow("")
+        url = SimpleNamespace(amqp_url=f"amqp://{user}:secret@{place}")
+        with lane_of(lane_name, url) as lane:
+            lane.send(queue, "one")
+            with lane.client.get_queue_receiver(queue) as receiver:
+                with pytest.raises(lane.errors.ServiceBusAuthorizationError, match=queue):
+                    receiver.receive_messages(max_wait_time=5)
+                with pytest.raises(lane.errors.ServiceBusAuthorizationError):
+                    next(receiver)
+                allow(".*")
+                assert [str(each) for each in take(receiver)] == ["one"]
+    finally:
+        broker.management("DELETE", f"/api/users/{user}")

@@ -22,7 +22,7 @@ from bridge.client.core.pull import Pull
 from bridge.client.core.settlements import Settlements
 from bridge.client.core.settling import Settling
 from bridge.client.core.wire import Answer, Channel, Delivery, Timer, Wire, succeed
-from bridge.client.exceptions import ServiceBusError
+from bridge.client.exceptions import ServiceBusAuthorizationError, ServiceBusError
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.deduplicator import CopyStatus, Deduplicator, Left
 from bridge.machine.settled import SettledMemory
@@ -36,6 +36,9 @@ from bridge.topology.description import Described
 SETTLE_S = 1.0
 """After a failure a quorum queue may deliver out of order for a moment (docs/rabbitmq-faults.md:
 order-after-kill)."""
+
+REFUSALS = "ACCESS_REFUSED", "RESOURCE_LOCKED"
+"""How RabbitMQ says that this user may not receive: asking again is in vain."""
 
 
 class EntityReceiver:
@@ -360,11 +363,13 @@ class EntityReceiver:
         self._turn_soon()
 
     def _on_lost(self, error: ServiceBusError | None = None) -> None:
-        """RabbitMQ has taken everything back; who asked still asks."""
+        """RabbitMQ has taken everything back; who asked still asks, unless nobody may receive."""
         self._not_before_s = self._wire.now_s() + SETTLE_S
         self._fetching.lose()
         self._credit.lost()
         self._deduplicator.lose()
         self._locks.lose()
+        if any(refusal in str(error) for refusal in REFUSALS):
+            self.refuse(ServiceBusAuthorizationError(str(error)))
         self._is_turn_due = False  # a turn that was interrupted never ended
         self._turn_soon()
