@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from bridge.client.core.renewal import DURATION_S, Renewal
+from bridge.client.core.renewal import CALLBACK_FAILED, DURATION_S, Renewal, log
 
 OnFailure = Callable[[Any, Exception | None], Awaitable[None]]
 
@@ -85,5 +85,11 @@ class AutoLockRenewer:
                 await renewal.renew()
             except Exception as error:
                 if renewal.fail(error):
-                    await renewal.on_failure(renewal.renewable, error)
+                    await self._tell(renewal)
                 return
+
+    async def _tell(self, renewal: Renewal) -> None:
+        try:
+            await renewal.on_failure(renewal.renewable, renewal.renewable.auto_renew_error)
+        except Exception:
+            log.exception(CALLBACK_FAILED)

@@ -15,6 +15,8 @@ DURATION_S = 300.0
 MARGIN_S = 10.0
 """A lock is renewed so long before its end, or after half of a shorter one."""
 
+CALLBACK_FAILED = "The callback on_lock_renew_failure has failed."
+
 
 class Renewal:
     """One lock that is kept.

@@ -1,4 +1,4 @@
-"""The synchronous `AutoLockRenewer`: one thread that renews locks in time."""
+"""The synchronous `AutoLockRenewer`: a thread that knows when, and a pool that renews locks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-from bridge.client.core.renewal import DURATION_S, Renewal
+from bridge.client.core.renewal import CALLBACK_FAILED, DURATION_S, Renewal, log
 
 OnFailure = Callable[[Any, Exception | None], None]
 
@@ -21,14 +22,15 @@ class AutoLockRenewer:
     Args:
         max_lock_renewal_duration: for how long, in seconds.
         on_lock_renew_failure: called with a message or session whose lock is lost.
-        executor, max_workers: accepted; one thread renews all.
+        executor: renews; a session's lock, or that of a deferred message, may take a bridge long.
+        max_workers: so many threads do, where there is no executor.
     """
 
     def __init__(
         self,
         max_lock_renewal_duration: float = DURATION_S,
         on_lock_renew_failure: OnFailure | None = None,
-        executor: object = None,
+        executor: Executor | None = None,
         max_workers: int | None = None,
     ) -> None:
         self._duration_s = max_lock_renewal_duration
@@ -37,6 +39,8 @@ class AutoLockRenewer:
         self._orders = itertools.count()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._own = ThreadPoolExecutor(max_workers, "busbridge renewal")
+        self._executor = executor or self._own
         self._is_closed = False
 
     def __enter__(self) -> AutoLockRenewer:
@@ -80,6 +84,7 @@ class AutoLockRenewer:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
+        self._own.shutdown(wait=False)
         is_other = threading.current_thread() is not self._thread
         if wait and self._thread is not None and is_other:
             self._thread.join(timeout=5.0)
@@ -90,9 +95,10 @@ class AutoLockRenewer:
 
     def _run(self) -> None:
         while (renewal := self._next()) is not None:
-            if self._renew(renewal):
-                with self._changed:
-                    self._push(renewal)
+            try:
+                self._executor.submit(self._keep, renewal)
+            except RuntimeError:  # it is shut down, or the main thread has ended
+                self._keep(renewal)
 
     def _next(self) -> Renewal | None:
         with self._changed:
@@ -105,6 +111,11 @@ class AutoLockRenewer:
                 self._changed.wait(wait_s)
         return None
 
+    def _keep(self, renewal: Renewal) -> None:
+        if self._renew(renewal):
+            with self._changed:
+                self._push(renewal)
+
     def _renew(self, renewal: Renewal) -> bool:
         """Renew once; return whether it goes on."""
         if renewal.is_over:
@@ -115,7 +126,13 @@ class AutoLockRenewer:
         try:
             renewal.renew()
         except Exception as error:
-            if renewal.fail(error):
-                renewal.on_failure(renewal.renewable, error)
+            if not self._is_closed and renewal.fail(error):
+                self._tell(renewal)
             return False
         return True
+
+    def _tell(self, renewal: Renewal) -> None:
+        try:
+            renewal.on_failure(renewal.renewable, renewal.renewable.auto_renew_error)
+        except Exception:
+            log.exception(CALLBACK_FAILED)
