@@ -80,8 +80,7 @@ async def test_who_gets_natively_has_it_as_well(door: Door, confirming: Channel)
     came: list[bytes] = []
 
     async def is_all_there() -> bool:
-        got = await confirming.consumers.get("orders")
-        if got is not None:
+        while (got := await confirming.consumers.get("orders")) is not None:
             came.append(got.body)
             confirming.consumers.ack(got.tag)
         return len(came) == len(BODIES) - taken
