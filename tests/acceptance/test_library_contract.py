@@ -43,6 +43,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "scheduled": {},
     "deferral": {
         "test_what_is_deferred_outlives_a_kill": PROCESS,
+        "test_a_reason_that_is_no_text": "a TypeError of the library's own: docs/library.md",
     },
     "dead_letter": {},
     "browse": {
