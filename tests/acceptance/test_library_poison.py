@@ -46,7 +46,7 @@ def test_poison_is_read_to_the_end(bridge: Any, lane_name: str) -> None:
         found: list[str] = []
         for sub_queue in (None, "deadletter"):
             with lane.client.get_queue_receiver(queue, sub_queue=sub_queue) as receiver:
-                while batch := receiver.receive_messages(50, max_wait_time=2):
+                while batch := receiver.receive_messages(50, max_wait_time=5):
                     for message in batch:
                         for name in SHOWN:
                             getattr(message, name)
