@@ -7,7 +7,19 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
 from bridge.client.aio.client import ServiceBusClient
-from bridge.client.management.calls import Call, Calls, Listing, path_of, properties_of
+from bridge.client.management.calls import (
+    QUEUE,
+    QUEUES,
+    SUBSCRIPTION,
+    TOPIC,
+    TOPICS,
+    Call,
+    Calls,
+    Listing,
+    name_of,
+    path_of,
+    properties_of,
+)
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
     PageOptions,
@@ -32,9 +44,6 @@ Result = TypeVar("Result")
 Described = TypeVar("Described")
 
 __all__ = ["AsyncItemPaged", "ServiceBusAdministrationClient"]
-
-_QUEUE, _TOPIC, _SUBSCRIPTION = "QueueDescription", "TopicDescription", "SubscriptionDescription"
-_QUEUES, _TOPICS = "$Resources/Queues", "$Resources/Topics"
 
 
 class AsyncItemPaged(Generic[Described]):
@@ -124,18 +133,18 @@ class ServiceBusAdministrationClient:
     async def get_queue(self, queue_name: str) -> QueueProperties:
         """Return a queue's properties."""
         path = path_of(queue_name)
-        return await self._ask(self._calls.get(path, queue_name, _QUEUE, QueueProperties))
+        return await self._ask(self._calls.get(path, queue_name, QUEUE, QueueProperties))
 
     async def get_queue_runtime_properties(self, queue_name: str) -> QueueRuntimeProperties:
         """Return a queue's times and counts."""
         path = path_of(queue_name)
-        return await self._ask(self._calls.get(path, queue_name, _QUEUE, QueueRuntimeProperties))
+        return await self._ask(self._calls.get(path, queue_name, QUEUE, QueueRuntimeProperties))
 
     async def update_queue(
         self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
     ) -> None:
         """Change a queue; it is described whole, and options come before what is described."""
-        path = path_of(_name(QueueProperties, queue))
+        path = path_of(name_of(QueueProperties, queue))
         await self._ask(self._calls.update(path, QueueProperties, queue, dict(options)))
 
     async def delete_queue(self, queue_name: str) -> None:
@@ -144,13 +153,13 @@ class ServiceBusAdministrationClient:
 
     def list_queues(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[QueueProperties]:
         """List the queues."""
-        return self._list(_QUEUES, _QUEUE, QueueProperties, options)
+        return self._list(QUEUES, QUEUE, QueueProperties, options)
 
     def list_queues_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[QueueRuntimeProperties]:
         """List the queues' times and counts."""
-        return self._list(_QUEUES, _QUEUE, QueueRuntimeProperties, options)
+        return self._list(QUEUES, QUEUE, QueueRuntimeProperties, options)
 
     # -- topics
 
@@ -164,18 +173,18 @@ class ServiceBusAdministrationClient:
     async def get_topic(self, topic_name: str) -> TopicProperties:
         """Return a topic's properties."""
         path = path_of(topic_name)
-        return await self._ask(self._calls.get(path, topic_name, _TOPIC, TopicProperties))
+        return await self._ask(self._calls.get(path, topic_name, TOPIC, TopicProperties))
 
     async def get_topic_runtime_properties(self, topic_name: str) -> TopicRuntimeProperties:
         """Return a topic's times and counts."""
         path = path_of(topic_name)
-        return await self._ask(self._calls.get(path, topic_name, _TOPIC, TopicRuntimeProperties))
+        return await self._ask(self._calls.get(path, topic_name, TOPIC, TopicRuntimeProperties))
 
     async def update_topic(
         self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
     ) -> None:
         """Change a topic; it is described whole, and options come before what is described."""
-        path = path_of(_name(TopicProperties, topic))
+        path = path_of(name_of(TopicProperties, topic))
         await self._ask(self._calls.update(path, TopicProperties, topic, dict(options)))
 
     async def delete_topic(self, topic_name: str) -> None:
@@ -184,13 +193,13 @@ class ServiceBusAdministrationClient:
 
     def list_topics(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[TopicProperties]:
         """List the topics."""
-        return self._list(_TOPICS, _TOPIC, TopicProperties, options)
+        return self._list(TOPICS, TOPIC, TopicProperties, options)
 
     def list_topics_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[TopicRuntimeProperties]:
         """List the topics' times and counts."""
-        return self._list(_TOPICS, _TOPIC, TopicRuntimeProperties, options)
+        return self._list(TOPICS, TOPIC, TopicRuntimeProperties, options)
 
     # -- subscriptions
 
@@ -206,14 +215,14 @@ class ServiceBusAdministrationClient:
     ) -> SubscriptionProperties:
         """Return a subscription's properties."""
         path, made = path_of(topic_name, subscription_name), SubscriptionProperties
-        return await self._ask(self._calls.get(path, subscription_name, _SUBSCRIPTION, made))
+        return await self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
 
     async def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str
     ) -> SubscriptionRuntimeProperties:
         """Return a subscription's times and counts."""
         path, made = path_of(topic_name, subscription_name), SubscriptionRuntimeProperties
-        return await self._ask(self._calls.get(path, subscription_name, _SUBSCRIPTION, made))
+        return await self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
 
     async def update_subscription(
         self,
@@ -223,7 +232,7 @@ class ServiceBusAdministrationClient:
     ) -> None:
         """Change a subscription; it is described whole, and options come before that."""
         made = SubscriptionProperties
-        path = path_of(topic_name, _name(made, subscription))
+        path = path_of(topic_name, name_of(made, subscription))
         await self._ask(self._calls.update(path, made, subscription, dict(options)))
 
     async def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
@@ -235,14 +244,14 @@ class ServiceBusAdministrationClient:
     ) -> AsyncItemPaged[SubscriptionProperties]:
         """List the subscriptions of a topic."""
         path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, _SUBSCRIPTION, SubscriptionProperties, options)
+        return self._list(path, SUBSCRIPTION, SubscriptionProperties, options)
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
         """List the times and counts of a topic's subscriptions."""
         path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, _SUBSCRIPTION, SubscriptionRuntimeProperties, options)
+        return self._list(path, SUBSCRIPTION, SubscriptionRuntimeProperties, options)
 
     # -- rules
 
@@ -295,8 +304,3 @@ class ServiceBusAdministrationClient:
     async def _ask(self, call: Call[Result]) -> Result:
         result: Result = await self._client._administer(call.request, call.read)
         return result
-
-
-def _name(made: type[Any], given: object) -> str:
-    name: str = properties_of(made, given).name
-    return name

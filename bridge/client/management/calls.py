@@ -24,10 +24,13 @@ from bridge.wire.atom.xml import Element
 Result = TypeVar("Result")
 Described = TypeVar("Described")
 
+QUEUE, TOPIC, SUBSCRIPTION = "QueueDescription", "TopicDescription", "SubscriptionDescription"
+QUEUES, TOPICS = "$Resources/Queues", "$Resources/Topics"
+
 ROOTS: dict[type[Mapped], str] = {
-    QueueProperties: "QueueDescription",
-    TopicProperties: "TopicDescription",
-    SubscriptionProperties: "SubscriptionDescription",
+    QueueProperties: QUEUE,
+    TopicProperties: TOPIC,
+    SubscriptionProperties: SUBSCRIPTION,
 }
 RULE = "RuleDescription"
 
@@ -190,6 +193,12 @@ def properties_of(made: type[Result], given: object) -> Result:
     if not isinstance(given, Mapping):
         raise TypeError(f"An update is given {made.__name__}, or a mapping of its names.")
     return made(**given)
+
+
+def name_of(made: type[Any], given: object) -> str:
+    """Return the name in properties, given as such or as a mapping."""
+    name: str = properties_of(made, given).name
+    return name
 
 
 def _with_defaults(made: type[Any], name: str, options: Mapping[str, Any]) -> Mapped:

@@ -6,7 +6,19 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
-from bridge.client.management.calls import Call, Calls, Listing, path_of, properties_of
+from bridge.client.management.calls import (
+    QUEUE,
+    QUEUES,
+    SUBSCRIPTION,
+    TOPIC,
+    TOPICS,
+    Call,
+    Calls,
+    Listing,
+    name_of,
+    path_of,
+    properties_of,
+)
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
     PageOptions,
@@ -30,9 +42,6 @@ from bridge.client.sync.client import ServiceBusClient
 
 Result = TypeVar("Result")
 Described = TypeVar("Described")
-
-_QUEUE, _TOPIC, _SUBSCRIPTION = "QueueDescription", "TopicDescription", "SubscriptionDescription"
-_QUEUES, _TOPICS = "$Resources/Queues", "$Resources/Topics"
 
 
 class ItemPaged(Generic[Described]):
@@ -120,18 +129,18 @@ class ServiceBusAdministrationClient:
     def get_queue(self, queue_name: str) -> QueueProperties:
         """Return a queue's properties."""
         path = path_of(queue_name)
-        return self._ask(self._calls.get(path, queue_name, _QUEUE, QueueProperties))
+        return self._ask(self._calls.get(path, queue_name, QUEUE, QueueProperties))
 
     def get_queue_runtime_properties(self, queue_name: str) -> QueueRuntimeProperties:
         """Return a queue's times and counts."""
         path = path_of(queue_name)
-        return self._ask(self._calls.get(path, queue_name, _QUEUE, QueueRuntimeProperties))
+        return self._ask(self._calls.get(path, queue_name, QUEUE, QueueRuntimeProperties))
 
     def update_queue(
         self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
     ) -> None:
         """Change a queue; it is described whole, and options come before what is described."""
-        path = path_of(_name(QueueProperties, queue))
+        path = path_of(name_of(QueueProperties, queue))
         self._ask(self._calls.update(path, QueueProperties, queue, dict(options)))
 
     def delete_queue(self, queue_name: str) -> None:
@@ -140,13 +149,13 @@ class ServiceBusAdministrationClient:
 
     def list_queues(self, **options: Unpack[PageOptions]) -> ItemPaged[QueueProperties]:
         """List the queues."""
-        return self._list(_QUEUES, _QUEUE, QueueProperties, options)
+        return self._list(QUEUES, QUEUE, QueueProperties, options)
 
     def list_queues_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> ItemPaged[QueueRuntimeProperties]:
         """List the queues' times and counts."""
-        return self._list(_QUEUES, _QUEUE, QueueRuntimeProperties, options)
+        return self._list(QUEUES, QUEUE, QueueRuntimeProperties, options)
 
     # -- topics
 
@@ -158,18 +167,18 @@ class ServiceBusAdministrationClient:
     def get_topic(self, topic_name: str) -> TopicProperties:
         """Return a topic's properties."""
         path = path_of(topic_name)
-        return self._ask(self._calls.get(path, topic_name, _TOPIC, TopicProperties))
+        return self._ask(self._calls.get(path, topic_name, TOPIC, TopicProperties))
 
     def get_topic_runtime_properties(self, topic_name: str) -> TopicRuntimeProperties:
         """Return a topic's times and counts."""
         path = path_of(topic_name)
-        return self._ask(self._calls.get(path, topic_name, _TOPIC, TopicRuntimeProperties))
+        return self._ask(self._calls.get(path, topic_name, TOPIC, TopicRuntimeProperties))
 
     def update_topic(
         self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
     ) -> None:
         """Change a topic; it is described whole, and options come before what is described."""
-        path = path_of(_name(TopicProperties, topic))
+        path = path_of(name_of(TopicProperties, topic))
         self._ask(self._calls.update(path, TopicProperties, topic, dict(options)))
 
     def delete_topic(self, topic_name: str) -> None:
@@ -178,13 +187,13 @@ class ServiceBusAdministrationClient:
 
     def list_topics(self, **options: Unpack[PageOptions]) -> ItemPaged[TopicProperties]:
         """List the topics."""
-        return self._list(_TOPICS, _TOPIC, TopicProperties, options)
+        return self._list(TOPICS, TOPIC, TopicProperties, options)
 
     def list_topics_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> ItemPaged[TopicRuntimeProperties]:
         """List the topics' times and counts."""
-        return self._list(_TOPICS, _TOPIC, TopicRuntimeProperties, options)
+        return self._list(TOPICS, TOPIC, TopicRuntimeProperties, options)
 
     # -- subscriptions
 
@@ -198,14 +207,14 @@ class ServiceBusAdministrationClient:
     def get_subscription(self, topic_name: str, subscription_name: str) -> SubscriptionProperties:
         """Return a subscription's properties."""
         path, made = path_of(topic_name, subscription_name), SubscriptionProperties
-        return self._ask(self._calls.get(path, subscription_name, _SUBSCRIPTION, made))
+        return self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
 
     def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str
     ) -> SubscriptionRuntimeProperties:
         """Return a subscription's times and counts."""
         path, made = path_of(topic_name, subscription_name), SubscriptionRuntimeProperties
-        return self._ask(self._calls.get(path, subscription_name, _SUBSCRIPTION, made))
+        return self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
 
     def update_subscription(
         self,
@@ -215,7 +224,7 @@ class ServiceBusAdministrationClient:
     ) -> None:
         """Change a subscription; it is described whole, and options come before that."""
         made = SubscriptionProperties
-        path = path_of(topic_name, _name(made, subscription))
+        path = path_of(topic_name, name_of(made, subscription))
         self._ask(self._calls.update(path, made, subscription, dict(options)))
 
     def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
@@ -227,14 +236,14 @@ class ServiceBusAdministrationClient:
     ) -> ItemPaged[SubscriptionProperties]:
         """List the subscriptions of a topic."""
         path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, _SUBSCRIPTION, SubscriptionProperties, options)
+        return self._list(path, SUBSCRIPTION, SubscriptionProperties, options)
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, **options: Unpack[PageOptions]
     ) -> ItemPaged[SubscriptionRuntimeProperties]:
         """List the times and counts of a topic's subscriptions."""
         path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, _SUBSCRIPTION, SubscriptionRuntimeProperties, options)
+        return self._list(path, SUBSCRIPTION, SubscriptionRuntimeProperties, options)
 
     # -- rules
 
@@ -285,8 +294,3 @@ class ServiceBusAdministrationClient:
     def _ask(self, call: Call[Result]) -> Result:
         result: Result = self._client._administer(call.request, call.read)
         return result
-
-
-def _name(made: type[Any], given: object) -> str:
-    name: str = properties_of(made, given).name
-    return name
