@@ -58,7 +58,7 @@ test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed un
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kills and not soak' --durations 10 $(ARGS)
 
 soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure; new examples
-	@$(PYTEST) -m soak $(ARGS)
+	@$(PYTEST) -m soak --timeout 1200 $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory explore)
 
 explore: setup compiled ## The property tests with examples that nobody has tried (`make test` tries the same ones each time)
