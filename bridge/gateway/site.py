@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.gateway.admission import Visit
 from bridge.gateway.http import HttpConnection
-from bridge.gateway.websocket import PATH, SUBPROTOCOLS
+from bridge.gateway.websocket import PATHS, SUBPROTOCOLS
 
 if TYPE_CHECKING:
     from bridge.gateway.server import Gateway
@@ -60,7 +60,8 @@ class Site:
     def __init__(self, gateway: Gateway, app: web.Application | None = None) -> None:
         self._gateway = gateway
         self._app = app if app is not None else web.Application()
-        self._app.router.add_get(PATH, self._websocket)
+        for path in PATHS:
+            self._app.router.add_get(path, self._websocket)
         self._app.middlewares.insert(0, self._admit)
         self._app.on_response_prepare.append(_hang_up_on_unauthenticated)
         self._runner = web.AppRunner(
@@ -104,7 +105,7 @@ class Site:
         await asyncio.sleep(0)
         if self._gateway.is_stopping:
             raise web.HTTPServiceUnavailable(text="The bridge is stopping; try again.")
-        if request.path == PATH:
+        if request.path in PATHS:
             return await handler(request)
         self._count(1)
         try:

@@ -21,11 +21,12 @@ from bridge.wire.websocket import (
     frame_head,
 )
 
-PATH = "/$servicebus/websocket"
+PATHS = ("/$servicebus/websocket", "/$servicebus/websocket/")
+"""Where Azure's SDKs ask for a WebSocket; .NET's asks with the slash."""
 
 SUBPROTOCOLS = ("AMQPWSB10", "amqp")
-"""The name in the drafts of the binding, which Azure's SDKs offer, and the registered one, which Go
-programs offer."""
+"""The name in the drafts of the binding, which most of Azure's SDKs offer, and the registered one,
+which .NET and Go programs offer."""
 
 _HIDDEN = frozenset(("socket", "ssl_object"))
 """Whoever asks for them would write past the frames."""

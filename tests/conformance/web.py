@@ -53,13 +53,18 @@ class WebSocket:
 
     @classmethod
     async def connect(
-        cls, port: int, *, tls: ssl.SSLContext | None = None, subprotocol: bytes = b"AMQPWSB10"
+        cls,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        subprotocol: bytes = b"AMQPWSB10",
+        upgrade: bytes = UPGRADE,
     ) -> WebSocket:
         """Upgrade a connection."""
         name = "localhost" if tls is not None else None
         streams = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=name)
         opened = cls(*streams)
-        opened.send(UPGRADE.replace(b"AMQPWSB10", subprotocol))
+        opened.send(upgrade.replace(b"AMQPWSB10", subprotocol))
         head = await opened._reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 "), head
         assert b"Sec-WebSocket-Accept: " + ACCEPT in head, head
