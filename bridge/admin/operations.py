@@ -51,6 +51,13 @@ from bridge.wire.atom.documents import read_description
 from bridge.wire.atom.writing import Node
 from bridge.wire.atom.xml import Element
 
+_READERS: dict[What, tuple[Right, ...]] = {
+    What.NAMESPACE: (Right.LISTEN, Right.SEND),
+    What.RULE: (Right.LISTEN,),
+    What.RULES: (Right.LISTEN,),
+}
+"""What may be read without the right to manage (.NET's client says so of the namespace)."""
+
 
 class Counter(Protocol):
     """Counts messages."""
@@ -96,9 +103,8 @@ class Operations:
         """
         if (method, target.what) not in self._verbs:
             raise NotAllowed(f"{method} is nothing that can be done with this resource.")
-        is_rule_read = method == "GET" and target.what in (What.RULE, What.RULES)
-        rights = (Right.MANAGE, Right.LISTEN) if is_rule_read else (Right.MANAGE,)
-        access.check(method, target.path, *rights)
+        rights = _READERS.get(target.what, ()) if method == "GET" else ()
+        access.check(method, target.path, Right.MANAGE, *rights)
 
     async def carry_out(self, method: str, asked: Asked) -> Answer:
         """Do what was asked, and was not refused by `check`; raises what refuses it now."""
