@@ -329,7 +329,11 @@ class OutgoingLink(Link):
         return self.session.send(self, tag, payload, is_settled, message_format)
 
     def drained(self) -> None:
-        """Give back the credit that is left, if the peer asked for it."""
+        """Give back the credit that is left, if the peer asked for it; also when none is left.
+
+        .NET drains a session's link after each receive that brought less than it asked for, and
+        waits a minute for the answer, whatever its credit.
+        """
         if self.is_draining and self.is_open:
             self.is_draining = False
             self.delivery_count = serial.add(self.delivery_count, self.credit)
@@ -340,10 +344,8 @@ class OutgoingLink(Link):
         """The peer grants credit, or takes it back."""
         if flow.link_credit is not None:
             unseen = serial.distance(flow.delivery_count or 0, self.delivery_count)
-            before = self.credit
             self.credit = max(flow.link_credit - unseen, 0)
-            # credit 0 with drain is how the Python SDK takes back its credit: nothing to give back
-            self.is_draining = flow.drain and (flow.link_credit > 0 or before > 0)
+            self.is_draining = flow.drain
             if self.is_open:
                 self.session.events.append(CreditChanged(self, self.credit, flow.drain))
         if flow.echo and self.is_open:
