@@ -304,3 +304,17 @@ async def test_a_drain_without_credit_is_answered() -> None:
 
         flow = await peer.next(Flow, handle=7)
         assert (flow.link_credit, flow.drain) == (0, True)
+
+
+# -- before a token
+
+
+async def test_sessions_begun_before_a_token() -> None:
+    """Its management links begin their sessions first: many receivers may peek at the same time."""
+    async with gateway() as (_, port):
+        peer = await Client.connect(port)
+        await peer.open()
+        for channel in range(1, 200):
+            peer.write(frame(channel, Begin(None, 1, 5_000, 5_000, properties={})))
+        assert await peer.put_token(sas()) == 202
+        await peer.close()
