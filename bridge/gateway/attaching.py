@@ -12,7 +12,7 @@ from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
 from bridge.gateway.receiving import Deliver, ReceivingLink
 from bridge.gateway.refusal import refuse
 from bridge.gateway.sending import SendingLink
-from bridge.gateway.sessions import SessionLink, wants_session
+from bridge.gateway.sessions import SessionLink, wants_session, wants_shared_session
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
 from bridge.model.access import missing_right
 from bridge.model.entity import Right
@@ -88,6 +88,8 @@ def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath)
 def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
     connection.grants.require(Right.LISTEN, path)
     entity = connection.gateway.namespace.receive_entity(path)
+    if wants_shared_session(link.peer.source):
+        raise NotAllowed(texts.SESSIONS_ARE_EXCLUSIVE.format(link=link.name))
     is_of_session = wants_session(link.peer.source)
     needs_session = entity.requires_session and path.sub_queue is SubQueue.NONE
     if is_of_session and not needs_session:

@@ -1,7 +1,7 @@
 """Rules of subscriptions in `$management`: the maps that add them, the lists that show them.
 
-The JavaScript client was seen to send and read these; for .NET they are made from Azure's page on
-requests and responses. A list's descriptor is a number: clients know no other.
+The JavaScript client was seen to send and read these; for .NET they are made after its source. A
+list's descriptor is a number: clients know no other.
 """
 
 from __future__ import annotations

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FILTER = Symbol("com.microsoft:session-filter")
 """Key of a source's filter: a session id, or null for the next one that is free."""
 
+_SHARED = 0x137000000E
+"""Descriptor of the filter that asks for a session which another receiver may take over (.NET)."""
+
 LOCKED_UNTIL = Symbol("com.microsoft:locked-until-utc")
 """Link property of our attach: the end of the session's lock, in .NET ticks."""
 
@@ -53,6 +56,12 @@ def ticks(utc_ms: int) -> int:
 def wants_session(source: Any) -> bool:
     """Whether an attach asks for a session."""
     return isinstance(source, Source) and FILTER in (source.filter or {})
+
+
+def wants_shared_session(source: Any) -> bool:
+    """Whether an attach asks for a session that another receiver may take over."""
+    filters = (source.filter or {}).values() if isinstance(source, Source) else ()
+    return any(isinstance(each, Described) and each.descriptor == _SHARED for each in filters)
 
 
 def wanted_session(source: Any) -> str | None:

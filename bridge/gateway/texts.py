@@ -10,6 +10,12 @@ from bridge.model.errors import ServiceBusError
 MESSAGE_LOCK_OF_SESSION = (
     "The messages of a session are locked with it: renew the session's lock instead."
 )
+SESSIONS_ARE_EXCLUSIVE = (
+    "The link '{link}' contains invalid filter type. A session has one receiver here, which no "
+    "other can take it over from."
+)
+"""Behind the link's name .NET looks for Azure's words, to tell what is not supported."""
+
 TRANSACTIONS_NOT_HERE = "amqp:coordinator:list: transactions are not implemented."
 UNAUTHORIZED_CONNECTION = (
     "The connection did not present a valid token at $cbs within {seconds:g} seconds."

@@ -196,11 +196,14 @@ class Client:
             )
         )
 
-    def transfer(self, handle: int, payload: bytes, **fields: Any) -> int:
+    def transfer(
+        self, handle: int, payload: bytes, *, tag: bytes | None = None, **fields: Any
+    ) -> int:
         """Send a message; returns its delivery id."""
         number = self._transfer_id
         self._transfer_id += 1
-        tag = number.to_bytes(4, "big")
+        if tag is None:
+            tag = number.to_bytes(4, "big")
         values = {"message_format": 0, **fields}
         self.send(Transfer(handle, number, tag, **values), payload)
         return number
