@@ -145,6 +145,13 @@ class DotNet(Client):
         assert (answer.snd_settle_mode, answer.rcv_settle_mode) == (0, 1)
         assert (answer.source.address, answer.initial_delivery_count) == ("/q", 0)
 
+    async def accept_next(self, handle: int) -> None:
+        """Ask for the next session of `q` that is free, by a receiver as above."""
+        await self.begin(handle // 10)
+        source, said = Source("/q", filter={FILTER: None}), {TIMEOUT: TIMEOUT_MS}
+        modes: dict[str, Any] = {"snd_settle_mode": 0, "rcv_settle_mode": 1, "properties": said}
+        self.attach(handle, "", role=True, source=source, **modes)
+
     async def settle(self, channel: int, state: Any, first: int, last: int | None = None) -> Any:
         """Settle deliveries; return the state that the answer has."""
         self.send_on(channel, Disposition(True, first, last, False, state, batchable=True))
@@ -243,10 +250,7 @@ async def test_a_life_of_a_session() -> None:
         properties = MessageProperties(message_id="1", group_id="one")
         peer.transfer(10, encode_message(Message(properties, value="x")))
 
-        await peer.begin(2)
-        source, said = Source("/q", filter={FILTER: None}), {TIMEOUT: TIMEOUT_MS}
-        modes: dict[str, Any] = {"snd_settle_mode": 0, "rcv_settle_mode": 1, "properties": said}
-        peer.attach(20, "", role=True, source=source, **modes)
+        await peer.accept_next(20)
         answer = await peer.next(Attach, handle=20)
         assert answer.source.filter == {FILTER: "one"}
         assert isinstance(answer.properties[LOCKED_UNTIL], int)
@@ -304,6 +308,24 @@ async def test_a_drain_without_credit_is_answered() -> None:
 
         flow = await peer.next(Flow, handle=7)
         assert (flow.link_credit, flow.drain) == (0, True)
+
+
+async def test_an_accept_that_is_cancelled_gives_up_its_place() -> None:
+    """It detaches a link that has no answer yet, and ends its session; one with credit is next."""
+    async with gateway(queue=WITH_SESSIONS) as (_, port):
+        peer = await dotnet(port)
+        await peer.accept_next(20)
+        await peer.accept_next(30)
+        peer.credit(30, 5, available=0)
+        await peer.end(20)
+        assert (await peer.next(Attach, handle=20)).source is None
+
+        await peer.sender(10)
+        properties = MessageProperties(message_id="1", group_id="one")
+        peer.transfer(10, encode_message(Message(properties, value="x")))
+        assert (await peer.next(Attach, handle=30)).source.filter == {FILTER: "one"}
+        await peer.next(Transfer, handle=30)
+        await peer.close()
 
 
 # -- before a token
