@@ -157,6 +157,8 @@ def _values(properties: Mapping[str, object]) -> dict[str, object]:
 
 
 def _value(value: object) -> object:
+    if type(value) is int and -(2**31) <= value < 2**31:
+        return Int(value)  # as over HTTP: of which width it was given is not kept
     if isinstance(value, datetime):
         return _timestamp(value)
     if isinstance(value, timedelta):

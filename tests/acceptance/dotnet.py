@@ -96,7 +96,11 @@ class Refused(Exception):
 
 
 class Dotnet:
-    """Sends what .NET's client does with the emulator flag set: plain HTTP to the given port."""
+    """Sends what .NET's client does with the emulator flag set: plain HTTP to the given port.
+
+    Attributes:
+        token: is for the namespace unless a path is given.
+    """
 
     def __init__(self, port: int, rule: str = KEY[0], key: str = KEY[1], path: str = "") -> None:
         self._port = port
@@ -105,7 +109,7 @@ class Dotnet:
         until = int(time.time()) + 1800
         digest = hmac.digest(key.encode(), f"{audience}\n{until}".encode(), hashlib.sha256)
         signature = quote(base64.b64encode(digest), safe="")
-        self._token = f"SharedAccessSignature sr={audience}&sig={signature}&se={until}&skn={rule}"
+        self.token = f"SharedAccessSignature sr={audience}&sig={signature}&se={until}&skn={rule}"
 
     def get(self, path: str, *, enrich: bool = False, page: str = "") -> str:
         """Read."""
@@ -117,7 +121,7 @@ class Dotnet:
         if is_update:
             headers["If-Match"] = "*"
         if forwards:
-            headers["ServiceBusSupplementaryAuthorization"] = self._token
+            headers["ServiceBusSupplementaryAuthorization"] = self.token
         return self._send("PUT", f"{path}?{VERSION}", body.encode(), **headers)
 
     def delete(self, path: str) -> str:
@@ -128,7 +132,7 @@ class Dotnet:
         request = urllib.request.Request(
             f"http://localhost:{self._port}/{path}",
             body,
-            {"Authorization": self._token, **headers},
+            {"Authorization": self.token, **headers},
             method=method,
         )
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -233,3 +234,21 @@ def test_access_rules_come_back_as_dotnet_made_them(
         keys = [rule.findtext(f"{SERVICE_BUS}{each}Key") for each in ("Primary", "Secondary")]
         assert all(len(base64.b64decode(key or "")) == 32 for key in keys)
         _, _, description = read(dotnet.put(name, written(description), is_update=True))
+
+
+def test_a_body_is_asked_for_as_dotnet_framework_waits_for_it(
+    dotnet: Dotnet, bridge: Bridge, name: str
+) -> None:
+    """It announces each body first (Expect: 100-continue)."""
+    body = described("Queue", elements(**QUEUE)).encode()
+    head = (
+        f"PUT /{name}?api-version=2021-05 HTTP/1.1\r\nHost: localhost:{bridge.port}\r\n"
+        f"Authorization: {dotnet.token}\r\nExpect: 100-continue\r\n"
+        f"Content-Type: application/atom+xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("localhost", bridge.port), 10) as peer:
+        peer.sendall(head.encode())
+        assert peer.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        peer.sendall(body)
+        assert peer.recv(1024).startswith(b"HTTP/1.1 201 ")
+    assert read(dotnet.get(name))[0] == name

@@ -278,6 +278,7 @@ async def test_rules_are_added_enumerated_and_removed(bridge: Bridge) -> None:
              "reply-to-session-id", "content-type")
         )  # fmt: skip
         exact = {**nothing, "label": "order", "properties": {"store": "s1", "count": Int(3)}}
+        exact["properties"]["total"] = Long(2**40)
         action = {"expression": "SET seen = TRUE"}
         for name, given, done in (
             ("large", {"sql-filter": {"expression": "quantity > 10"}}, action),
@@ -302,7 +303,8 @@ async def test_rules_are_added_enumerated_and_removed(bridge: Bridge) -> None:
         assert (expression, type(level)) == ("quantity > 10", Int)
         *fields, properties = listed(found, 0x1370000009)
         assert fields == [None, None, None, None, "order", None, None, None]
-        assert properties == {"store": "s1", "count": 3}
+        assert properties == {"store": "s1", "count": 3, "total": 2**40}
+        assert type(properties["count"]) is Int  # or a cast to int throws
         expression, level = listed(rules[1][1], 0x13700000006)
         assert (expression, type(level)) == ("SET seen = TRUE", Int)
         assert [listed(rule[1], 0x13700000005) for rule in (rules[0], *rules[2:])] == [[], [], []]
