@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from bridge.model.duration import MAX_MS, TIME_MAX_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
+from bridge.wire.amqp10.message import decode_message
 from bridge.wire.amqp10.primitives import (
     encode_binary,
     encode_list,
@@ -23,7 +25,7 @@ from bridge.wire.amqp10.primitives import (
     encode_timestamp,
     encode_uint,
 )
-from bridge.wire.basic import FieldValue, Properties
+from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
@@ -360,6 +362,17 @@ def test_a_native_message_may_say_anything_in_the_bridge_s_own_headers() -> None
         for field in fields:
             if isinstance(name, str):
                 assert out(Record(Properties(headers={name: field}), b"x")).raw
+
+
+def test_a_header_table_or_array_is_text() -> None:
+    """Application properties are of simple types: .NET throws for a map or a list among them."""
+    inner: FieldValue = ("F", {"k\udcff": ("S", b"\xc3\xa4\xff"), "d": ("D", (2, 250))})
+    fields: Table = {"a": ("A", [("l", 1), ("V", None), inner]), "f": ("F", {"t": ("t", True)})}
+    found = out(Record(Properties(headers=fields), b"x"))
+    message = decode_message(found.raw)
+
+    texts = {str(name): json.loads(text) for name, text in message.application_properties.items()}
+    assert texts == {"a": [1, None, {"k\ufffd": "\u00e4\ufffd", "d": 2.5}], "f": {"t": True}}
 
 
 def test_a_native_message_without_id_gets_its_number_as_id() -> None:

@@ -79,8 +79,7 @@ _REST = """\
 | larger than the entity takes | a dead letter, `MessageSizeExceeded` |
 | published into `$deferred` or a bucket | a dead letter, `MisplacedMessage` |
 | text that is no UTF-8 | U+FFFD where it is none |
-| a header table | a map (in application properties; SDKs may show it or not) |
-| a header array | a list |
+| a header table, a header array | text, in JSON: .NET receives nothing at all beside a property that is a map or a list |
 """
 
 

@@ -6,6 +6,7 @@ The table below is the mapping: for each AMQP 1.0 constructor the letter of the 
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Callable
@@ -17,9 +18,7 @@ from bridge.wire.amqp10.primitives import (
     encode_boolean,
     encode_double,
     encode_int,
-    encode_list,
     encode_long,
-    encode_map,
     encode_string,
     encode_timestamp,
     encode_uint,
@@ -217,7 +216,11 @@ disposition's properties on their way into a message): 0-9-1 has no such type.""
 
 
 def encode_field(field: FieldValue) -> bytes:
-    """Return the AMQP 1.0 encoding of a 0-9-1 field. Nested tables become maps, arrays lists."""
+    """Return the AMQP 1.0 encoding of a 0-9-1 field; that of a table or an array is text, in JSON.
+
+    Application properties are of simple types (part 3, section 3.2.5): for a map or a list among
+    them .NET throws, whatever else it would have received.
+    """
     letter, value = field
     encode = TO_AMQP.get(letter)
     if encode is not None:
@@ -225,14 +228,23 @@ def encode_field(field: FieldValue) -> bytes:
     if letter == AMQP_ENCODED:
         assert isinstance(value, bytes)
         return value
-    if letter == "F":
-        assert isinstance(value, dict)
-        return encode_map(
-            [(encode_string(utf8(key)), encode_field(item)) for key, item in value.items()]
-        )
-    assert letter == "A", letter
-    assert isinstance(value, list), value
-    return encode_list([encode_field(item) for item in value])
+    assert letter in ("F", "A"), letter
+    return encode_string(json.dumps(_plain(field)).encode())
+
+
+def _plain(field: FieldValue) -> object:
+    """A field as JSON can say it: bytes as text, a decimal as a float, a time in seconds."""
+    letter, value = field
+    if isinstance(value, dict):
+        return {utf8(key).decode(): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if letter == "D":
+        assert isinstance(value, tuple)
+        return value[1] / 10 ** value[0]
+    return value
 
 
 def compound_items(raw: bytes, start: int) -> list[tuple[int, int]]:
