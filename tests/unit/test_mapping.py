@@ -375,6 +375,23 @@ def test_a_header_table_or_array_is_text() -> None:
     assert texts == {"a": [1, None, {"k\ufffd": "\u00e4\ufffd", "d": 2.5}], "f": {"t": True}}
 
 
+def test_what_a_native_message_says_where_a_type_is_due_has_that_type_or_is_left_out() -> None:
+    """Strict clients, as .NET's, read nothing of a message with a group-sequence that is a long."""
+    said: list[tuple[str, FieldValue, object]] = [
+        (headers.GROUP_SEQUENCE, ("l", 5), 5),
+        (headers.GROUP_SEQUENCE, ("S", b"5"), None),
+        (headers.GROUP_SEQUENCE, ("l", -1), None),
+        (headers.SESSION_ID, ("S", b"a\xff"), "a\ufffd"),
+        (headers.SESSION_ID, ("l", 5), None),
+        (headers.TO, ("F", {}), None),
+    ]
+    for name, field, shown in said:
+        properties = decode_message(out(Record(Properties(headers={name: field}), b"x")).raw)
+        found = properties.properties
+        of_name = {headers.GROUP_SEQUENCE: found.group_sequence, headers.TO: found.to}
+        assert of_name.get(name, found.group_id) == shown, (name, field)
+
+
 def test_a_native_message_without_id_gets_its_number_as_id() -> None:
     """The same message shows the same id at every delivery."""
     found = out(Record(Properties(), b"x"), sequence_number=255)

@@ -79,6 +79,7 @@ _REST = """\
 | larger than the entity takes | a dead letter, `MessageSizeExceeded` |
 | published into `$deferred` or a bucket | a dead letter, `MisplacedMessage` |
 | text that is no UTF-8 | U+FFFD where it is none |
+| header `x-opt-session-id`, `x-opt-reply-to-session-id`, `x-opt-to`, `x-opt-partition-key`, `x-opt-via-partition-key` that is no text, `x-opt-group-sequence` that is no whole number | left out: strict clients refuse the message for it |
 | a header table, a header array | text, in JSON: .NET receives nothing at all beside a property that is a map or a list |
 """
 

@@ -178,8 +178,8 @@ def _annotations(
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
         pairs.append((_SCHEDULED, timestamp_of(scheduled_ms)))
     for name, key in _STRING_ANNOTATIONS:
-        if (field := table.get(name)) is not None:
-            pairs.append((key, encode_field(field)))
+        if (value := _text(table, name)) is not NULL:
+            pairs.append((key, value))
     if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
         for key_span, span in _pairs(exact, part.MESSAGE_ANNOTATIONS):
             said = textual(exact.raw, *key_span)
@@ -205,13 +205,20 @@ def _times(
     return table.get(headers.ABSOLUTE_EXPIRY_TIME, _ABSENT)[1], (creation or _ABSENT)[1]
 
 
-_PROPERTY_FIELDS = (
+_TEXT_FIELDS = (
     (2, headers.TO),
     (10, headers.SESSION_ID),
-    (11, headers.GROUP_SEQUENCE),
     (12, headers.REPLY_TO_SESSION_ID),
 )
-"""Places in the properties section, and the header that stands there as it is."""
+"""Places of text in the properties section, and the header that stands there."""
+
+
+def _text(table: Table, name: str) -> bytes:
+    """A header where only text may stand: strict clients refuse the message for anything else."""
+    value = table.get(name, _ABSENT)[1]
+    if not isinstance(value, bytes):
+        return NULL
+    return encode_string(value.decode("utf-8", "replace").encode())
 
 
 def _properties(
@@ -243,9 +250,11 @@ def _properties(
     for at, time_ms in enumerate(times, 8):
         if isinstance(time_ms, int):
             items[at] = timestamp_of(time_ms)
-    for at, name in _PROPERTY_FIELDS:
-        if (field := table.get(name)) is not None:
-            items[at] = encode_field(field)
+    for at, name in _TEXT_FIELDS:
+        items[at] = _text(table, name)
+    sequence = table.get(headers.GROUP_SEQUENCE, _ABSENT)[1]
+    if isinstance(sequence, int) and 0 <= sequence <= UINT_MAX:
+        items[11] = encode_uint(sequence)
     while items[-1] is NULL:
         items.pop()
     return _PROPERTIES + encode_list(items)
