@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kills
 
 END = "the/end"
 
-NUMBERED_AGAIN_MS = 3_000
+FORWARDED_AGAIN_MS = 3_000
 """What was numbered so short a time before a kill may be there as a second copy, under its number:
 its forwarder may not have had its confirm, and forwards it again."""
 
@@ -32,7 +32,7 @@ AHEAD_S = 3.0
 @pytest.fixture(autouse=True)
 def unsure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the checker expect second copies for that time; numbers are judged as ever."""
-    monkeypatch.setattr(history, "UNSURE_MS", NUMBERED_AGAIN_MS)
+    monkeypatch.setattr(history, "NUMBERED_AGAIN_MS", FORWARDED_AGAIN_MS)
 
 
 @pytest.fixture

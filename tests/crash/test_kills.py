@@ -39,7 +39,7 @@ SINCE_4_3 = {"engine.release.returned"}
 """Before RabbitMQ 4.3 a released message is kept, because a return would count."""
 
 
-REACH_S = 20.0
+REACH_S = 40.0
 """The longest that a point is waited for; most are reached within a second."""
 
 STARTS = 3

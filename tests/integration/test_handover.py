@@ -356,7 +356,8 @@ async def test_a_process_dies_at_each_point(
 ) -> None:  # fmt: skip
     """Killed at a point, the message is where that point says; none is in neither queue.
 
-    What was not confirmed RabbitMQ may have read from the dying connection, or not.
+    What was not confirmed RabbitMQ may have read from the dying connection, or not; so with an ack,
+    which nothing confirms.
     """
     await confirming.declarations.declare_queue(
         "in", arguments={**QUORUM, "x-delivery-limit": 1_000}
@@ -379,5 +380,6 @@ async def test_a_process_dies_at_each_point(
     await confirming.close()
 
     assert code == -signal.SIGKILL
-    assert sorted(inbox.bodies) == left
+    undone = moved[-1:] if point.startswith("acked") else []
+    assert sorted(inbox.bodies) in (left, undone + left)
     assert await contents(connection, "out", len(moved)) in (moved, moved + unsure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from functools import cache
 from uuid import UUID
 
@@ -73,15 +74,17 @@ WORDS = (
 )
 
 
-def within_bounds(make: object, *arguments: object) -> None:
-    """Call, let it refuse, and check the processor time."""
-    begin = time.process_time()
-    try:
-        make(*arguments)  # type: ignore[operator]
-    except (InvalidRule, FilterException):
-        pass
-    finally:
-        assert time.process_time() - begin < COST_MAX_S
+def cost_s(make: Callable[..., object], *arguments: object) -> float:
+    """Call, let it refuse, and return the processor time."""
+    begin_s = time.process_time()
+    with contextlib.suppress(InvalidRule, FilterException):
+        make(*arguments)
+    return time.process_time() - begin_s
+
+
+def within_bounds(make: Callable[..., object], *arguments: object) -> None:
+    """Call, and check the time: the least of three, as a garbage collection is not its own."""
+    assert any(cost_s(make, *arguments) < COST_MAX_S for _ in range(3))
 
 
 @settings(max_examples=300)
@@ -161,10 +164,8 @@ def test_sections_that_are_none_leave_the_headers(sections: bytes) -> None:
 def test_two_thousand_filters_on_a_hostile_message_are_over_in_time() -> None:
     """A value of another type fails every filter that compares it: once each."""
     found = rules(**{f"s{n}": f"store = 's{n}' AND quantity > {n}" for n in range(2000)})
-    begin = time.process_time()
-    selection = found.select(message(store=1))
-    assert time.process_time() - begin < COST_MAX_S
-    assert len(selection.failures) == 2000
+    within_bounds(lambda: found.select(message(store=1)))
+    assert len(found.select(message(store=1)).failures) == 2000
 
 
 COSTLY = {
@@ -197,7 +198,7 @@ def test_all_rules_together_cost_a_message_no_more(name: str, length: int) -> No
     """Those beyond what a message may cost fail; the others are evaluated as ever."""
     found = RuleSet.of(costly(name), new_id=guid)
 
-    def cost_s(_: int) -> float:
+    def selection_s(_: int) -> float:
         view = message(a="a" * length, b="a" * (length - 1) + "b")
         begin = time.process_time()
         for match in found.select(view).matches:
@@ -207,16 +208,14 @@ def test_all_rules_together_cost_a_message_no_more(name: str, length: int) -> No
         return time.process_time() - begin
 
     # The least of some: other work on the machine slows one of them down.
-    assert min(map(cost_s, range(3))) < ALL_COST_MAX_S
+    assert min(map(selection_s, range(3))) < ALL_COST_MAX_S
 
 
 def test_a_changed_definition_compiles_what_has_changed() -> None:
     """Two thousand rules stay as they are, and one is new."""
     changed = {**costly("like"), "new": (Rule(name="new", filter=SqlFilter(expression="a = 1")),)}
     RuleSet.of(costly("like"), new_id=guid)
-    begin = time.process_time()
-    RuleSet.of(changed, new_id=guid)
-    assert time.process_time() - begin < COST_MAX_S
+    within_bounds(lambda: RuleSet.of(changed, new_id=guid))
 
 
 def test_a_body_is_not_read() -> None:
