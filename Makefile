@@ -72,7 +72,7 @@ test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0
 
 test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer), an older Python client, previews of Python and JavaScript
 	@docker/setup/sdks
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks $(ARGS)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --durations 15 $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
 	rm -rf .venv .venv-* node_modules tests/acceptance/*/node_modules tests/acceptance/*/target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -104,15 +105,18 @@ def tool(name: str, why: str) -> str:
 
 
 def build(folder: Path, *command: str) -> None:
-    """Build a scenario program; fail with what the build said."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    """Build a scenario program, one test process at a time; fail with what the build said."""
+    (folder / "target").mkdir(exist_ok=True)
+    with (folder / "target" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout[-4000:]}"
 
 
