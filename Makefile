@@ -12,7 +12,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compiled run test lint format check-tests bench soak explore test-kills parity test-matrix test-sdks clean
+.PHONY: help setup compiled run test lint format check-tests bench soak explore test-long test-kills parity test-matrix test-sdks clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -31,7 +31,7 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 	@docker/setup/rabbitmq
 	@exec docker/serve $(ARGS)
 
-test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but the long ones
+test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but those below
 
 # All tests of the compiled bridge, and those of what is compiled (wire, machine) as plain Python.
 check-tests: compiled
@@ -53,6 +53,9 @@ format: ## Put the code into the project's format
 
 bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
+
+test-long: setup compiled ## What takes whole nodes of RabbitMQ, its alarms, restarts, and its own command
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
 
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kills and not soak' --durations 10 $(ARGS)

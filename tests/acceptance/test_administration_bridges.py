@@ -25,6 +25,8 @@ from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.long
+
 ENTITIES: dict[str, dict[str, object]] = {"orders": {}}
 
 LEAVES_SOCKETS = pytest.mark.filterwarnings(

@@ -14,6 +14,8 @@ from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.long
+
 ENTITIES = {"orders": {"LockDuration": "PT5M"}}
 
 ALARMS = {

@@ -13,6 +13,8 @@ from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
 from tests.fixtures.node import RunNode
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 

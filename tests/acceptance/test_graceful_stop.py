@@ -21,6 +21,8 @@ from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
 from tests.unit.test_mapping import data
 
+pytestmark = pytest.mark.long
+
 ENTITIES = {"orders": {"LockDuration": "PT1M", "MaxDeliveryCount": 10}}
 
 SENDERS = 3

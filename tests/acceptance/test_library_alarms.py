@@ -14,6 +14,8 @@ from tests.acceptance.sdk import expect_silence, receive, take
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 
+pytestmark = pytest.mark.long
+
 ENTITIES = {"orders": {"LockDuration": "PT5M"}}
 
 SOON_S = 5.0

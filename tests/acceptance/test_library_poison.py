@@ -12,6 +12,8 @@ from bridge.client import ServiceBusReceivedMessage
 from tests.acceptance.lanes import LANES, lane_of
 from tests.integration.poison import Poison, Publisher, messages
 
+pytestmark = pytest.mark.long
+
 ENTITIES: dict[str, dict[str, Any]] = {f"any-{lane}": {} for lane in LANES[1:]}
 
 EVERY = 7

@@ -14,6 +14,8 @@ from tests.brokers.certificates import make_certificates
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.broker import Broker
 
+pytestmark = pytest.mark.long
+
 ENTITIES = {"orders": {}}
 
 

@@ -569,6 +569,7 @@ def test_a_config_that_contradicts_what_exists(
     expect_sentence(done, 1, "orders")
 
 
+@pytest.mark.long
 def test_the_private_rabbitmq_keeps_its_data(tmp_path: Path, config: Path) -> None:
     """It ends with its bridge, even one that is killed, and has its messages the next time."""
     options = ("--data-dir", str(tmp_path / "data"), "--config", str(config))
@@ -641,6 +642,7 @@ def test_readiness_names_a_policy_of_somebody_else(
     eventually(lambda: ready(bridge) == (200, []))
 
 
+@pytest.mark.long
 def test_readiness_over_a_restart_of_rabbitmq(
     start_broker: Callable[[], Broker], start_bridge: StartBridge
 ) -> None:

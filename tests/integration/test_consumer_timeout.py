@@ -19,6 +19,8 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_MS = 3_000
 HELD_MS = 4 * TIMEOUT_MS
 QUEUE = model.Queue(name="orders", lock_duration_ms=5_000)

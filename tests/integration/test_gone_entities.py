@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import pytest
+
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Complete, Defer, ReceiveMode
 from bridge.model import entity as model
@@ -12,6 +14,8 @@ from bridge.model.name import EntityPath
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
+
+pytestmark = pytest.mark.long
 
 ROUNDS = 30
 

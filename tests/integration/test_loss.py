@@ -17,6 +17,8 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 
+pytestmark = pytest.mark.long
+
 ORDERS = model.Queue(name="orders", lock_duration_ms=60_000, max_delivery_count=10)
 """Locks that outlast any of these tests."""
 

@@ -24,6 +24,8 @@ from tests.brokers.certificates import make_certificates
 from tests.fixtures.waiting import until
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox
 
+pytestmark = pytest.mark.long
+
 PLAIN = Properties(delivery_mode=2).encode()
 ROOT = Path(__file__).parents[2]
 

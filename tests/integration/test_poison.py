@@ -36,6 +36,8 @@ from tests.fixtures.waiting import until
 from tests.integration.door import WAIT_S, Client, Door, open_door, outgoing
 from tests.integration.poison import FIELDS, Poison, Publisher, envelopes, messages
 
+pytestmark = pytest.mark.long
+
 ORDERS = model.Queue(name="orders", dead_lettering_on_message_expiration=True)
 
 FILTER = model.CorrelationFilter(message_id="m", properties=(("color", "red"),))

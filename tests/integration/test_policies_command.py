@@ -22,6 +22,8 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 from tests.integration.declared import count
 
+pytestmark = pytest.mark.long
+
 ORDERS = model.Queue(name="orders", default_message_time_to_live_ms=60_000)
 INVOICES = model.Queue(name="invoices", max_delivery_count=3)
 EVENTS = model.Topic(

@@ -25,6 +25,8 @@ from tests.integration.declared import count
 from tests.integration.test_policies_command import INVOICES, ORDERS, Command
 from tests.unit.policies.inputs import INPUTS, Input
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def busbridge(

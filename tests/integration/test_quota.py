@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
@@ -19,6 +21,8 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
 from tests.integration.session_door import SessionClient
+
+pytestmark = pytest.mark.long
 
 QUEUES = (model.Queue(name="orders", max_size_mb=1), model.Queue(name="other"))
 BODY_BYTES = 200_000

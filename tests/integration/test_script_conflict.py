@@ -17,6 +17,8 @@ from tests.fixtures.broker import Broker
 from tests.integration.test_writers import run_bash
 from tests.unit.policies.windows import Cmd, powershell
 
+pytestmark = pytest.mark.long
+
 NAMESPACE = model.Namespace(queues=(model.Queue(name="orders"), model.Queue(name="more")))
 
 

@@ -23,6 +23,8 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 
+pytestmark = pytest.mark.long
+
 ORDERS = model.Queue(name="orders", lock_duration_ms=60_000)
 
 StartBroker = Callable[[], Broker]

@@ -41,6 +41,8 @@ from tests.integration.reading import (
 from tests.unit.policies.windows import Cmd
 from tests.unit.policies.windows import powershell as run_powershell
 
+pytestmark = pytest.mark.long
+
 NAMESPACE = model.Namespace(
     tier=model.Tier.BASIC,
     queues=(
