@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from policies.errors import Fault, Place, ReadError
 from policies.readers import azureresource, jsontext
 from policies.readers.arm.template import Resource, Template
-from policies.readers.arm.unresolved import unresolved
+from policies.readers.arm.unresolved import reason, unresolved
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
 from policies.readers.jsontext import Node
@@ -113,6 +113,8 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
     ):
         if resource.kind == "namespaces":
             azureresource.add_namespace(draft, resource.names[0], resource.body)
+        elif not resource.is_existing:
+            _leave_out_rule(draft, resource)
         return
     names = [azureresource.entity_name(name) for name in resource.names]
     match resource.kind.removeprefix("namespaces"), names:
@@ -135,3 +137,12 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
             azureresource.add_rule(owner, name, properties)
         case (_, [_, entity, name]):
             azureresource.add_entity_access_rule(draft, entity, name, properties)
+
+
+def _leave_out_rule(draft: NamespaceDraft, resource: Resource) -> None:
+    """Keep Azure's default away from a subscription whose rule has a name that is not known."""
+    match resource.kind, [azureresource.entity_name(name) for name in resource.names]:
+        case "namespaces/topics/subscriptions/rules", [_, topic, subscription, name]:
+            owner = draft.find_subscription(topic, subscription)
+            if owner is not None:
+                owner.leave_out_rule("?", resource.place, reason(name))

@@ -218,6 +218,9 @@ def _unknown_in_rule(draft: EntityDraft, rule: str, properties: Node) -> bool:
 
 def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
     """Take a rule of a subscription."""
+    if is_unresolved(properties.value):
+        draft.leave_out_rule(name, properties.place, reason(properties.value))
+        return
     wanted = (properties["filterType"], properties["sqlFilter"], properties["correlationFilter"])
     for node in (*wanted, properties["action"]):
         if is_unresolved(node.plain()):
