@@ -55,6 +55,7 @@ _CORRELATION = {
     "session_id": "SessionId",
     "to": "To",
 }
+_OF_RULES = {"action", "correlation_filter", "filter_type", "sql_filter"}
 _IGNORED = {
     "id",
     "location",
@@ -201,15 +202,25 @@ class _Reader:
 
     def _rule(self, resource: Resource) -> None:
         name, values = self._name(resource), resource.values
-        if not name:
-            return
         draft = self._owner_draft(resource, "subscription")
+        if not name:
+            if draft is not None:
+                draft.leave_out_rule("?", values.place, "its name is not known")
+            return
         if draft is None and values["topic_name"].text and values["subscription_name"].text:
             draft = self._draft.owner_of_rule(
                 values["topic_name"].text, values["subscription_name"].text, name, values.place
             )
         if draft is None:
             self._lost_owner(resource, "subscription")
+            return
+        if unknown := self._plan.unknown(resource) & _OF_RULES:
+            draft.leave_out_rule(
+                name,
+                values.place,
+                f"{', '.join(sorted(unknown))} is not known before it is applied. Read the state "
+                "instead",
+            )
             return
         if values["filter_type"].text == "CorrelationFilter":
             block = values["correlation_filter"]

@@ -49,11 +49,15 @@ class Plan:
         return [each for each in self.resources if each.kind == kind]
 
     def unknown(self, resource: Resource) -> set[str]:
-        """Return what is known only after the plan is applied."""
+        """Return what is known, or of which a part is known, only after the plan is applied."""
         for change in self.document["resource_changes"].items:
             if change["address"].text == resource.address:
                 unknown = change["change"]["after_unknown"].members
-                return {key for key, node in unknown.items() if node.value is True}
+                return {
+                    key
+                    for key, node in unknown.items()
+                    if any(each.value is True for each in node.walk())
+                }
         return set()
 
     def referred(self, resource: Resource, argument: str, kind: str) -> Resource | None:

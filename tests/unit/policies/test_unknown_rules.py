@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.model import entity as model
-from policies.readers import armtemplate
+from policies.readers import armtemplate, terraform
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 TOPICS = "Microsoft.ServiceBus/namespaces/topics"
@@ -36,6 +36,48 @@ def test_a_rule_of_a_template_that_only_azure_knows_takes_no_message(rule: dict[
 
     assert _rules_of(reading.namespace) == ()
     assert "The subscription gets no message by it." in reading.findings[-1].message
+
+
+@pytest.mark.parametrize(
+    ("values", "unknown"),
+    [
+        (
+            {"filter_type": "CorrelationFilter", "correlation_filter": [{"label": "x"}]},
+            {"correlation_filter": [{"session_id": True, "properties": {"tenant": True}}]},
+        ),
+        ({"filter_type": "SqlFilter"}, {"sql_filter": True}),
+        ({"filter_type": "SqlFilter", "sql_filter": "a = 1", "name": None}, {"name": True}),
+    ],
+)
+def test_a_rule_of_a_plan_that_is_not_known_whole_takes_no_message(
+    values: dict[str, Any], unknown: dict[str, Any]
+) -> None:
+    """Terraform leaves out of a plan what it does not know, as if it were not compared."""
+    topic_id = "/namespaces/ns/topics/t"
+    resources = [
+        _resource("topic", "t"),
+        _resource("subscription", "s", topic_id=topic_id),
+        _resource("subscription_rule", "r") | {"values": {"name": "r", **values}},
+    ]
+    resources[-1]["values"]["subscription_id"] = f"{topic_id}/subscriptions/s"
+    change = {"address": resources[-1]["address"], "change": {"after_unknown": unknown}}
+    plan = {
+        "format_version": "1.2",
+        "planned_values": {"root_module": {"resources": resources}},
+        "resource_changes": [change],
+    }
+
+    reading = terraform.read(json.dumps(plan), "plan.json")
+
+    assert _rules_of(reading.namespace) == ()
+    assert "The subscription gets no message by it." in reading.findings[-1].message
+
+
+def _resource(kind: str, name: str, **values: Any) -> dict[str, Any]:
+    """Return a resource of a plan."""
+    kind = f"azurerm_servicebus_{kind}"
+    values = {"name": name, **values}
+    return {"address": f"{kind}.{name}", "type": kind, "name": name, "values": values}
 
 
 def _rules_of(namespace: model.Namespace) -> tuple[model.Rule, ...]:
