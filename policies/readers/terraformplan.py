@@ -70,7 +70,11 @@ class Plan:
         return None
 
     def _resolve(self, references: Node, module: str, kind: str, index: object) -> Resource | None:
-        for reference in (node.text for node in references.items):
+        texts = [node.text for node in references.items]
+        if "each.key" not in texts and any(each.startswith("each.value.") for each in texts):
+            # A part of the value says which instance is meant, and the plan does not say its value.
+            index = None
+        for reference in texts:
             parts = _INDEX.sub("", reference).split(".")
             if parts[0] == kind and len(parts) > 1:
                 return self._instance(module, kind, parts[1], index, reference)

@@ -147,6 +147,41 @@ def test_a_reference_that_leads_nowhere_is_said() -> None:
     ) in reading.findings[0].message
 
 
+@pytest.mark.parametrize(
+    ("index", "topics"),
+    [
+        (["each.key"], {"audit": [], "orders": ["orders"]}),
+        (["each.value"], {"audit": [], "orders": ["orders"]}),
+        (["each.value.topic", "each.value"], {"audit": [], "orders": []}),
+    ],
+)
+def test_an_instance_is_found_by_its_key_and_never_by_a_value(
+    index: list[str], topics: dict[str, list[str]]
+) -> None:
+    """A subscription is on no other topic than its own for having that one's key."""
+
+    def instance(kind: str, key: str) -> dict[str, Any]:
+        found = resource(kind, {"name": key})
+        return found | {"address": f'{found["type"]}.x["{key}"]', "index": key}
+
+    resources = [instance("topic", key) for key in topics] + [instance("subscription", "orders")]
+    configured = {
+        "type": "azurerm_servicebus_subscription",
+        "name": "x",
+        "expressions": {"topic_id": {"references": ["azurerm_servicebus_topic.x", *index]}},
+    }
+    document = json.loads(state(resources)) | {
+        "configuration": {"root_module": {"resources": [configured]}}
+    }
+
+    reading = terraform.read(json.dumps(document), "plan.json")
+
+    found = {t.name: [s.name for s in t.subscriptions] for t in reading.namespace.topics}
+    assert found == topics
+    is_lost = any("its topic is not in the input" in each.message for each in reading.findings)
+    assert is_lost is not any(topics.values())
+
+
 def test_names_of_old_provider_versions_are_read() -> None:
     """`enable_...`, and entities by name instead of id."""
     resources = [
