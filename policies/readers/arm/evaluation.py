@@ -48,7 +48,7 @@ class Scope:
     Attributes:
         template: the template's node.
         given: values of parameters, from a parameter file or the deployment around this one.
-        loops: the turn of each loop that is running; "" is the innermost.
+        loops: the turn of each loop that is running; "" is the innermost of a resource.
         locals: the variables of running lambdas.
         state_of: returns what `reference()` gives for a name or id, as far as the template says it.
     """
@@ -108,9 +108,12 @@ class Scope:
         turns = self.turns(loop)
         if isinstance(turns, str):
             return Node(turns, loop.place)
-        name = self.evaluate(loop["name"]).text
-        items = [self.in_loop(name, turn).evaluate(loop["input"]) for turn in range(turns)]
-        return Node([*items], loop.place)
+        name = self.evaluate(loop["name"]).text.lower()
+        # copyIndex() without a name stays that of the resource's loop, if there is one.
+        scopes = (
+            replace(self, loops={"": turn} | self.loops | {name: turn}) for turn in range(turns)
+        )
+        return Node([each.evaluate(loop["input"]) for each in scopes], loop.place)
 
     def _value(self, tree: Expression) -> Any:
         match tree:

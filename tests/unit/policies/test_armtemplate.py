@@ -267,6 +267,32 @@ def test_loops_of_resources_properties_and_variables_are_unrolled() -> None:
     assert "its keys are not in the input" in reading.findings[0].message
 
 
+def test_copy_index_without_a_name_is_of_the_resource_in_a_loop_of_properties_too() -> None:
+    """Bicep writes it so for modules in a loop that are given a list made by a loop."""
+    names_of_each = {
+        "name": "value",
+        "count": 2,
+        "input": "[format('ns/{0}-{1}', copyIndex(), copyIndex('value'))]",
+    }
+    queues = queue("[parameters('names')[copyIndex()]]") | {
+        "copy": {"name": "queues", "count": "[length(parameters('names'))]"}
+    }
+    module = {
+        "type": "Microsoft.Resources/deployments",
+        "name": "[format('module-{0}', copyIndex())]",
+        "copy": {"name": "modules", "count": 2},
+        "properties": {
+            "expressionEvaluationOptions": {"scope": "inner"},
+            "parameters": {"names": {"copy": [names_of_each]}},
+            "template": {"parameters": {"names": {"type": "array"}}, "resources": [queues]},
+        },
+    }
+
+    reading = armtemplate.read(template([module]), "t.json")
+
+    assert names(reading) == ["0-0", "0-1", "1-0", "1-1"]
+
+
 def test_a_loop_of_unknown_length_is_a_finding() -> None:
     """Nothing of it is taken."""
     resource = queue() | {"copy": {"name": "x", "count": "[length(listKeys('x', '1'))]"}}
