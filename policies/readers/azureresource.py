@@ -216,6 +216,23 @@ def _unknown_in_rule(draft: EntityDraft, rule: str, properties: Node) -> bool:
     return is_found
 
 
+def _is_malformed(draft: EntityDraft, rule: str, properties: Node) -> bool:
+    """Note every part of a rule that is of another JSON type; without it more messages match."""
+    before = len(draft.notes.faults)
+    texts = ("sqlExpression", *map(camel, filters.CORRELATION_FIELDS))
+    for part in ("sqlFilter", "correlationFilter", "action"):
+        node = properties[part]
+        typed = [(node, dict), (node["properties"], dict), *((node[key], str) for key in texts)]
+        for given, kind in typed:
+            if given.value not in (None, "", []) and not isinstance(given.value, kind):
+                draft.notes.fault(
+                    given.place,
+                    f"{draft.title}, rule {rule!r}: this is {given.kind}.",
+                    f"It must be {'an object' if kind is dict else 'a string'}.",
+                )
+    return len(draft.notes.faults) > before
+
+
 def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
     """Take a rule of a subscription."""
     if is_unresolved(properties.value):
@@ -226,6 +243,8 @@ def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
         if is_unresolved(node.plain()):
             draft.leave_out_rule(name, node.place, reason(node.plain()))
             return
+    if _is_malformed(draft, name, properties):
+        return
     unknown = _unknown_in_rule(draft, name, properties)
     action = properties["action"]["sqlExpression"].text
     correlation = properties["correlationFilter"]

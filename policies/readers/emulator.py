@@ -139,6 +139,9 @@ class _Reader:
         if not name or not self._is(given, f"Properties of rule {name!r}", dict):
             return
         self._only(given, _RULE_KEYS)
+        for key in ("SqlFilter", "CorrelationFilter", "Action"):
+            self._is_or_absent(given[key], key, dict)
+            self._is_or_absent(given[key]["SqlExpression"], "SqlExpression", str)
         self._only(given["Action"], _SQL_KEYS)
         action = given["Action"]["SqlExpression"].text
         kind = given["FilterType"].text
@@ -163,8 +166,8 @@ class _Reader:
         self._only(node, _CORRELATION_KEYS)
         fields = {key: node[key].text for key in filters.CORRELATION_FIELDS}
         for key in filters.CORRELATION_FIELDS:
-            if node[key].value is not None:
-                self._is(node[key], key, str)
+            self._is_or_absent(node[key], key, str)
+        self._is_or_absent(node["Properties"], "Properties", dict)
         properties = {}
         for key, member in node["Properties"].members.items():
             if isinstance(member.value, dict | list) or member.value is None:
@@ -184,9 +187,12 @@ class _Reader:
         return ""
 
     def _list(self, node: Node, key: str) -> list[Node]:
-        if node[key].value is not None:
-            self._is(node[key], key, list)
+        self._is_or_absent(node[key], key, list)
         return node[key].items
+
+    def _is_or_absent(self, node: Node, what: str, kind: type) -> None:
+        if node.value is not None:
+            self._is(node, what, kind)
 
     def _is(self, node: Node, what: str, kind: type) -> bool:
         if isinstance(node.value, kind):

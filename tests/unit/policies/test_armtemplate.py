@@ -401,6 +401,14 @@ def test_a_subscription_without_its_topic_is_taken_and_said() -> None:
         ({"filterType": "Odd"}, "filterType is 'Odd'. It is SqlFilter or CorrelationFilter."),
         ({"filterType": "SqlFilter"}, "rule 'r' has no filter."),
         ({"filterType": "CorrelationFilter", "correlationFilter": {}}, "is empty."),
+        ({"sqlFilter": "a = 1"}, "this is a string. It must be an object."),
+        ({"sqlFilter": {"sqlExpression": "a = 1"}, "action": "SET a = 2"}, "this is a string."),
+        (
+            {"correlationFilter": {"label": 5, "to": "x"}},
+            "properties.correlationFilter.label: Subscription 't/Subscriptions/s', rule 'r': this "
+            "is a number. It must be a string.",
+        ),
+        ({"correlationFilter": {"to": "x", "properties": ["a"]}}, "this is an array."),
     ],
 )
 def test_a_bad_rule_is_refused(properties: Any, message: str) -> None:

@@ -155,6 +155,12 @@ def test_a_file_of_another_shape_is_refused(text: str, message: str) -> None:
         ({"FilterType": "Correlation", "CorrelationFilter": {"Label": "a", "Properties":
          {"p": [1]}}}, "The property 'p' of a correlation filter is an array. It is a text, a "
          "number or a boolean."),
+        ({"FilterType": "Correlation", "CorrelationFilter": {"Label": "a", "Properties": ["p"]}},
+         "Properties is an array. It must be an object."),
+        ({"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a = 1"}, "Action": "SET a = 2"},
+         "Action is a string. It must be an object."),
+        ({"FilterType": "Sql", "SqlFilter": {"SqlExpression": 1}},
+         "SqlExpression is a number. It must be a string."),
     ],
 )  # fmt: skip
 def test_a_bad_rule_names_subscription_and_remedy(rule: Any, message: str) -> None:
