@@ -54,7 +54,7 @@ def typed_value(kind: str, text: str) -> object:
         case "string":
             return text
         case "int" | "long":
-            return values.integer(text)
+            return values.int64(text)
         case "boolean":
             return values.boolean(text)
         case "double" | "float" | "decimal":

@@ -61,9 +61,17 @@ def integer(value: object) -> int:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,19}", value.strip()):
         return int(value)
     raise ValueError("it is a whole number")
+
+
+def int64(value: object) -> int:
+    """Return a whole number of 64 bits, also of its text."""
+    found = integer(value)
+    if not -(2**63) <= found < 2**63:
+        raise ValueError("it is a whole number of 64 bits")
+    return found
 
 
 def message_size_kb(value: object) -> int | None:

@@ -260,6 +260,29 @@ def test_bad_values_are_refused_by_name(body: str, message: str) -> None:
         described(body)
 
 
+def of_a_number(number: int) -> tuple[model.Rule, str]:
+    """Return a rule that compares with a number, and the document that describes it."""
+    rule = model.Rule(name="r", filter=model.CorrelationFilter(properties=(("n", number),)))
+    return rule, entry_of(rule_node(rule, ""))
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 1_234_567_890_123_456_789])
+def test_every_long_of_a_rule_comes_back(number: int) -> None:
+    """Of 19 digits, too, as ids have them that are made of the time."""
+    rule, text = of_a_number(number)
+
+    assert read_rule(read_description(text.encode()), "r") == rule
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**19])
+def test_a_number_of_a_rule_beyond_a_long_is_refused(number: int) -> None:
+    """No client has a type for it."""
+    _, text = of_a_number(number)
+
+    with pytest.raises(ArgumentError, match="it is a whole number"):
+        read_rule(read_description(text.encode()), "r")
+
+
 def test_a_large_message_is_premium() -> None:
     """Other tiers tell 256, and refuse another."""
     queue = described("<MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes>")
