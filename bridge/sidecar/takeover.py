@@ -25,7 +25,7 @@ from bridge.topology import names
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties
 
-STEPS = (64, 4_096)
+STEPS = (64, 1_024, 4_096)
 """So many more entries are read, one after another, while no snapshot was found; then as many as
 were read already."""
 

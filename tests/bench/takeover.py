@@ -77,7 +77,7 @@ async def _restarts(
     serving = await Sidecar.start(rabbit.node, queue)
     witness = Witness()
     channel = await witness.open(rabbit, queue)
-    load = asyncio.create_task(_load(rabbit, queue))
+    load = asyncio.create_task(_load(rabbit, queue, name))
     silences = []
     standby = await Sidecar.start(rabbit.node, queue)
     try:
@@ -165,11 +165,12 @@ async def _addressed(rabbit: Bench) -> Channel:
     return channel
 
 
-async def _load(rabbit: Bench, queue: Queue) -> None:
+async def _load(rabbit: Bench, queue: Queue, name: str) -> None:
+    """Send, each message with a body of its own: what is left of one run comes in the next."""
     channel = await rabbit.connection.channel()
     begun_s = time.monotonic()
     for number in itertools.count(1):
-        item = Item(PROPERTIES, b"%d" % number)
+        item = Item(PROPERTIES, b"%s %d" % (name.encode(), number))
         body = envelope.encode(Operation.SEND, os.urandom(16), [item])
         channel.publisher.publish(names.front(queue.name), "", envelope.SILENT_PROPERTIES, body)
         await asyncio.sleep(max(begun_s + number * LOAD_S - time.monotonic(), 0))
