@@ -125,6 +125,25 @@ async def test_an_entity_that_is_deleted_and_made_again_begins_anew(
         assert (received.record.body, received.sequence_number) == (b"c", 1)
 
 
+async def test_a_topic_is_deleted_with_subscriptions_that_this_bridge_has_not_heard_of(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made anew, the topic has none: they do not come back with their messages."""
+    async with (
+        open_door(endpoint, broker.management_url, model.Topic(name="events")) as one,
+        open_door(endpoint, broker.management_url) as other,
+    ):
+        monkeypatch.setattr(other.namespace.reconciler, "wake_for", lambda path: None)
+        there, elsewhere = one.namespace.administration, other.namespace.administration
+        made = await there.create(model.Subscription(topic="events", name="audit"))
+
+        await elsewhere.delete("events")
+        await elsewhere.create(model.Topic(name="events"))
+
+        assert await elsewhere.read(made.path) is None
+        assert (await elsewhere.create(made)).path == made.path
+
+
 async def test_an_update_that_knows_nothing_of_a_new_rule_keeps_it(
     endpoint: Endpoint, broker: Broker
 ) -> None:

@@ -126,7 +126,9 @@ class Administration:
         """
         front = names.front_path(path)
         async with self.alone(front):
-            await self._there(path)
+            if isinstance(await self._there(path), model.Topic):
+                # Of subscriptions that another bridge has just made nobody may have told this one.
+                await self._directory.read()
             gone = [path, *self._subscriptions_of(path)]
             for each in reversed(gone):
                 await self.undefine(each)
