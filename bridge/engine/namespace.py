@@ -320,6 +320,7 @@ class RabbitNamespace:
     def _on_administered(self, path: str) -> None:
         """This bridge has changed an entity: others are to know."""
         self.reconciler.note(path)
+        self._sending.note_changed(path)
         self._notifications.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
@@ -426,6 +427,7 @@ class RabbitNamespace:
             tier=self.directory.namespace.tier,
             is_peeked=not isinstance(entity, model.Topic)
             and self._settlements.is_told(names.active_queue(entity.path)),
+            full="" if isinstance(entity, model.Subscription) else self._sending.full(entity),
         )
 
     async def prepare_deferral(self, path: EntityPath) -> None:
@@ -559,6 +561,7 @@ class RabbitNamespace:
             self._settlements.hear(path.entity)
             return
         if kind == ENTITY_CHANGED:
+            self._sending.note_changed(path.entity)
             self.reconciler.wake_for(path.entity)
         else:
             self._sending.note_full(path.entity)

@@ -20,6 +20,7 @@ class Described:
         is_clustered: whether that has several nodes.
         tier: of the namespace.
         is_peeked: somebody has peeked it: whoever settles its messages says so (`wire.settled`).
+        full: why it takes no more messages now; "" if it does.
     """
 
     entity: model.Entity
@@ -27,6 +28,7 @@ class Described:
     is_clustered: bool
     tier: Tier
     is_peeked: bool = False
+    full: str = ""
 
     @property
     def message_bytes_max(self) -> int:
@@ -36,7 +38,13 @@ class Described:
 
 
 def encode(
-    entity: model.Entity, *, rabbitmq_version: str, is_clustered: bool, tier: Tier, is_peeked: bool
+    entity: model.Entity,
+    *,
+    rabbitmq_version: str,
+    is_clustered: bool,
+    tier: Tier,
+    is_peeked: bool,
+    full: str,
 ) -> bytes:
     """Return a description as a bridge answers it."""
     return json.dumps(
@@ -46,6 +54,7 @@ def encode(
             "isClustered": is_clustered,
             "tier": tier.value,
             "isPeeked": is_peeked,
+            "full": full,
         }
     ).encode()
 
@@ -63,4 +72,5 @@ def decode(raw: bytes) -> Described:
         bool(form["isClustered"]),
         Tier(form["tier"]),
         bool(form.get("isPeeked")),
+        str(form.get("full", "")),
     )

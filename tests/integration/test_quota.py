@@ -9,6 +9,9 @@ import pytest
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.client import ServiceBusMessage
+from bridge.client.aio import ServiceBusClient
+from bridge.client.exceptions import ServiceBusQuotaExceededError
 from bridge.engine.api import Complete
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
@@ -90,6 +93,50 @@ async def test_what_is_held_does_not_count(endpoint: Endpoint, broker: Broker) -
         await until(hold_all)
         assert not door.sidecar.silent
         await connection.close()
+
+
+async def test_a_client_of_the_library_is_told(
+    endpoint: Endpoint, broker: Broker, vhost: str
+) -> None:
+    """What it sends would wait in the inbox, without an end; with room it may send again."""
+    async with (
+        open_door(endpoint, broker.management_url, *QUEUES) as door,
+        ServiceBusClient.from_connection_string(broker.url_of(vhost)) as client,
+    ):
+        accepted = await fill(door)
+        async with client.get_queue_sender("orders") as sender:
+            with pytest.raises(ServiceBusQuotaExceededError, match="maximum entity size"):
+                await sender.send_messages(ServiceBusMessage("one more"))
+            for received in await door.client().receive(accepted):
+                await door.complete(received)
+
+            async def is_sent() -> bool:
+                try:
+                    await sender.send_messages(ServiceBusMessage("one more"))
+                except ServiceBusQuotaExceededError:
+                    return False
+                return True
+
+            await until(is_sent, within_s=40)
+
+
+async def test_an_entity_made_anew_is_not_full(endpoint: Endpoint, broker: Broker) -> None:
+    """At no bridge."""
+    async with (
+        open_door(endpoint, broker.management_url, *QUEUES) as door,
+        open_door(endpoint, broker.management_url, *QUEUES, with_sidecar=False) as second,
+    ):
+        await fill(door)
+        await until(lambda: _is_refused(second))
+        await door.namespace.administration.delete("orders")
+        await door.namespace.administration.create(QUEUES[0])
+        assert not await _is_refused(door)
+        await until(lambda: second.namespace.directory.find("orders") == _queue_of(door))
+        assert not await _is_refused(second)
+
+
+def _queue_of(door: Door) -> object:
+    return door.namespace.directory.find("orders")
 
 
 async def test_a_full_session_entity_refuses_sends(endpoint: Endpoint, broker: Broker) -> None:

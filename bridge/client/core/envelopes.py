@@ -9,6 +9,7 @@ from bridge.client.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
 )
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
@@ -54,9 +55,12 @@ def batch_body(
         scheduled_ms: when to enqueue all of them (UTC ms); `None`: as each says.
 
     Raises:
+        ServiceBusQuotaExceededError: the entity is full.
         MessageSizeExceededError, ServiceBusError: a message may not enter.
     """
     entity = send_entity(described)
+    if described.full:
+        raise ServiceBusQuotaExceededError(described.full)
     limit_bytes = described.message_bytes_max
     requires_session = isinstance(entity, model.Queue) and entity.requires_session
     outgoing = []

@@ -20,7 +20,7 @@ from pika.exceptions import (
 
 from bridge.client.address import Address
 from bridge.client.core.backoff import Backoff
-from bridge.client.core.wire import BLOCKED_GRACE_S, Answer, succeed
+from bridge.client.core.wire import BLOCKED_GRACE_S, Answer, fail, succeed
 from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
@@ -176,7 +176,7 @@ class PikaWire:
             self._refused = self.last_error
             waiting, self._waiting = self._waiting, []
             for answer in waiting:
-                answer.set_exception(self.last_error)
+                fail(answer, self.last_error)
         self._again()
 
     def _on_lost(self, connection: RawConnection, error: BaseException) -> None:

@@ -73,6 +73,17 @@ class Sending:
         """An entity is full just now: what is sent is refused for a while."""
         self._full_until_s[path.lower()] = asyncio.get_running_loop().time() + for_s
 
+    def note_changed(self, path: str) -> None:
+        """An entity was changed, or made anew: it is no longer known to be full."""
+        self._full_until_s.pop(path.lower(), None)
+
+    def full(self, entity: model.SendEntity) -> str:
+        """Return why an entity takes no more messages now; "" if it does."""
+        full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
+        if asyncio.get_running_loop().time() >= full_until_s:
+            return ""
+        return texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
+
     async def send(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none."""
         body = self._checked(Operation.SEND, entity, batch)
@@ -146,11 +157,8 @@ class Sending:
             EntityDisabled, QuotaExceeded: it is disabled, or full.
         """
         _check_status(entity)
-        full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
-        if full_until_s and asyncio.get_running_loop().time() < full_until_s:
-            raise QuotaExceeded(
-                texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
-            )
+        if full := self.full(entity):
+            raise QuotaExceeded(full)
 
     def _checked(
         self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
