@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import cast
 
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, long, python_value, text
+from bridge.wire.basic import FieldValue, Properties, Table, long, text
 
 WHERE = "where"
 STATE = "session-state"
@@ -67,9 +67,12 @@ _ABSENT: FieldValue = ("V", None)
 
 
 def session_id_in(table: Table) -> str | None:
-    """Return the session id of a message with these headers, or `None`."""
-    found = python_value(table.get(headers.SESSION_ID, _ABSENT))
-    return found if isinstance(found, str) else None
+    """Return the session id of a message with these headers, or `None`.
+
+    A native publisher's may be no UTF-8: it reads as clients are shown it.
+    """
+    letter, value = table.get(headers.SESSION_ID, _ABSENT)
+    return cast(bytes, value).decode("utf-8", "replace") if letter == "S" else None
 
 
 def session_id_of(raw: bytes) -> str | None:

@@ -29,7 +29,7 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.shards import shard_of
 from bridge.wire import headers
-from bridge.wire.basic import Properties, python_value, text
+from bridge.wire.basic import Properties, Table, python_value, text
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
@@ -302,6 +302,24 @@ async def test_a_message_without_a_session_is_a_dead_letter(
     (dead,) = await door.client(path=DEAD).receive()
     table = dead.record.properties.headers or {}
     assert python_value(table[headers.DEAD_LETTER_REASON]) == "Session ID is null."
+
+
+async def test_a_native_session_id_that_is_no_text_stops_nobody(
+    door: Door, confirming: Channel
+) -> None:
+    """It reads as clients are shown it, when it is given, listed and peeked."""
+    table: Table = {headers.SESSION_ID: ("S", b"Z\xfcrich")}
+    properties = Properties(headers=table, delivery_mode=2).encode()
+    await confirming.publisher.publish_confirmed("orders", "", properties, b"native")
+    await send(door, "a", "1")
+    ids = ["a", "Z\ufffdrich"]
+    clients = [await accept(door) for _ in ids]
+    assert sorted(client.receiver.session_id for client in clients) == sorted(ids)
+    received = [(await client.receive())[0] for client in clients]
+    assert sorted(bodies(received)) == ["1", "native"]
+    listed = await door.namespace.list_sessions(PATH, updated_after_ms=None, skip=0, top=9)
+    assert listed == sorted(ids)
+    assert bodies(await door.namespace.peek(PATH, 1, 9, ids[1])) == ["native"]
 
 
 async def test_sessions_are_accepted_where_they_are_required(door: Door) -> None:

@@ -33,9 +33,10 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, python_value
+from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.copies import Reader
 from bridge.wire.record import Record
+from bridge.wire.sessions import session_id_in
 from bridge.wire.stamp import read_waiting
 
 COUNT_MAX = 250
@@ -288,10 +289,9 @@ class _Page:
     def add(self, received: Received) -> None:
         """Take a message, if it is of the session that is asked for."""
         record = received.record
-        if self.session_id is not None:
-            field = (record.properties.headers or {}).get(headers.SESSION_ID)
-            if field is None or python_value(field) != self.session_id:
-                return
+        wanted = self.session_id
+        if wanted is not None and session_id_in(record.properties.headers or {}) != wanted:
+            return
         self._found[received.sequence_number] = received
         self._bytes += len(record.body) + 500
 
