@@ -57,6 +57,7 @@ ENTITIES = {
 } | {
     "beside": {"LockDuration": "PT1M", "MaxDeliveryCount": 10},
     "session-ids": {"RequiresSession": True},
+    "crowded-session-ids": {"RequiresSession": True},
     "entity-ttl": {"DefaultMessageTimeToLive": "PT1H"},
     "dead-expired": {"DeadLetteringOnMessageExpiration": True},
 }
@@ -304,6 +305,18 @@ def test_the_messages_of_one_session_can_be_peeked(bridge: Any) -> None:
             assert texts(receiver.peek_messages(10, sequence_number=1)) == ["1", "3", "5"]
             take(receiver)
             assert texts(receiver.peek_messages(10, sequence_number=1)) == ["3", "5"]
+
+
+def test_a_session_behind_many_scheduled_messages_of_another_is_shown(bridge: Any) -> None:
+    """However many: an empty page would say that there is nothing."""
+    with client_of(bridge) as client:
+        with client.get_queue_sender("crowded-session-ids") as sender:
+            for _ in range(5):
+                later = [ServiceBusMessage("later", session_id="other") for _ in range(1_000)]
+                sender.schedule_messages(later, now() + timedelta(hours=1))
+        send(client, "crowded-session-ids", ServiceBusMessage("1", session_id="a"))
+        with client.get_queue_receiver("crowded-session-ids", session_id="a") as receiver:
+            assert texts(receiver.peek_messages(9, sequence_number=1)) == ["1"]
 
 
 def test_subscriptions_have_their_own_numbers(bridge: Any) -> None:

@@ -245,11 +245,18 @@ class Browsing:
 
     async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:
         limit = page.count if page.session_id is None else SESSION_SCHEDULED_MAX
-        numbers = await self._waiting(path, start, limit)
-        if not numbers:
-            return
-        if len(numbers) == limit:
-            page.end_at(numbers[-1])
+        while numbers := await self._waiting(path, start, limit):
+            await self._scheduled_of(page, numbers, scan)
+            if len(numbers) < limit:
+                return
+            if page.has_up_to(numbers[-1]):
+                page.end_at(numbers[-1])
+                return
+            # They are of other sessions: an empty page would say that there is nothing behind them.
+            start = numbers[-1] + 1
+
+    @staticmethod
+    async def _scheduled_of(page: _Page, numbers: list[int], scan: JournalScan) -> None:
         left = deque(numbers)
 
         def take(number: int, entry: Entry) -> int:
@@ -275,6 +282,11 @@ class _Page:
     def end_at(self, number: int) -> None:
         """A source may have more behind this number: so the page ends there."""
         self._end = number if self._end is None else min(self._end, number)
+
+    def has_up_to(self, number: int) -> bool:
+        """Whether something is found up to a number, or the page ends before it."""
+        is_over = self._end is not None and self._end <= number
+        return is_over or any(each <= number for each in self._found)
 
     @property
     def prefetch(self) -> int:
