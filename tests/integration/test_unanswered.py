@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -15,15 +16,18 @@ from bridge.engine.clock import now_ms
 from bridge.engine.receiving import deletion
 from bridge.model import entity as model
 from bridge.model.counts import Counts
-from bridge.model.errors import ServerBusy, ServiceBusError
+from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.wire.basic import long, text
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
+from tests.integration.session_door import SessionClient
 
 pytestmark = pytest.mark.long
+
+SESSIONS = model.Queue(name="orders", lock_duration_ms=10_000, requires_session=True)
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=60_000)
 
@@ -131,6 +135,35 @@ async def test_what_another_bridge_holds_counts_during_an_alarm(
             assert len(await second.namespace.peek(second.dead_letters, 1, 3)) == 3
         finally:
             await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.6")
+
+
+async def test_a_session_lock_that_ends_during_an_alarm_is_told_behind_it(
+    start_broker: StartBroker,
+) -> None:
+    """To a receiver at another bridge, which could not be told when it ended."""
+    broker = await asyncio.to_thread(start_broker)
+    assert broker.node is not None
+    ctl, endpoint = broker.node.rabbitmqctl, parse_url(broker.url_of("/"))
+    queues = SESSIONS, model.Queue(name="other")
+    opened = partial(open_door, endpoint, broker.management_url, *queues, session_shards=1)
+    async with opened(with_sidecar=False) as owner, opened() as other:
+        await SessionClient(owner).accept("held by the owner")
+        client = await SessionClient(other).accept("a")
+        await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.000001")
+        try:
+            for door in (owner, other):
+                await until(partial(is_refused, door))
+            assert not client.lost
+            await until(lambda: "a" not in held_at(owner))
+        finally:
+            await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.6")
+        assert isinstance(await client.wait_for_loss(), SessionLockLost)
+
+
+def held_at(door: Door) -> list[str]:
+    """The sessions that are held, where they are owned."""
+    (owner,) = door.namespace._sessions._owners.all
+    return [each.id for each in owner.messages.machine._held.values()]
 
 
 async def test_a_bridge_whose_node_is_down_holds_nothing(

@@ -236,6 +236,7 @@ class Accepting:
             self._pinging.cancel()
         gives = [receiver.close() for receiver in list(self._receivers.values())]
         await asyncio.gather(*gives, return_exceptions=True)
+        self._remote.close()
         await self._owners.end()
 
     # What an acceptance asks.

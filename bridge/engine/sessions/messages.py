@@ -152,10 +152,16 @@ class SessionMessages:
         self._modes.pop(key, None)
         self._do(self.machine.close(key, unused=unused, now_ms=now_ms()))
 
-    def forget_bridge(self, instance: bytes) -> None:
-        """A bridge is gone: so are its receivers."""
-        for key in [key for key in self._modes if key[0] == instance]:
+    def knows(self, key: Key) -> bool:
+        """Whether a receiver has a session, or waits for one."""
+        return key in self._modes
+
+    def forget_bridge(self, instance: bytes) -> list[Key]:
+        """A bridge is gone: so are its receivers; return these."""
+        gone = [key for key in self._modes if key[0] == instance]
+        for key in gone:
             self.close(key, unused=False)
+        return gone
 
     def renew(self, session_id: str) -> int:
         """Return a session's new end (UTC ms).

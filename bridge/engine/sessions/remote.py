@@ -6,7 +6,7 @@ import asyncio
 import json
 from functools import partial
 
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.peers import Peers
 from bridge.engine.sessions.events import (
@@ -26,6 +26,9 @@ from bridge.wire.basic import Table
 from bridge.wire.reply import encode_done, encode_found
 from bridge.wire.sessions import Key, content, integer, string
 
+AGAIN_S = 1.0
+"""So long after a bridge could not be told of an end it is told again."""
+
 
 class RemoteReceivers:
     """The other end of `Remote`.
@@ -37,6 +40,7 @@ class RemoteReceivers:
 
     def __init__(self) -> None:
         self._told: dict[Key, int] = {}
+        self._is_closed = False
         self.owners: Owners
         self.peers: Peers
 
@@ -49,7 +53,7 @@ class RemoteReceivers:
             self._told[key] = self._told.get(key, 0) + 1
         elif not isinstance(event, Given):
             self._told.pop(key, None)
-        told = partial(self._on_told, key[0])
+        told = partial(self._on_told, key, event)
         try:
             self.peers.post(key[0], encode_event(key[1], event), told)
         except (BrokerError, ServiceBusError) as error:
@@ -91,16 +95,32 @@ class RemoteReceivers:
             self._told.pop(key, None)
         return encode_done((self._told.get(key, 0),))
 
-    def _on_told(self, bridge: bytes, error: BrokerError | None) -> None:
-        """A bridge that does not hear what its receivers have has them no more."""
-        if error is not None:
-            asyncio.get_running_loop().call_soon(self._forget, bridge)
+    def close(self) -> None:
+        """Tell nothing more."""
+        self._is_closed = True
 
-    def _forget(self, bridge: bytes) -> None:
-        for key in [key for key in self._told if key[0] == bridge]:
-            del self._told[key]
+    def _on_told(self, key: Key, event: Event, error: BrokerError | None) -> None:
+        """A bridge that does not hear what its receivers have has them no more."""
+        if error is not None and not self._is_closed:
+            is_gone = isinstance(error, Unroutable)
+            asyncio.get_running_loop().call_soon(self._forget, key, event, is_gone)
+
+    def _forget(self, unheard: Key, event: Event, is_gone: bool) -> None:
+        bridge = unheard[0]
+        ended = [key for key in self._told if key[0] == bridge]
         for owner in self.owners.all:
-            owner.messages.forget_bridge(bridge)
+            ended += owner.messages.forget_bridge(bridge)
+        ends: dict[Key, Event] = dict.fromkeys(ended, Lost(has_moved=True))
+        ends[unheard] = event if isinstance(event, Lost) else Lost(has_moved=True)
+        for key in ends:
+            self._told.pop(key, None)
+        if not is_gone:  # an alarm, a lost connection: it is there, and is to know
+            asyncio.get_running_loop().call_later(AGAIN_S, self._tell_ends, ends)
+
+    def _tell_ends(self, ends: dict[Key, Event]) -> None:
+        for key, event in ends.items():
+            if not any(owner.messages.knows(key) for owner in self.owners.all):
+                self.tell(key, event)
 
 
 async def _of_entity(what: str, local: Local, question: Table) -> bytes:
