@@ -192,10 +192,10 @@ def _check_settlement(
             if delivery.number != settled.number:
                 continue
             was_undone = _was_undone(settled, delivery, kills)
-            may_come_again = was_undone or _has_copy(story, settled.at_ms, delivery, kills)
+            may_come_again = was_undone or _has_copy(story, delivery, kills)
             if may_come_again and (not is_alone or _is_forgotten(settled, delivery, kills)):
                 continue
-            if was_undone and delivery.is_dead:
+            if may_come_again and delivery.is_dead:
                 # RabbitMQ itself made a dead letter of it, when its time was over.
                 continue
             if delivery.locked_ms > settled.at_ms:
@@ -228,14 +228,15 @@ def _was_undone(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) 
     )
 
 
-def _has_copy(story: _Story, at_ms: int, delivery: Delivered, kills: Sequence[Killed]) -> bool:
-    """Whether a kill before this time left two copies of a message.
+def _has_copy(story: _Story, delivery: Delivered, kills: Sequence[Killed]) -> bool:
+    """Whether what was delivered may be one of two copies that a kill left of a message.
 
     One does when the message was numbered just before; one of a bridge also when it cuts an abandon
-    with changes (publish, confirm, ack). A bridge drops the second copy when it knows that the
-    first is completed; it must live that long.
+    with changes (publish, confirm, ack). A bridge drops the second copy while it holds the first,
+    and when it knows that the first is completed; it must live that long. Each counts its own
+    deliveries.
     """
-    earlier = [kill for kill in kills if kill.at_ms <= at_ms and not kill.is_orderly]
+    earlier = [kill for kill in kills if kill.at_ms <= delivery.locked_ms and not kill.is_orderly]
     return any(
         changed_ms <= kill.at_ms <= changed_ms + UNSURE_MS
         for changed_ms in story.changed_ms
@@ -257,13 +258,10 @@ def _check_locks(
     for earlier, later in pairwise(alive):
         if earlier.number != later.number:
             continue
-        has_copy = _has_copy(story, earlier.locked_ms, later, kills)
-        is_copy = has_copy and any(
-            earlier.locked_ms <= kill.at_ms <= later.locked_ms for kill in kills
-        )
+        has_copy = _has_copy(story, later, kills)
         if has_copy and not is_alone:
             continue  # each bridge may have one of them
-        if later.count < earlier.count and not is_copy:
+        if later.count < earlier.count and not has_copy:
             text = f"{identity}: {earlier.count}, then {later.count}"
             faults.append(Fault("count falls", text))
         ends = [(at_ms, at_ms) for at_ms in story.returned_ms]

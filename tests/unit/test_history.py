@@ -378,6 +378,36 @@ def test_a_number_of_an_earlier_history() -> None:
         pytest.param(
             [
                 Sent(("x",), 1),
+                replace(delivered("x", 1, 70), enqueued_ms=50),
+                Settled("x", 1, 80),
+                Killed(700),
+                replace(delivered("x", 1, 900), enqueued_ms=50),
+            ],
+            id="a copy of what was completed before the kill that made and hid it",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                Killed(60),
+                replace(delivered("x", 1, 700, count=2), enqueued_ms=50),
+                Returned("x", 710),
+                replace(delivered("x", 1, 720, count=1), enqueued_ms=50),
+            ],
+            id="a copy that was delivered less often, while the other one was not held",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
+                Killed(60),
+                replace(delivered("x", 1, 700), enqueued_ms=50),
+                Settled("x", 1, 800),
+                replace(delivered("x", 1, 9000), enqueued_ms=50, is_dead=True),
+            ],
+            id="a copy that expired after the other one was completed",
+        ),
+        pytest.param(
+            [
+                Sent(("x",), 1),
                 delivered("x", 1, 50),
                 delivered("x", 1, 70, count=1),
                 Settled("x", 1, 80),
