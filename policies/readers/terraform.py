@@ -12,6 +12,7 @@ from dataclasses import replace
 from bridge.model.entity import Filter
 from bridge.model.properties import PROPERTIES
 from policies.readers import access, filters, jsontext
+from policies.readers.azureresource import entity_name
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
@@ -164,7 +165,7 @@ class _Reader:
                 f"{resource.address} is left out: its name is not known before it is applied. "
                 "Read the state instead.",
             )
-        return name.replace("~", "/")
+        return entity_name(name)
 
     def _take(self, resource: Resource, draft: EntityDraft) -> None:
         self._drafts[resource.address] = draft
@@ -209,7 +210,10 @@ class _Reader:
             return
         if draft is None and values["topic_name"].text and values["subscription_name"].text:
             draft = self._draft.owner_of_rule(
-                values["topic_name"].text, values["subscription_name"].text, name, values.place
+                entity_name(values["topic_name"].text),
+                values["subscription_name"].text,
+                name,
+                values.place,
             )
         if draft is None:
             self._lost_owner(resource, "subscription")
@@ -258,22 +262,22 @@ class _Reader:
 
     def _owner(self, resource: Resource, what: str, wanted: str) -> str:
         """The name of the entity that a resource belongs to, or "" with a finding."""
-        written = resource.values[f"{what}_id"].text or resource.values[f"{what}_name"].text
-        if written:
-            return written.rpartition("/")[2].replace("~", "/")
+        own_id, own_name = resource.values[f"{what}_id"].text, resource.values[f"{what}_name"].text
+        if own_id or own_name:
+            return entity_name(own_id.rpartition("/")[2] or own_name)
         referred = self._plan.referred(resource, f"{what}_id", wanted) or self._plan.referred(
             resource, f"{what}_name", wanted
         )
         if referred is None or not referred.values["name"].text:
             self._lost_owner(resource, what)
             return ""
-        return referred.values["name"].text.replace("~", "/")
+        return entity_name(referred.values["name"].text)
 
     def _owner_draft(self, resource: Resource, what: str) -> EntityDraft | None:
         written = resource.values[f"{what}_id"].text
         if written:
             *_, topic, _, name = ("", "", *written.split("/"))
-            return self._draft.find_subscription(topic.replace("~", "/"), name)
+            return self._draft.find_subscription(entity_name(topic), name)
         referred = self._plan.referred(resource, f"{what}_id", _PREFIX + what)
         found = self._drafts.get(referred.address) if referred else None
         return found if found is not None and found.kind.value.lower() == what else None

@@ -182,28 +182,30 @@ def test_an_instance_is_found_by_its_key_and_never_by_a_value(
     assert is_lost is not any(topics.values())
 
 
-def test_names_of_old_provider_versions_are_read() -> None:
-    """`enable_...`, and entities by name instead of id."""
+@pytest.mark.parametrize(("written", "name"), [("t", "t"), ("a~t", "a/t"), ("a/t", "a/t")])
+def test_names_of_old_provider_versions_are_read(written: str, name: str) -> None:
+    """`enable_...`, and entities by name instead of id; a slash as it is, or as Azure's `~`."""
     resources = [
-        resource("topic", {"name": "t", "enable_partitioning": True, "namespace_name": "ns"}),
-        resource("subscription", {"name": "s", "topic_name": "t", "max_delivery_count": 1}),
+        resource("topic", {"name": written, "enable_partitioning": True, "namespace_name": "ns"}),
+        resource("subscription", {"name": "s", "topic_name": written, "max_delivery_count": 1}),
         resource(
             "subscription_rule",
             {
                 "name": "r",
-                "topic_name": "t",
+                "topic_name": written,
                 "subscription_name": "s",
                 "filter_type": "SqlFilter",
                 "sql_filter": "a = 1",
             },
         ),
-        resource("topic_authorization_rule", {"name": "k", "topic_name": "t", "send": True}),
+        resource("topic_authorization_rule", {"name": "k", "topic_name": written, "send": True}),
         resource("namespace_network_rule_set", {"name": "n"}),
     ]
 
     reading = terraform.read(state(resources), "state.json")
 
     (topic,) = reading.namespace.topics
+    assert topic.name == name
     assert topic.enable_partitioning
     assert [rule.name for rule in topic.subscriptions[0].rules] == ["r"]
     assert {model.Right.SEND} == topic.authorization_rules[0].rights
