@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from policies.errors import Fault, Place, ReadError
 from policies.readers import azureresource, jsontext
-from policies.readers.arm.template import Resource, Template
+from policies.readers.arm.template import RULES, Resource, Template
 from policies.readers.arm.unresolved import reason, unresolved
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
@@ -102,6 +102,9 @@ def read_document(
 
 def _add(draft: NamespaceDraft, resource: Resource) -> None:
     notes, place = draft.notes, resource.place
+    if resource.unknown:
+        _leave_out_rule(draft, resource, resource.unknown)
+        return
     properties = resource.body["properties"]
     if resource.kind not in azureresource.KINDS:
         entity = resource.names[-2] if resource.kind.count("/") > 1 else ""
@@ -114,7 +117,7 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
         if resource.kind == "namespaces":
             azureresource.add_namespace(draft, resource.names[0], resource.body)
         elif not resource.is_existing:
-            _leave_out_rule(draft, resource)
+            _leave_out_rule(draft, resource, reason(resource.names[-1]))
         return
     names = [azureresource.entity_name(name) for name in resource.names]
     match resource.kind.removeprefix("namespaces"), names:
@@ -139,10 +142,10 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
             azureresource.add_entity_access_rule(draft, entity, name, properties)
 
 
-def _leave_out_rule(draft: NamespaceDraft, resource: Resource) -> None:
-    """Keep Azure's default away from a subscription whose rule has a name that is not known."""
-    match resource.kind, [azureresource.entity_name(name) for name in resource.names]:
-        case "namespaces/topics/subscriptions/rules", [_, topic, subscription, name]:
-            owner = draft.find_subscription(topic, subscription)
-            if owner is not None:
-                owner.leave_out_rule("?", resource.place, reason(name))
+def _leave_out_rule(draft: NamespaceDraft, resource: Resource, why: str) -> None:
+    """Keep Azure's default away from a subscription with a rule whose name is not known."""
+    if resource.kind == RULES:
+        _, topic, subscription, _ = map(azureresource.entity_name, resource.names)
+        owner = draft.find_subscription(topic, subscription)
+        if owner is not None:
+            owner.leave_out_rule("?", resource.place, why)

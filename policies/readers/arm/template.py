@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policies.errors import Place
 from policies.readers.arm.evaluation import Scope
@@ -15,6 +15,7 @@ from policies.readers.jsontext import Node
 PROVIDER = "microsoft.servicebus/"
 NAMESPACES = "microsoft.servicebus/namespaces"
 _IS_NAMESPACE = re.compile(r"(?:.*/)?microsoft\.servicebus/namespaces(?:/[^/]+)?", re.IGNORECASE)
+RULES = "namespaces/topics/subscriptions/rules"
 DEPLOYMENT = "microsoft.resources/deployments"
 
 Note = Callable[[Place, str, str], None]
@@ -30,6 +31,7 @@ class Resource:
         names: one for each segment of the type.
         body: the resource, evaluated.
         is_existing: the template only refers to it.
+        unknown: why nobody knows how many of its kind there are; it is the first of them.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class Resource:
     body: Node
     place: Place
     is_existing: bool = False
+    unknown: str = ""
 
 
 @dataclass(slots=True)
@@ -64,7 +67,10 @@ class Template:
         return template
 
     def resources(self) -> Iterator[Resource]:
-        """Yield every resource of Service Bus, those of nested deployments too."""
+        """Yield every resource of Service Bus, those of nested deployments too.
+
+        Of a loop of unknown length these are the rules of its first turn, as unknown ones.
+        """
         yield from self._below(self.scope.template["resources"], self.scope, "", ())
 
     def outputs(self) -> dict[str, object]:
@@ -117,11 +123,15 @@ class Template:
             if not loop.members:
                 yield from self._one(node, scope, kind, names)
                 continue
+            name = scope.evaluate(loop["name"]).text
             turns = scope.turns(loop)
             if isinstance(turns, str):
                 self.note(loop.place, "Loop", f"A loop is left out: {reason(turns)}.")
+                silent = replace(self, note=lambda *_: None)
+                for each in silent._one(node, scope.in_loop(name, 0), kind, names):
+                    if each.kind == RULES:
+                        yield replace(each, unknown=reason(turns))
                 continue
-            name = scope.evaluate(loop["name"]).text
             for turn in range(turns):
                 yield from self._one(node, scope.in_loop(name, turn), kind, names)
 

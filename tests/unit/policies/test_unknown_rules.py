@@ -14,25 +14,51 @@ SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTempl
 TOPICS = "Microsoft.ServiceBus/namespaces/topics"
 
 
+RULE = {
+    "type": f"{TOPICS}/subscriptions/rules",
+    "name": "[format('ns/t/s/r{0}', copyIndex())]",
+    "properties": {"sqlFilter": {"sqlExpression": "a = 1"}},
+}
+LOOP = {"copy": {"name": "each", "count": "[length(parameters('rules'))]"}}
+SECRETS = {"rules": {"type": "array", "defaultValue": "[listKeys('x', '1').rules]"}}
+
+
+def module(template: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return a nested deployment, as Bicep writes a module."""
+    options = {"scope": "inner"}
+    properties = {
+        "expressionEvaluationOptions": options,
+        "template": template,
+        "parameters": parameters,
+    }
+    return {"type": "Microsoft.Resources/deployments", "name": "m", "properties": properties}
+
+
 @pytest.mark.parametrize(
     "rule",
     [
-        {"name": "ns/t/s/r", "properties": "[reference('x')]"},
-        {
-            "name": "[concat('ns/t/s/', uniqueString('x'))]",
-            "properties": {"sqlFilter": {"sqlExpression": "a = 1"}},
-        },
+        RULE | {"name": "ns/t/s/r", "properties": "[reference('x')]"},
+        RULE | {"name": "[concat('ns/t/s/', uniqueString('x'))]"},
+        RULE | LOOP,
+        RULE | LOOP | {"name": "[format('ns/t/s/{0}', parameters('rules')[copyIndex()].name)]"},
+        module(
+            {"parameters": {"r": {}}, "resources": [RULE | {"name": "[parameters('r')]"}]},
+            {"r": {"value": "[concat('ns/t/s/', parameters('rules')[copyIndex()].name)]"}},
+        )
+        | LOOP,
     ],
+    ids=["filter", "name", "loop", "loop with names", "loop of modules"],
 )
 def test_a_rule_of_a_template_that_only_azure_knows_takes_no_message(rule: dict[str, Any]) -> None:
-    """Be it its filter or its name; and its subscription does not get Azure's default instead."""
+    """Be it filter, name or number; its subscription does not get Azure's default instead."""
     resources = [
         {"type": TOPICS, "name": "ns/t"},
         {"type": f"{TOPICS}/subscriptions", "name": "ns/t/s"},
-        {"type": f"{TOPICS}/subscriptions/rules", **rule},
+        rule,
     ]
+    template = {"$schema": SCHEMA, "parameters": SECRETS, "resources": resources}
 
-    reading = armtemplate.read(json.dumps({"$schema": SCHEMA, "resources": resources}), "t.json")
+    reading = armtemplate.read(json.dumps(template), "t.json")
 
     assert _rules_of(reading.namespace) == ()
     assert "The subscription gets no message by it." in reading.findings[-1].message
