@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from policies.errors import Fault, Place, ReadError
 from policies.readers import azureresource, jsontext
 from policies.readers.arm.template import RULES, Resource, Template
-from policies.readers.arm.unresolved import reason, unresolved
+from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
 from policies.readers.jsontext import Node
@@ -94,7 +94,12 @@ def read_document(
     draft = NamespaceDraft(notes)
     found = sorted(template.resources(), key=lambda each: _ORDER.get(each.kind, 99))
     for resource in of_one_namespace(
-        notes, found, lambda each: each.names[0], lambda each: each.place, namespace
+        notes,
+        found,
+        lambda each: each.names[0],
+        lambda each: each.place,
+        namespace,
+        lambda each: each.written,
     ):
         _add(draft, resource)
     return draft.finish()
@@ -109,7 +114,7 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
     if resource.kind not in azureresource.KINDS:
         entity = resource.names[-2] if resource.kind.count("/") > 1 else ""
         message = f"{resource.kind} is nothing that RabbitMQ gets from here."
-        notes.finding(place, entity, resource.kind, message)
+        notes.finding(place, "" if is_unresolved(entity) else entity, resource.kind, message)
         return
     if resource.is_existing or not azureresource.is_named(
         notes, place, resource.kind, resource.names

@@ -94,8 +94,8 @@ def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
 def set_properties(draft: EntityDraft, properties: Node, *, ignored: frozenset[str]) -> None:
     """Take the properties of an entity; `ignored` are keys, in lower case, of other meaning."""
     known = {camel(name).lower(): name for name in names_of(draft.kind)}
-    if is_unresolved(properties.value):
-        _unknown_values(draft, properties, "its properties are", reason(properties.value))
+    if is_unresolved(properties.text):
+        _unknown_values(draft, properties, "its properties are", reason(properties.text))
     for key, member in properties.members.items():
         name = known.get(key.lower())
         value = member.plain()

@@ -18,6 +18,7 @@ def of_one_namespace(
     name_of: Callable[[T], str],
     place_of: Callable[[T], Place],
     wanted: str | None,
+    written_of: Callable[[T], str] = str,
 ) -> list[T]:
     """Return what belongs to the wanted namespace; what belongs to none that is known, too.
 
@@ -25,12 +26,16 @@ def of_one_namespace(
 
     Args:
         name_of: the namespace's name, "" when it is not known.
+        written_of: how the input writes a name of which only Azure knows a part.
     """
     first: dict[str, T] = {}
     for each in found:
         if name_of(each):
             first.setdefault(name_of(each).lower(), each)
-    names = ", ".join(repr(name_of(each)) for each in first.values())
+    names = ", ".join(
+        written_of(each) if is_unresolved(name_of(each)) else repr(name_of(each))
+        for each in first.values()
+    )
     if wanted is None:
         if len(first) > 1:
             wanted = next(iter(first))

@@ -29,6 +29,7 @@ class Resource:
     Attributes:
         kind: its type below the provider, in lower case: `namespaces/topics/subscriptions`.
         names: one for each segment of the type.
+        written: the whole name as the template has it.
         body: the resource, evaluated.
         is_existing: the template only refers to it.
         unknown: why nobody knows how many of its kind there are; it is the first of them.
@@ -36,6 +37,7 @@ class Resource:
 
     kind: str
     names: tuple[str, ...]
+    written: str
     body: Node
     place: Place
     is_existing: bool = False
@@ -151,8 +153,8 @@ class Template:
         if not kind.startswith(PROVIDER):
             yield from self._below(node["resources"], scope, kind, ())
             return
-        written = str(scope.evaluate(node["name"]).plain() or "")
-        names = tuple(written.split("/"))
+        whole = str(scope.evaluate(node["name"]).plain() or "")
+        names = tuple(whole.split("/"))
         if is_child and len(names) == len(own_kind.split("/")):
             names = parent_names + names
         segments = kind.removeprefix(PROVIDER).split("/")
@@ -161,7 +163,7 @@ class Template:
                 node["name"].place,
                 "name",
                 f"A resource of the type {own_kind!r} is left out: its name "
-                f"{_shown(written)} has {len(names)} parts, its type {len(segments)}.",
+                f"{_shown(whole)} has {len(names)} parts, its type {len(segments)}.",
             )
             return
         own = {k: v for k, v in node.members.items() if k.lower() not in ("resources", "copy")}
@@ -169,6 +171,7 @@ class Template:
         yield Resource(
             kind="/".join(segments),
             names=names,
+            written=node["name"].text,
             body=body,
             place=node.place,
             is_existing=node["existing"].value is True,

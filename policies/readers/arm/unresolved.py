@@ -22,11 +22,14 @@ def is_unresolved(value: object) -> bool:
     """Whether a value, or something inside it, is not known."""
     if isinstance(value, str):
         return _BEGIN in value or _END in value
+    return any(map(is_unresolved, _parts(value)))
+
+
+def _parts(value: object) -> list[object]:
+    """What is in an object or array, keys too."""
     if isinstance(value, dict):
-        return any(is_unresolved(each) for each in value.values())
-    if isinstance(value, list):
-        return any(is_unresolved(each) for each in value)
-    return False
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
 
 
 def is_whole(value: object) -> bool:
@@ -44,6 +47,5 @@ def reason(value: object) -> str:
     if isinstance(value, str):
         found = [match.replace("\u2215", "/") for match in _REASON.findall(value)]
         return "; ".join(dict.fromkeys(found)) or "it is cut from a value that is not known"
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    reasons = [reason(each) for each in inner if is_unresolved(each)]
+    reasons = [reason(each) for each in _parts(value) if is_unresolved(each)]
     return "; ".join(dict.fromkeys(reasons))

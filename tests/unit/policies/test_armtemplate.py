@@ -374,6 +374,25 @@ def test_two_namespaces_are_refused() -> None:
         armtemplate.read(template([queue("a/q"), queue("b/q")]), "t.json")
 
 
+def test_a_namespace_whose_name_is_not_known_is_shown_as_it_is_written() -> None:
+    """Beside one that is known."""
+    name = "[format('{0}/b', concat('x-', uniqueString(resourceGroup().id)))]"
+
+    with pytest.raises(ReadError) as caught:
+        armtemplate.read(template([queue("shop/a"), queue(name)]), "t.json")
+
+    assert f"The input has 2 namespaces: 'shop', {name}. Say which" in str(caught.value)
+
+
+def test_a_part_of_a_name_that_is_not_known_is_in_no_finding() -> None:
+    """Of a resource that is of no use here either."""
+    odd = {"type": f"{QUEUES}/odd", "name": "[format('ns/{0}/x', uniqueString('x'))]"}
+
+    (finding,) = armtemplate.read(template([odd]), "t.json").findings
+
+    assert (finding.entity, finding.property) == ("", "namespaces/queues/odd")
+
+
 def test_a_name_of_too_few_parts_is_a_finding() -> None:
     """Azure refuses such a template."""
     reading = armtemplate.read(template([queue("orders")]), "t.json")

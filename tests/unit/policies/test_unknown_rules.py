@@ -38,6 +38,11 @@ def module(template: dict[str, Any], parameters: dict[str, Any]) -> dict[str, An
     "rule",
     [
         RULE | {"name": "ns/t/s/r", "properties": "[reference('x')]"},
+        RULE
+        | {
+            "name": "ns/t/s/r",
+            "properties": {"correlationFilter": {"properties": {"[newGuid()]": "a"}}},
+        },
         RULE | {"name": "[concat('ns/t/s/', uniqueString('x'))]"},
         RULE | LOOP,
         RULE | LOOP | {"name": "[format('ns/t/s/{0}', parameters('rules')[copyIndex()].name)]"},
@@ -47,7 +52,7 @@ def module(template: dict[str, Any], parameters: dict[str, Any]) -> dict[str, An
         )
         | LOOP,
     ],
-    ids=["filter", "name", "loop", "loop with names", "loop of modules"],
+    ids=["filter", "property", "name", "loop", "loop with names", "loop of modules"],
 )
 def test_a_rule_of_a_template_that_only_azure_knows_takes_no_message(rule: dict[str, Any]) -> None:
     """Be it filter, name or number; its subscription does not get Azure's default instead."""
