@@ -49,5 +49,6 @@ def add(
             place,
             owner,
             "AuthorizationRules",
-            f"{where}: its keys are not in the input. Clients need one: give it to the bridge.",
+            f"{where}: its keys are not in the input. Clients need one: add it as primaryKey, or "
+            "give the rule to 'busbridge serve --auth'.",
         )

@@ -171,7 +171,10 @@ def add_entity_access_rule(draft: NamespaceDraft, entity: str, name: str, proper
     """Take an authorization rule of a queue or topic, which must be in the input."""
     found = draft.find(entity)
     if found is None:
-        message = f"The entity {entity!r} of authorization rule {name!r} is not in the input."
+        message = (
+            f"The authorization rule {name!r} is left out: {entity!r} is not in this file. Have "
+            "both in one; of what az printed 'jq -s . queues.json access.json' makes one."
+        )
         draft.notes.finding(properties.place, entity, "AuthorizationRules", message)
         return
     add_access_rule(draft.notes, found.path, found.authorization_rules, name, properties)

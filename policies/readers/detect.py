@@ -69,6 +69,11 @@ _HINTS = (
         re.compile(r"deploymentParameters\.json", re.I),
         "It is a parameter file: give the template, and this file with --parameters.",
     ),
+    (
+        re.compile(r'"primaryConnectionString"'),
+        "It looks like the keys of an authorization rule: add the primaryKey to the rule where "
+        "'az servicebus ... authorization-rule list' has it.",
+    ),
 )
 
 

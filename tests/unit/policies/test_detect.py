@@ -21,6 +21,7 @@ from tests.unit.policies.inputs import INPUTS, Input
         ('resource "azurerm_servicebus_queue" "q" {\n}', "terraform show -json"),
         ('{"version": 4, "terraform_version": "1.9.8", "resources": []}', "terraform show -json"),
         ('{"$schema": "https://x/deploymentParameters.json#", "parameters": {}}', "--parameters"),
+        ('{"keyName": "r", "primaryConnectionString": "x"}', "add the primaryKey to the rule"),
         ('{"hello": "world"}', "Known are an ARM template"),
         ("[]", "Known are an ARM template"),
         ("hello", "Known are an ARM template"),

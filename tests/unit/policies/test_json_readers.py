@@ -87,6 +87,22 @@ def test_lists_say_what_they_lack() -> None:
     ]
 
 
+def test_access_rules_in_a_file_of_their_own_are_left_out_with_what_to_do() -> None:
+    """Beside the queue in one file, and with a key, they are taken whole."""
+    queues = [{"id": f"{ID}/queues/q"}]
+    access = [{"id": f"{ID}/queues/q/authorizationRules/r", "rights": ["Send"]}]
+
+    apart = az.read(json.dumps(access), "access.json")
+    together = az.read(json.dumps([queues, access]), "all.json")
+    access[0]["primaryKey"] = "key"
+    whole = az.read(json.dumps([queues, access]), "all.json")
+
+    assert "Have both in one; of what az printed 'jq -s . queues" in apart.findings[0].message
+    assert "add it as primaryKey, or give the rule to 'busb" in together.findings[0].message
+    assert not whole.findings
+    assert whole.namespace.queues[0].authorization_rules[0].primary_key == "key"
+
+
 def plan() -> dict[str, Any]:
     """Return the golden plan, to change it."""
     return copy.deepcopy(json.loads((GOLDEN / "plan.json").read_text()))
