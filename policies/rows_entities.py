@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
 from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.selection import selection
 from policies.grade import Subject, approximate, bridge, exact, lost, when
@@ -31,17 +32,7 @@ def _has_fields(rule: model.Rule) -> bool:
     """Whether a correlation filter compares more than application properties."""
     given = rule.filter
     return isinstance(given, model.CorrelationFilter) and any(
-        getattr(given, field) is not None
-        for field in (
-            "content_type",
-            "correlation_id",
-            "label",
-            "message_id",
-            "reply_to",
-            "reply_to_session_id",
-            "session_id",
-            "to",
-        )
+        getattr(given, field) is not None for field in CORRELATION_FIELDS.values()
     )
 
 

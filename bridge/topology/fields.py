@@ -18,6 +18,8 @@ from uuid import UUID
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, parse_duration_ms
 from bridge.model.errors import ArgumentError
+from bridge.model.properties import camel
+from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.resources import Value
 
 _TYPED: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = {
@@ -37,16 +39,7 @@ _TYPED: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = 
     ),
 }
 
-_CORRELATION_KEYS = {
-    "content_type": "contentType",
-    "correlation_id": "correlationId",
-    "label": "label",
-    "message_id": "messageId",
-    "reply_to": "replyTo",
-    "reply_to_session_id": "replyToSessionId",
-    "session_id": "sessionId",
-    "to": "to",
-}
+_CORRELATION_KEYS = {field: camel(name) for name, field in CORRELATION_FIELDS.items()}
 
 
 def written(field: str, value: object) -> Value:

@@ -11,22 +11,12 @@ from datetime import datetime
 from typing import assert_never
 
 from bridge.model import entity as model
+from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Value
 
 _TAKES_ALL = re.compile(r"\s*(?:1\s*=\s*1|true)\s*", re.IGNORECASE)
 _TAKES_NONE = re.compile(r"\s*(?:1\s*=\s*0|0\s*=\s*1|false)\s*", re.IGNORECASE)
-
-_SYSTEM_FIELDS = {
-    "content_type": "ContentType",
-    "correlation_id": "CorrelationId",
-    "label": "Label",
-    "message_id": "MessageId",
-    "reply_to": "ReplyTo",
-    "reply_to_session_id": "ReplyToSessionId",
-    "session_id": "SessionId",
-    "to": "To",
-}
 
 EVERYTHING: dict[str, Value] = {"x-match": "all-with-x"}
 """Binding arguments that take every message: nothing has to match."""
@@ -64,7 +54,9 @@ def _filter(given: model.Filter, capabilities: Capabilities) -> tuple[dict[str, 
 def _correlation(
     given: model.CorrelationFilter, capabilities: Capabilities
 ) -> tuple[dict[str, Value] | None, str]:
-    system = [title for field, title in _SYSTEM_FIELDS.items() if getattr(given, field) is not None]
+    system = [
+        title for title, field in CORRELATION_FIELDS.items() if getattr(given, field) is not None
+    ]
     if system:
         return None, f"a headers exchange does not see {' and '.join(system)}, nothing is bound"
     arguments = dict(EVERYTHING)

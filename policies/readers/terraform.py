@@ -46,16 +46,6 @@ NAMES = {
 }
 """The provider's names and Azure's; `enable_...` until version 3, `..._enabled` since 4."""
 
-_CORRELATION = {
-    "content_type": "ContentType",
-    "correlation_id": "CorrelationId",
-    "label": "Label",
-    "message_id": "MessageId",
-    "reply_to": "ReplyTo",
-    "reply_to_session_id": "ReplyToSessionId",
-    "session_id": "SessionId",
-    "to": "To",
-}
 _OF_RULES = {"action", "correlation_filter", "filter_type", "sql_filter"}
 _IGNORED = {
     "id",
@@ -229,7 +219,7 @@ class _Reader:
         if values["filter_type"].text == "CorrelationFilter":
             block = values["correlation_filter"]
             given = block.items[0] if block.items else block
-            fields = {azure: given[own].text for own, azure in _CORRELATION.items()}
+            fields = {azure: given[own].text for azure, own in filters.CORRELATION_FIELDS.items()}
             properties = {k: each.plain() for k, each in given["properties"].members.items()}
             found: Filter | None = filters.correlation(fields, properties)
         else:
