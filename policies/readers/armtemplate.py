@@ -19,7 +19,6 @@ from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
 
 _ORDER = {kind: kind.count("/") for kind in azureresource.KINDS}
-_IGNORED: frozenset[str] = frozenset()
 
 _PARAMETER_REMEDY = "Give one with --parameter NAME=VALUE, or a file with --parameters."
 
@@ -85,7 +84,7 @@ def read_document(
 
     template = Template.of(document, parameters or {}, note)
     for name in parameters or {}:
-        if name.lower() not in (known.lower() for known in document["parameters"].members):
+        if name not in document["parameters"]:
             notes.fault(
                 document["parameters"].place,
                 f"The template has no parameter {name!r}.",
@@ -97,7 +96,7 @@ def read_document(
         notes,
         found,
         lambda each: each.names[0],
-        lambda each: each.place,
+        lambda each: each.body.place,
         namespace,
         lambda each: each.written,
     ):
@@ -106,11 +105,10 @@ def read_document(
 
 
 def _add(draft: NamespaceDraft, resource: Resource) -> None:
-    notes, place = draft.notes, resource.place
+    notes, place = draft.notes, resource.body.place
     if resource.unknown:
         _leave_out_rule(draft, resource, resource.unknown)
         return
-    properties = resource.body["properties"]
     if resource.kind not in azureresource.KINDS:
         entity = resource.names[-2] if resource.kind.count("/") > 1 else ""
         message = f"{resource.kind} is nothing that RabbitMQ gets from here."
@@ -125,26 +123,7 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
             _leave_out_rule(draft, resource, reason(resource.names[-1]))
         return
     names = [azureresource.entity_name(name) for name in resource.names]
-    match resource.kind.removeprefix("namespaces"), names:
-        case "", [name]:
-            azureresource.add_namespace(draft, name, resource.body)
-        case "/authorizationrules", [_, name]:
-            rules = draft.authorization_rules
-            azureresource.add_access_rule(notes, "", rules, name, properties)
-        case "/queues", [_, name]:
-            queue = draft.queue(name, place)
-            azureresource.set_properties(queue, properties, ignored=_IGNORED)
-        case "/topics", [_, name]:
-            topic = draft.topic(name, place)
-            azureresource.set_properties(topic, properties, ignored=_IGNORED)
-        case "/topics/subscriptions", [_, topic_name, name]:
-            subscription = draft.subscription(topic_name, name, place)
-            azureresource.set_properties(subscription, properties, ignored=_IGNORED)
-        case "/topics/subscriptions/rules", [_, topic_name, subscription_name, name]:
-            owner = draft.owner_of_rule(topic_name, subscription_name, name, place)
-            azureresource.add_rule(owner, name, properties)
-        case (_, [_, entity, name]):
-            azureresource.add_entity_access_rule(draft, entity, name, properties)
+    azureresource.add(draft, resource.kind, names, resource.body, resource.body["properties"])
 
 
 def _leave_out_rule(draft: NamespaceDraft, resource: Resource, why: str) -> None:
@@ -153,4 +132,4 @@ def _leave_out_rule(draft: NamespaceDraft, resource: Resource, why: str) -> None
         _, topic, subscription, _ = map(azureresource.entity_name, resource.names)
         owner = draft.find_subscription(topic, subscription)
         if owner is not None:
-            owner.leave_out_rule("?", resource.place, why)
+            owner.leave_out_rule("?", resource.body.place, why)

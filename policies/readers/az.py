@@ -60,7 +60,9 @@ def read_document(document: Node, source: str, *, namespace: str | None = None) 
         notes, found, lambda each: each[1][0], lambda each: each[2].place, namespace
     )
     for kind, names, node, _ in sorted(found, key=lambda each: each[0].count("/")):
-        _add(draft, kind, names, node)
+        draft.name = draft.name or names[0]
+        properties = node["properties"] if node["properties"].members else node
+        azureresource.add(draft, kind, names, node, properties, ignored=_IGNORED)
     draft.note_missing_rules("Append the output of 'az servicebus topic subscription rule list'.")
     _note_next_pages(notes, document)
     listed = {
@@ -117,32 +119,3 @@ def _empty_lists(document: Node) -> int:
 
 def _is_page(document: Node) -> bool:
     return isinstance(document["value"].value, list) and "id" not in document
-
-
-def _add(draft: NamespaceDraft, kind: str, names: list[str], node: Node) -> None:
-    notes = draft.notes
-    properties = node["properties"] if node["properties"].members else node
-    draft.name = draft.name or names[0]
-    match kind.removeprefix("namespaces"), names:
-        case "", [name]:
-            azureresource.add_namespace(draft, name, node)
-        case "/authorizationrules", [_, name]:
-            rules = draft.authorization_rules
-            azureresource.add_access_rule(notes, "", rules, name, properties)
-        case "/queues", [_, name]:
-            queue = draft.queue(name, node.place)
-            azureresource.set_properties(queue, properties, ignored=_IGNORED)
-        case "/topics", [_, name]:
-            topic = draft.topic(name, node.place)
-            azureresource.set_properties(topic, properties, ignored=_IGNORED)
-        case "/topics/subscriptions", [_, topic_name, name]:
-            subscription = draft.subscription(topic_name, name, node.place)
-            azureresource.set_properties(subscription, properties, ignored=_IGNORED)
-        case "/topics/subscriptions/rules", [_, topic_name, subscription_name, name]:
-            owner = draft.owner_of_rule(topic_name, subscription_name, name, node.place)
-            azureresource.add_rule(owner, name, properties)
-        case (("/queues/authorizationrules" | "/topics/authorizationrules"), [_, entity, name]):
-            azureresource.add_entity_access_rule(draft, entity, name, properties)
-        case _:
-            message = f"{kind} is nothing that RabbitMQ gets from here."
-            notes.finding(node.place, "", kind, message)

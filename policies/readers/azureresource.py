@@ -59,6 +59,43 @@ def is_named(notes: Notes, place: Place, kind: str, names: tuple[str, ...]) -> b
     return True
 
 
+def add(
+    draft: NamespaceDraft,
+    kind: str,
+    names: list[str],
+    body: Node,
+    properties: Node,
+    *,
+    ignored: frozenset[str] = frozenset(),
+) -> None:
+    """Take a resource.
+
+    Args:
+        kind: its type below the provider, in lower case.
+        names: one for each segment of the type.
+        ignored: keys beside the properties, in lower case, of other meaning.
+    """
+    place = body.place
+    match kind.removeprefix("namespaces"), names:
+        case "", [name]:
+            add_namespace(draft, name, body)
+        case "/authorizationrules", [_, name]:
+            _add_access_rule(draft.notes, "", draft.authorization_rules, name, properties)
+        case "/queues", [_, name]:
+            _set_properties(draft.queue(name, place), properties, ignored)
+        case "/topics", [_, name]:
+            _set_properties(draft.topic(name, place), properties, ignored)
+        case "/topics/subscriptions", [_, topic, name]:
+            _set_properties(draft.subscription(topic, name, place), properties, ignored)
+        case "/topics/subscriptions/rules", [_, topic, subscription, name]:
+            _add_rule(draft.owner_of_rule(topic, subscription, name, place), name, properties)
+        case (("/queues/authorizationrules" | "/topics/authorizationrules"), [_, entity, name]):
+            _add_entity_access_rule(draft, entity, name, properties)
+        case _:
+            message = f"{kind} is nothing that RabbitMQ gets from here."
+            draft.notes.finding(place, "", kind, message)
+
+
 def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
     """Take a namespace's own resource."""
     if is_unresolved(name):
@@ -91,8 +128,8 @@ def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
             draft.notes.finding(member.place, "", key, message)
 
 
-def set_properties(draft: EntityDraft, properties: Node, *, ignored: frozenset[str]) -> None:
-    """Take the properties of an entity; `ignored` are keys, in lower case, of other meaning."""
+def _set_properties(draft: EntityDraft, properties: Node, ignored: frozenset[str]) -> None:
+    """Take the properties of an entity."""
     known = {camel(name).lower(): name for name in names_of(draft.kind)}
     if is_unresolved(properties.text):
         _unknown_values(draft, properties, "its properties are", reason(properties.text))
@@ -135,7 +172,7 @@ def _unknown(draft: EntityDraft, key: str, member: Node, ignored: frozenset[str]
     draft.notes.finding(member.place, draft.path, key, message)
 
 
-def add_access_rule(
+def _add_access_rule(
     notes: Notes,
     owner: str,
     rules: list[model.AuthorizationRule],
@@ -167,7 +204,9 @@ def add_access_rule(
     )
 
 
-def add_entity_access_rule(draft: NamespaceDraft, entity: str, name: str, properties: Node) -> None:
+def _add_entity_access_rule(
+    draft: NamespaceDraft, entity: str, name: str, properties: Node
+) -> None:
     """Take an authorization rule of a queue or topic, which must be in the input."""
     found = draft.find(entity)
     if found is None:
@@ -177,7 +216,7 @@ def add_entity_access_rule(draft: NamespaceDraft, entity: str, name: str, proper
         )
         draft.notes.finding(properties.place, entity, "AuthorizationRules", message)
         return
-    add_access_rule(draft.notes, found.path, found.authorization_rules, name, properties)
+    _add_access_rule(draft.notes, found.path, found.authorization_rules, name, properties)
 
 
 _SQL_KEYS = ("sqlExpression", "compatibilityLevel", "requiresPreprocessing")
@@ -236,7 +275,7 @@ def _is_malformed(draft: EntityDraft, rule: str, properties: Node) -> bool:
     return len(draft.notes.faults) > before
 
 
-def add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
+def _add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
     """Take a rule of a subscription."""
     if is_unresolved(properties.value):
         draft.leave_out_rule(name, properties.place, reason(properties.value))

@@ -175,16 +175,16 @@ class Scope:
 
     def _find_parameter(self, name: str) -> Any:
         values = {given.lower(): value for given, value in self.given.items()}
-        for known, declared in self.template["parameters"].members.items():
-            if known.lower() == name.lower():
-                if values.get(known.lower()) is not None:
-                    return _typed(values[known.lower()], declared["type"].text)
-                if "defaultValue" in declared:
-                    return self.evaluate(declared["defaultValue"]).plain()
-                if declared["nullable"].value is True:
-                    return None
-                return unresolved(f"the parameter {known!r} has no value")
-        return unresolved(f"the template has no parameter {name!r}")
+        if name not in self.template["parameters"]:
+            return unresolved(f"the template has no parameter {name!r}")
+        declared = self.template["parameters"][name]
+        if values.get(name.lower()) is not None:
+            return _typed(values[name.lower()], declared["type"].text)
+        if "defaultValue" in declared:
+            return self.evaluate(declared["defaultValue"]).plain()
+        if declared["nullable"].value is True:
+            return None
+        return unresolved(f"the parameter {name!r} has no value")
 
     def _variable(self, name: str) -> Any:
         key = ("variable", name.lower())
@@ -195,9 +195,8 @@ class Scope:
 
     def _find_variable(self, name: str) -> Any:
         variables = self.template["variables"]
-        for known, declared in variables.members.items():
-            if known.lower() == name.lower() and known.lower() != "copy":
-                return self.evaluate(declared).plain()
+        if name in variables and name.lower() != "copy":
+            return self.evaluate(variables[name]).plain()
         for loop in variables["copy"].items:
             if loop["name"].text.lower() == name.lower():
                 return self._loop(loop).plain()

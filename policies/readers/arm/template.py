@@ -39,7 +39,6 @@ class Resource:
     names: tuple[str, ...]
     written: str
     body: Node
-    place: Place
     is_existing: bool = False
     unknown: str = ""
 
@@ -173,7 +172,6 @@ class Template:
             names=names,
             written=node["name"].text,
             body=body,
-            place=node.place,
             is_existing=node["existing"].value is True,
         )
         yield from self._below(node["resources"], scope, kind, names)
