@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from bridge.model.duration import format_duration
 from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
-
-_MEBIBYTE = 1_048_576
+from bridge.topology.policy import MEBIBYTE
 
 
 def facts(capabilities: Capabilities) -> dict[str, str]:
@@ -55,6 +54,6 @@ _FACTS: dict[str, Callable[[Capabilities], str]] = {
     "dead-lettering at least once": lambda _: "from quorum queues that reject publishes when full",
     "longest TTL": lambda _: format_duration(TTL_MAX_MS),
     "largest message as delivered": lambda capabilities: (
-        f"{capabilities.message_bytes_max // _MEBIBYTE} MiB"
+        f"{capabilities.message_bytes_max // MEBIBYTE} MiB"
     ),
 }

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import unquote
 
-from bridge.model import entity as model
 from bridge.model.properties import READ_ONLY, names_of
 from bridge.wire.atom.access import read_access_rule
 from bridge.wire.atom.errors import DescriptionError
@@ -148,7 +147,7 @@ class _Reader:
                     self._no_id(entry, "rule")
             case "NamespaceInfo":
                 self._draft.name = description.text_of("Name")
-                self._tier(description)
+                self._draft.set_tier(description.text_of("MessagingSKU"))
             case other:
                 self._notes.finding(
                     place_of(description), path, other, f"{other} is nothing that RabbitMQ gets."
@@ -173,31 +172,15 @@ class _Reader:
             f"Use the answer of a GET; its id is the URL of the {what}.",
         )
 
-    def _tier(self, description: Element) -> None:
-        sku = description.text_of("MessagingSKU")
-        for tier in model.Tier:
-            if sku.lower() == tier.value.lower():
-                self._draft.tier = tier
-
     def _properties(self, draft: EntityDraft, description: Element) -> None:
         known = names_of(draft.kind)
         for child in description.children:
             if child.name in known:
                 draft.set(child.name, child.text, place_of(child))
             elif child.name not in _IGNORED:
-                draft.notes.finding(
-                    place_of(child),
-                    draft.path,
-                    child.name,
-                    f"{draft.title}: {child.name} is not known; it is left out.",
-                )
+                draft.note_unknown(child.name, place_of(child))
         if description.text_of("IsClientAffine").lower() == "true":
-            draft.notes.finding(
-                place_of(description),
-                draft.path,
-                "IsClientAffine",
-                f"{draft.title} is scoped to a JMS client; here every client sees it.",
-            )
+            draft.note_client_scope("IsClientAffine", place_of(description))
         for rule in (each for each in description.children if each.name == "AuthorizationRules"):
             for each in rule.children:
                 _access_rule(draft, each)

@@ -110,9 +110,7 @@ def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
         draft.name = name
     sku = body["sku"]
     written = sku["name"].text or sku["tier"].text
-    for tier in model.Tier:
-        if written.lower() == tier.value.lower():
-            draft.tier = tier
+    draft.set_tier(written)
     if is_unresolved(written):
         draft.notes.finding(
             sku.place,
@@ -162,14 +160,12 @@ def _unknown(draft: EntityDraft, key: str, member: Node, ignored: frozenset[str]
         return
     if key.lower() in ("isclientaffine", "clientaffineproperties"):
         if key.lower() == "isclientaffine":
-            message = f"{draft.title} is scoped to a JMS client; here every client sees it."
-            draft.notes.finding(member.place, draft.path, key, message)
-        return
-    if key.lower() in _OTHER_KINDS:
+            draft.note_client_scope(key, member.place)
+    elif key.lower() in _OTHER_KINDS:
         message = f"{draft.title}: a {draft.kind.value.lower()} has no {key}; it has no effect."
+        draft.notes.finding(member.place, draft.path, key, message)
     else:
-        message = f"{draft.title}: {key} is not known; it is left out."
-    draft.notes.finding(member.place, draft.path, key, message)
+        draft.note_unknown(key, member.place)
 
 
 def _add_access_rule(

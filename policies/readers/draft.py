@@ -93,6 +93,16 @@ class EntityDraft:
             "by it.",
         )
 
+    def note_unknown(self, key: str, place: Place) -> None:
+        """Note a property that is none of Service Bus's."""
+        message = f"{self.title}: {key} is not known; it is left out."
+        self.notes.finding(place, self.path, key, message)
+
+    def note_client_scope(self, key: str, place: Place) -> None:
+        """Note a subscription that is one JMS client's."""
+        message = f"{self.title} is scoped to a JMS client; here every client sees it."
+        self.notes.finding(place, self.path, key, message)
+
     def build(self, **more: object) -> Any:
         """Return the model's value, or `None` after noting what Service Bus would refuse."""
         make = _MAKERS[self.kind]
@@ -137,6 +147,12 @@ class NamespaceDraft:
     tier: model.Tier = model.Tier.STANDARD
     authorization_rules: list[model.AuthorizationRule] = field(default_factory=list)
     _entities: dict[tuple[bool, str], EntityDraft] = field(default_factory=dict)
+
+    def set_tier(self, written: str) -> None:
+        """Take the tier; a text that names none leaves it."""
+        for tier in model.Tier:
+            if written.lower() == tier.value.lower():
+                self.tier = tier
 
     def queue(self, name: str, place: Place) -> EntityDraft:
         """Return a new queue's draft; a name that is taken is a fault."""

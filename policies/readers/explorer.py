@@ -114,12 +114,7 @@ def _properties(draft: EntityDraft, element: Element) -> None:
         if name in known:
             draft.set(name, child.text, place_of(child))
         elif name not in _IGNORED:
-            draft.notes.finding(
-                place_of(child),
-                draft.path,
-                child.name,
-                f"{draft.title}: {child.name} is not known; it is left out.",
-            )
+            draft.note_unknown(child.name, place_of(child))
     if element.text_of("EnablePartitioning").lower() == "true":
         draft.notes.finding(
             place_of(element),

@@ -12,6 +12,7 @@ from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities, UnsupportedVersion
+from bridge.topology.policy import MEBIBYTE
 from policies.readers import filters
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.foreignbroker import Broker, number
@@ -22,7 +23,6 @@ DELIVERY_COUNT_MAX = 2_000
 """The largest MaxDeliveryCount of Service Bus."""
 
 SIZE_MAX_MB = 81_920
-_MEBIBYTE = 1_048_576
 _LOST_SETTINGS = {
     "max-length": "Service Bus limits the bytes of an entity, not its messages.",
     "max-priority": "Service Bus has no priorities.",
@@ -123,8 +123,8 @@ class _Reader:
                 self._note_raised(draft, node, setting, expires_ms, low_ms)
                 draft.fields["auto_delete_on_idle_ms"] = max(expires_ms, low_ms)
             case "max-length-bytes", int(size):
-                size_mb = min(max(-(-size // _MEBIBYTE), 1), SIZE_MAX_MB)
-                if size_mb * _MEBIBYTE != size:
+                size_mb = min(max(-(-size // MEBIBYTE), 1), SIZE_MAX_MB)
+                if size_mb * MEBIBYTE != size:
                     self._notes.finding(
                         node.place,
                         draft.path,

@@ -140,10 +140,7 @@ class _Reader:
 
     def _namespace(self, resource: Resource) -> None:
         self._draft.name = resource.values["name"].text
-        sku = resource.values["sku"].text
-        for tier in type(self._draft.tier):
-            if tier.value.lower() == sku.lower():
-                self._draft.tier = tier
+        self._draft.set_tier(resource.values["sku"].text)
 
     def _name(self, resource: Resource) -> str:
         name = resource.values["name"].text
@@ -165,15 +162,9 @@ class _Reader:
                 draft.set(name, member.plain(), member.place)
             elif key.startswith("client_scoped_subscription"):
                 if member.value is True:
-                    message = f"{draft.title} is scoped to a JMS client; here every client sees it."
-                    self._notes.finding(member.place, draft.path, key, message)
+                    draft.note_client_scope(key, member.place)
             elif key not in _IGNORED and member.value not in (None, "", False, [], {}):
-                self._notes.finding(
-                    member.place,
-                    draft.path,
-                    key,
-                    f"{draft.title}: {key} is not known; it is left out.",
-                )
+                draft.note_unknown(key, member.place)
         for key in self._plan.unknown(resource):
             if key in NAMES:
                 self._notes.finding(
