@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bridge.model import entity as model
 from bridge.topology import definitions
-from bridge.topology.diff import Action, Change, diff, is_owned, marked
+from bridge.topology.diff import Action, Change, deletion, diff, is_owned, marked
 from bridge.topology.names import resource_base
 from bridge.topology.policy import winners
 from bridge.topology.resources import Binding, Exchange, Policy, Queue, Topology, Value
@@ -148,7 +148,7 @@ def _leftovers(wanted: Topology, live: Topology) -> tuple[Change, ...]:
     """Return the deletions of a ceiling that is no longer wanted, and of interim policies."""
     kept = {(policy.is_operator, policy.name) for policy in wanted.policies}
     return tuple(
-        Change(action=Action.DELETE, resource=policy, live=policy)
+        deletion(policy)
         for policy in live.policies
         if is_owned(policy)
         and (policy.is_operator or policy.name.endswith(INTERIM))

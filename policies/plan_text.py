@@ -7,8 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bridge.topology.diff import Action, Change
-from bridge.topology.fate import Resource
-from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Shovel
+from bridge.topology.resources import (
+    Binding,
+    Exchange,
+    Parameter,
+    Policy,
+    Queue,
+    Resource,
+    Shovel,
+)
 from policies.plan import Plan, Winner
 
 _MARKS = {

@@ -12,7 +12,6 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import CommandFailed, LiveBroker
 from bridge.cli.terminal import progress
 from bridge.topology.diff import Action, Change
-from bridge.topology.fate import Resource
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -92,19 +91,9 @@ def _import_of(change: Change) -> str:
     return ""
 
 
-def _topology(resources: Sequence[Resource]) -> Topology:
-    return Topology(
-        exchanges=tuple(each for each in resources if isinstance(each, Exchange)),
-        queues=tuple(each for each in resources if isinstance(each, Queue)),
-        bindings=tuple(each for each in resources if isinstance(each, Binding)),
-        policies=tuple(each for each in resources if isinstance(each, Policy)),
-        parameters=tuple(each for each in resources if isinstance(each, Parameter)),
-    )
-
-
 async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
     if isinstance(step, tuple):
-        await _import(broker, _topology([change.resource for change in step]), vhost)
+        await _import(broker, Topology.of(change.resource for change in step), vhost)
         return
     try:
         await _make(broker, step, vhost)

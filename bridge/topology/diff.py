@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
 from bridge.topology import definitions, policy
-from bridge.topology.fate import (
-    Peril,
-    Resource,
-    carried_out,
-    key_of,
-    perils,
-    touches,
-)
+from bridge.topology.fate import Peril, carried_out, key_of, perils, touches
 from bridge.topology.parts import SCHEMA_ARGUMENT
 from bridge.topology.policy import RAISED_PREFIX
 from bridge.topology.resources import (
@@ -30,9 +23,9 @@ from bridge.topology.resources import (
     Parameter,
     Policy,
     Queue,
+    Resource,
     Shovel,
     Topology,
-    Value,
 )
 from bridge.topology.rollout import Step, rollout
 
@@ -88,7 +81,7 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
     changes += [change for change in policies if change.action is not Action.DELETE]
     changes += [change for change in declared if change.action is not Action.CONFLICT]
     changes += _shovels(wanted, live, keep=keep)
-    changes += _parameters(wanted, live)
+    changes += _put(wanted.parameters, live.parameters)
     changes += [change for change in policies if change.action is Action.DELETE]
     if keep:
         changes += _replaced(wanted, live)
@@ -166,106 +159,72 @@ def is_owned(resource: Resource) -> bool:
 
 
 def _declared(wanted: Topology, live: Topology) -> list[Change]:
+    there = {key_of(each): each for each in live.resources}
     changes: list[Change] = []
-    exchanges = {exchange.name: exchange for exchange in live.exchanges}
-    for exchange in wanted.exchanges:
-        there = exchanges.get(exchange.name)
-        reason = "" if there is None else _exchange_conflict(exchange, there)
-        changes += _declaration(exchange, there, reason)
-    queues = {queue.name: queue for queue in live.queues}
-    for queue in wanted.queues:
-        found = queues.get(queue.name)
-        reason = "" if found is None else _queue_conflict(queue, found)
-        changes += _declaration(queue, found, reason)
-    bound = {_identity(binding) for binding in live.bindings}
-    changes += [
-        Change(action=Action.CREATE, resource=binding)
-        for binding in wanted.bindings
-        if _identity(binding) not in bound
-    ]
+    declared: list[Resource] = [*wanted.exchanges, *wanted.queues, *wanted.bindings]
+    for resource in declared:
+        found = there.get(key_of(resource))
+        if found is None:
+            changes.append(Change(action=Action.CREATE, resource=resource))
+        elif reason := _conflict(resource, found):
+            changes.append(
+                Change(action=Action.CONFLICT, resource=resource, live=found, reason=reason)
+            )
     return changes
 
 
-def _declaration(
-    resource: Exchange | Queue, there: Exchange | Queue | None, conflict: str
-) -> list[Change]:
-    if there is None:
-        return [Change(action=Action.CREATE, resource=resource)]
-    if not conflict:
-        return []
-    return [Change(action=Action.CONFLICT, resource=resource, live=there, reason=conflict)]
+def _conflict(wanted: Resource, live: Resource) -> str:
+    """Return how two differ in what RabbitMQ compares when one is declared again."""
+    match wanted, live:
+        case Exchange() as ours, Exchange() as theirs if ours.type != theirs.type:
+            return f"it is of type {theirs.type}, not {ours.type}"
+        case (Exchange() | Queue()) as ours, (Exchange() | Queue()) as theirs:
+            differing = [
+                f"{key} is {theirs.arguments.get(key, 'not set')!r}, "
+                f"not {ours.arguments.get(key, 'unset')!r}"
+                for key in sorted(ours.arguments.keys() | theirs.arguments.keys())
+                if key.startswith(_COMPARED[type(ours)])
+                and ours.arguments.get(key) != theirs.arguments.get(key)
+            ]
+            return "; ".join(differing)
+    return ""
 
 
-def _exchange_conflict(wanted: Exchange, live: Exchange) -> str:
-    if wanted.type != live.type:
-        return f"it is of type {live.type}, not {wanted.type}"
-    return _argument_conflict(wanted.arguments, live.arguments, lambda key: key == _ALTERNATE)
+_COMPARED = {Exchange: "alternate-exchange", Queue: "x-"}
+"""What the names of arguments begin with that RabbitMQ compares."""
 
 
-def _queue_conflict(wanted: Queue, live: Queue) -> str:
-    return _argument_conflict(wanted.arguments, live.arguments, lambda key: key.startswith("x-"))
-
-
-_ALTERNATE = "alternate-exchange"
-
-
-def _argument_conflict(
-    wanted: Mapping[str, Value], live: Mapping[str, Value], is_compared: Callable[[str], bool]
-) -> str:
-    """Return how arguments differ that RabbitMQ compares when a resource is declared again."""
-    differing = [
-        f"{key} is {live.get(key, 'not set')!r}, not {wanted.get(key, 'unset')!r}"
-        for key in sorted(wanted.keys() | live.keys())
-        if is_compared(key) and wanted.get(key) != live.get(key)
-    ]
-    return "; ".join(differing)
-
-
-def _identity(binding: Binding) -> tuple[str, str, bool, str, str]:
-    return (
-        binding.source,
-        binding.destination,
-        binding.to_exchange,
-        binding.routing_key,
-        json.dumps(binding.arguments, sort_keys=True),
-    )
-
-
-def _parameters(wanted: Topology, live: Topology) -> list[Change]:
-    there = {parameter.name: parameter for parameter in live.parameters}
+def _put(wanted: Iterable[Resource], live: Iterable[Resource]) -> list[Change]:
+    """Return the changes of what is replaced as a whole."""
+    there = {key_of(each): each for each in live}
     return [
         Change(
-            action=Action.UPDATE if parameter.name in there else Action.CREATE,
-            resource=parameter,
-            live=there.get(parameter.name),
+            action=Action.UPDATE if key_of(each) in there else Action.CREATE,
+            resource=each,
+            live=there.get(key_of(each)),
         )
-        for parameter in wanted.parameters
-        if there.get(parameter.name) != parameter
+        for each in wanted
+        if there.get(key_of(each)) != each
     ]
+
+
+def deletion(resource: Resource) -> Change:
+    """Return the change that takes a resource away."""
+    return Change(action=Action.DELETE, resource=resource, live=resource)
 
 
 def _shovels(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
     """Return the changes of shovels; with `keep`, one of a queue that is not wanted stays."""
-    there = {shovel.name: shovel for shovel in live.shovels}
     names = {shovel.name for shovel in wanted.shovels}
     queues = {queue.name for queue in wanted.queues}
-    changes = [
-        Change(action=Action.DELETE, resource=shovel, live=shovel)
+    gone = [
+        deletion(shovel)
         for shovel in live.shovels
         if is_owned(shovel)
         and shovel.name not in names
         and (not keep or shovel.value.get("src-queue") in queues)
     ]
-    changes += [
-        Change(
-            action=Action.UPDATE if shovel.name in there else Action.CREATE,
-            resource=shovel,
-            live=there.get(shovel.name),
-        )
-        for shovel in wanted.shovels
-        if there.get(shovel.name) != shovel
-    ]
-    return changes
+    return gone + _put(wanted.shovels, live.shovels)
 
 
 def _policies(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
@@ -296,7 +255,7 @@ def _is_superseded(old: Policy, wanted: Topology, live: Topology) -> bool:
 def _policy_change(step: Step) -> Change:
     if step.new is None:
         assert step.old is not None
-        return Change(action=Action.DELETE, resource=step.old, live=step.old)
+        return deletion(step.old)
     action = Action.CREATE if step.old is None else Action.UPDATE
     return Change(action=action, resource=step.new, live=step.old)
 
@@ -308,50 +267,34 @@ def _is_running(name: str, wanted: Container[str]) -> bool:
 
 def _stale(wanted: Topology, live: Topology, is_kept: Callable[[str], bool]) -> list[Change]:
     """Return the deletions of what is ours and not wanted."""
-    queues = {queue.name for queue in wanted.queues}
-    exchanges = {exchange.name for exchange in wanted.exchanges}
-    old_queues = [
-        queue
-        for queue in live.queues
-        if is_owned(queue) and queue.name not in queues and not is_kept(queue.name)
+    known = _keys(wanted.resources)
+    declared: list[Exchange | Queue] = [*live.exchanges, *live.queues]
+    old = [
+        each
+        for each in declared
+        if is_owned(each) and key_of(each) not in known and not is_kept(each.name)
     ]
-    old_exchanges = [
-        exchange
-        for exchange in live.exchanges
-        if is_owned(exchange) and exchange.name not in exchanges and not is_kept(exchange.name)
-    ]
-    going = {queue.name for queue in old_queues} | {exchange.name for exchange in old_exchanges}
+    going = {each.name for each in old}
     changes = [
-        Change(action=Action.DELETE, resource=binding, live=binding)
+        deletion(binding)
         for binding in _old_bindings(wanted, live)
         if binding.destination not in going and binding.source not in going
     ]
     changes += [
-        Change(
-            action=Action.DELETE,
-            resource=exchange,
-            live=exchange,
+        replace(
+            deletion(each),
+            stakes=(each.name,) if isinstance(each, Queue) else (),
             is_destructive=True,
-            reason="what is published to it is refused from then on",
+            reason="its messages go with it"
+            if isinstance(each, Queue)
+            else "what is published to it is refused from then on",
         )
-        for exchange in old_exchanges
+        for each in old
     ]
     changes += [
-        Change(
-            action=Action.DELETE,
-            resource=queue,
-            live=queue,
-            stakes=(queue.name,),
-            is_destructive=True,
-            reason="its messages go with it",
-        )
-        for queue in old_queues
-    ]
-    known = {parameter.name for parameter in wanted.parameters}
-    changes += [
-        Change(action=Action.DELETE, resource=parameter, live=parameter)
+        deletion(parameter)
         for parameter in live.parameters
-        if is_owned(parameter) and parameter.name not in known
+        if is_owned(parameter) and key_of(parameter) not in known
     ]
     return changes
 
@@ -367,7 +310,7 @@ def _replaced(wanted: Topology, live: Topology) -> list[Change]:
         if binding.arguments
     }
     return [
-        Change(action=Action.DELETE, resource=binding, live=binding)
+        deletion(binding)
         for binding in _old_bindings(wanted, live)
         if (binding.source, json.dumps(binding.arguments, sort_keys=True)) in taken
     ]
@@ -377,11 +320,11 @@ def _old_bindings(wanted: Topology, live: Topology) -> list[Binding]:
     """Return bindings that nobody wants between two resources of ours; a user's own are none."""
     exchanges = {exchange.name for exchange in live.exchanges if is_owned(exchange)}
     queues = {queue.name for queue in live.queues if is_owned(queue)}
-    kept = {_identity(binding) for binding in wanted.bindings}
+    kept = _keys(wanted.bindings)
     return [
         binding
         for binding in live.bindings
         if binding.source in exchanges
         and binding.destination in (exchanges if binding.to_exchange else queues)
-        and _identity(binding) not in kept
+        and key_of(binding) not in kept
     ]

@@ -16,15 +16,13 @@ from bridge.topology.policy import matches, winners
 from bridge.topology.resources import (
     Binding,
     Exchange,
-    Parameter,
     Policy,
     Queue,
-    Shovel,
+    Resource,
     Topology,
     Value,
 )
 
-Resource = Exchange | Queue | Binding | Policy | Shovel | Parameter
 Settings = Mapping[str, Value]
 
 _REASONS = {"expired": "expire", "delivery_limit": "fail too often", "rejected": "are rejected"}
@@ -55,30 +53,11 @@ def key_of(resource: Resource) -> tuple[object, ...]:
 
 def carried_out(live: Topology, gone: Iterable[Resource], put: Iterable[Resource]) -> Topology:
     """Return what is there when some resources are gone and others are put in their place."""
-    there: dict[tuple[object, ...], Resource] = {
-        key_of(each): each
-        for part in (
-            live.exchanges,
-            live.queues,
-            live.bindings,
-            live.policies,
-            live.shovels,
-            live.parameters,
-        )
-        for each in part
-    }
+    there = {key_of(each): each for each in live.resources}
     for each in gone:
         there.pop(key_of(each), None)
     there.update({key_of(each): each for each in put})
-    found = list(there.values())
-    return Topology(
-        exchanges=tuple(each for each in found if isinstance(each, Exchange)),
-        queues=tuple(each for each in found if isinstance(each, Queue)),
-        bindings=tuple(each for each in found if isinstance(each, Binding)),
-        policies=tuple(each for each in found if isinstance(each, Policy)),
-        shovels=tuple(each for each in found if isinstance(each, Shovel)),
-        parameters=tuple(each for each in found if isinstance(each, Parameter)),
-    )
+    return Topology.of(there.values())
 
 
 def perils(before: Topology, after: Topology) -> tuple[Peril, ...]:

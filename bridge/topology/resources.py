@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Value = str | int | float | bool | None | list["Value"] | dict[str, "Value"]
@@ -64,6 +65,9 @@ class Shovel:
     value: dict[str, Value]
 
 
+Resource = Exchange | Queue | Binding | Policy | Shovel | Parameter
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something that RabbitMQ cannot do as Service Bus does it, by name.
@@ -92,3 +96,28 @@ class Topology:
     shovels: tuple[Shovel, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, resources: Iterable[Resource]) -> Topology:
+        """Return what consists of these, in their order."""
+        found = list(resources)
+        return cls(
+            exchanges=tuple(each for each in found if isinstance(each, Exchange)),
+            queues=tuple(each for each in found if isinstance(each, Queue)),
+            bindings=tuple(each for each in found if isinstance(each, Binding)),
+            policies=tuple(each for each in found if isinstance(each, Policy)),
+            shovels=tuple(each for each in found if isinstance(each, Shovel)),
+            parameters=tuple(each for each in found if isinstance(each, Parameter)),
+        )
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All of it but the findings."""
+        return (
+            *self.exchanges,
+            *self.queues,
+            *self.bindings,
+            *self.policies,
+            *self.shovels,
+            *self.parameters,
+        )
