@@ -10,7 +10,7 @@ from bridge.model.name import short_id
 from bridge.topology import names, parts, shards
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, Capabilities
 from bridge.topology.definitions import incarnation_of
-from bridge.topology.findings import namespace_findings, queue_findings, topic_findings
+from bridge.topology.findings import entity_findings, namespace_findings
 from bridge.topology.flavour import queue_settings
 from bridge.topology.resources import Binding, Queue, Topology, Value
 
@@ -61,8 +61,8 @@ def shared() -> Topology:
 def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Topology]:
     """Yield the resources of one queue, without what is shared."""
     yield Topology(queues=(parts.moved(queue.name),))
-    yield _dead_letters(queue.name, queue)
-    yield _also_moved(queue.name, queue)
+    yield _dead_letters(queue)
+    yield _also_moved(queue)
     active = names.active_exchange(queue.name)
     kind = "fanout" if shards.count_of(queue) == 1 else "direct"
     yield Topology(
@@ -73,7 +73,7 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
             for at, shard in enumerate(shards.active_queues(queue))
             for destination in (shard, names.journal(queue.name))
         ),
-        findings=queue_findings(queue, queue.name, capabilities),
+        findings=entity_findings(queue, capabilities),
     )
     yield parts.front_and_inbox(queue.name)
 
@@ -95,7 +95,7 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
                 routing_key=names.JOURNAL_KEY,
             ),
         ),
-        findings=topic_findings(topic, capabilities),
+        findings=entity_findings(topic, capabilities),
     )
     for each in topic.subscriptions:
         yield from _subscription_pieces(each, capabilities)
@@ -105,9 +105,8 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
 def _subscription_pieces(
     subscription: model.Subscription, capabilities: Capabilities
 ) -> Iterator[Topology]:
-    path = subscription.path
-    yield _dead_letters(path, subscription)
-    yield _also_moved(path, subscription)
+    yield _dead_letters(subscription)
+    yield _also_moved(subscription)
     yield Topology(
         queues=_active(subscription),
         bindings=tuple(
@@ -118,7 +117,7 @@ def _subscription_pieces(
             )
             for at, shard in enumerate(shards.active_queues(subscription))
         ),
-        findings=queue_findings(subscription, path, capabilities),
+        findings=entity_findings(subscription, capabilities),
     )
 
 
@@ -151,18 +150,18 @@ def _history(entity: model.SendEntity) -> tuple[Queue, ...]:
     return (parts.history(entity.path),) if entity.requires_duplicate_detection else ()
 
 
-def _dead_letters(path: str, entity: model.Queue | model.Subscription) -> Topology:
+def _dead_letters(entity: model.Queue | model.Subscription) -> Topology:
     return parts.dead_letters(
-        names.dead_letter_exchange(path),
-        names.dead_letter_queue(path),
+        names.dead_letter_exchange(entity.path),
+        names.dead_letter_queue(entity.path),
         keeps_expired=entity.dead_lettering_on_message_expiration,
     )
 
 
-def _also_moved(path: str, entity: model.Queue | model.Subscription) -> Topology:
+def _also_moved(entity: model.Queue | model.Subscription) -> Topology:
     return parts.also_moved(
-        names.dead_letter_exchange(path),
-        names.dead_letter_queue(path),
+        names.dead_letter_exchange(entity.path),
+        names.dead_letter_queue(entity.path),
         names.moved(entity.front),
         keeps_expired=entity.dead_lettering_on_message_expiration,
     )

@@ -47,7 +47,6 @@ class Capabilities:
 
     Attributes:
         version: major and minor number.
-        pattern_bytes_max: the longest pattern that a policy is given.
         message_bytes_max: the largest message that a broker takes as delivered.
         delivery_limit_default: deliveries after which a queue without any limit gives a message up;
             `None` is never.
@@ -63,7 +62,6 @@ class Capabilities:
     """
 
     version: Version
-    pattern_bytes_max: int = PATTERN_BYTES_MAX
     message_bytes_max: int
     delivery_limit_default: int | None
     has_unlimited_policy: bool

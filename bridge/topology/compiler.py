@@ -16,7 +16,6 @@ from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS
 from bridge.topology.bridged import Bridged
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.flavour import Flavour
-from bridge.topology.parts import bucket_queue
 from bridge.topology.policy import PRIORITY, Ceiling, ceiling_policies, protection, share
 from bridge.topology.resources import (
     Binding,
@@ -28,8 +27,6 @@ from bridge.topology.resources import (
     Topology,
     Value,
 )
-
-__all__ = ["bucket_queue", "compile", "compile_part", "joined", "with_tier"]
 
 _BRIDGED = Bridged()
 
@@ -53,14 +50,8 @@ def compile(  # noqa: A001 - the compiler's one verb
         EntityConflict: two entities would need resources of one name.
     """
     topology = joined(flavour.pieces(namespace, capabilities))
-    policies = (
-        *share(
-            flavour.settings(namespace),
-            priority=priority,
-            pattern_bytes_max=capabilities.pattern_bytes_max,
-        ),
-        *protection(topology.queues),
-        *ceiling_policies(with_tier(ceiling, namespace.tier), priority=priority),
+    policies = _policies(
+        flavour.settings(namespace), topology, _with_tier(ceiling, namespace.tier), priority
     )
     return replace(topology, policies=policies)
 
@@ -106,15 +97,21 @@ def compile_part(
         _BRIDGED.pieces(replace(namespace, queues=queues, topics=topics), capabilities)
     )
     settings = _BRIDGED.settings(namespace)
-    policies = (
-        *share(settings, priority=priority, pattern_bytes_max=capabilities.pattern_bytes_max),
-        *protection(topology.queues),
-        *ceiling_policies(with_tier(None, namespace.tier), priority=priority),
-    )
+    policies = _policies(settings, topology, _with_tier(None, namespace.tier), priority)
     return Part(topology=topology, policies=policies, settings=settings)
 
 
-def with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
+def _policies(
+    settings: Mapping[str, Mapping[str, Value]], topology: Topology, limits: Ceiling, priority: int
+) -> tuple[Policy, ...]:
+    return (
+        *share(settings, priority=priority),
+        *protection(topology.queues),
+        *ceiling_policies(limits, priority=priority),
+    )
+
+
+def _with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
     """Return a ceiling that is no higher than what the tier allows."""
     ceiling = ceiling or Ceiling()
     longest_ms = TIER_TIME_TO_LIVE_MAX_MS[tier]

@@ -45,45 +45,30 @@ def namespace_findings(
     return tuple(found)
 
 
-def queue_findings(
-    entity: model.Queue | model.Subscription, path: str, capabilities: Capabilities
-) -> tuple[Finding, ...]:
-    """Return what differs for a queue or a subscription."""
-    found = [*_time_to_live(path, entity.default_message_time_to_live_ms)]
-    if isinstance(entity, model.Queue):
-        size_kb = entity.max_message_size_kb or 0
-        if size_kb * 1024 > capabilities.message_bytes_max:
-            found.append(_message_size(path, size_kb, capabilities))
+def entity_findings(entity: model.Entity, capabilities: Capabilities) -> tuple[Finding, ...]:
+    """Return what differs for an entity; of a topic, its subscriptions aside."""
+    found = []
+    time_to_live_ms = entity.default_message_time_to_live_ms
+    if time_to_live_ms > TTL_MAX_MS and not is_forever(time_to_live_ms):
+        found.append(
+            Finding(
+                entity=entity.path,
+                property="DefaultMessageTimeToLive",
+                grade=BY_THE_BRIDGE,
+                message=f"{format_duration(time_to_live_ms)} is longer than RabbitMQ's "
+                f"{format_duration(TTL_MAX_MS)}; it is in no policy, and the bridge keeps it.",
+            )
+        )
+    size_kb = 0 if isinstance(entity, model.Subscription) else entity.max_message_size_kb or 0
+    if size_kb * 1024 > capabilities.message_bytes_max:
+        found.append(
+            Finding(
+                entity=entity.path,
+                property="MaxMessageSizeInKilobytes",
+                grade=APPROXIMATE,
+                message=f"{size_kb} KB is more than {capabilities} takes as delivered "
+                f"({capabilities.message_bytes_max // 1024} KB); raise max_message_size in "
+                "rabbitmq.conf.",
+            )
+        )
     return tuple(found)
-
-
-def topic_findings(topic: model.Topic, capabilities: Capabilities) -> tuple[Finding, ...]:
-    """Return what differs for a topic, its subscriptions aside."""
-    found = [*_time_to_live(topic.name, topic.default_message_time_to_live_ms)]
-    if (topic.max_message_size_kb or 0) * 1024 > capabilities.message_bytes_max:
-        found.append(_message_size(topic.name, topic.max_message_size_kb or 0, capabilities))
-    return tuple(found)
-
-
-def _time_to_live(path: str, time_to_live_ms: int) -> tuple[Finding, ...]:
-    if time_to_live_ms <= TTL_MAX_MS or is_forever(time_to_live_ms):
-        return ()
-    return (
-        Finding(
-            entity=path,
-            property="DefaultMessageTimeToLive",
-            grade=BY_THE_BRIDGE,
-            message=f"{format_duration(time_to_live_ms)} is longer than RabbitMQ's "
-            f"{format_duration(TTL_MAX_MS)}; it is in no policy, and the bridge keeps it.",
-        ),
-    )
-
-
-def _message_size(path: str, size_kb: int, capabilities: Capabilities) -> Finding:
-    return Finding(
-        entity=path,
-        property="MaxMessageSizeInKilobytes",
-        grade=APPROXIMATE,
-        message=f"{size_kb} KB is more than {capabilities} takes as delivered "
-        f"({capabilities.message_bytes_max // 1024} KB); raise max_message_size in rabbitmq.conf.",
-    )

@@ -9,8 +9,8 @@ import pika
 import pytest
 
 from bridge.model import entity as model
-from bridge.topology.compiler import bucket_queue
 from bridge.topology.names import bridge_queue
+from bridge.topology.parts import bucket_queue
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 from tests.integration.declared import count

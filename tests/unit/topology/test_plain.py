@@ -11,10 +11,10 @@ import pytest
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
 from bridge.topology import compiler
-from bridge.topology.capabilities import Capabilities
+from bridge.topology.capabilities import PATTERN_BYTES_MAX, Capabilities
 from bridge.topology.diff import Action, Change, diff, removal
 from bridge.topology.mixed import refusal
-from bridge.topology.parts import SCHEMA
+from bridge.topology.parts import SCHEMA, bucket_queue
 from bridge.topology.plain import compile_plain
 from bridge.topology.policy import PROTECTED_PRIORITY, winners
 from bridge.topology.resources import Exchange, Policy, Queue, Shovel, Topology
@@ -58,7 +58,7 @@ def test_queues_of_equal_settings_share_a_policy() -> None:
 
     shared = [each for each in topology.policies if each.priority != PROTECTED_PRIORITY]
     assert len(shared) == 3
-    assert all(len(each.pattern) <= RABBITMQ.pattern_bytes_max for each in topology.policies)
+    assert all(len(each.pattern) <= PATTERN_BYTES_MAX for each in topology.policies)
     assert in_force(topology, "orders-004") == {"delivery-limit": 1, "max-length-bytes": 2**30}
     assert arguments(topology, "orders-004")["x-dead-letter-exchange"] == "orders-004/$dlx"
 
@@ -141,11 +141,11 @@ def test_all_but_the_active_queues_are_safe_from_a_catch_all(is_plain: bool) -> 
     """Their policies say what their arguments say, above any priority that a catch-all has."""
     namespace = model.Namespace(queues=(model.Queue(name="orders"), model.Queue(name="b.c")))
     topology = (compile_plain if is_plain else compiler.compile)(namespace, RABBITMQ)
-    later = (compiler.bucket_queue("orders", 2, 17),) * (not is_plain)
+    later = (bucket_queue("orders", 2, 17),) * (not is_plain)
     topology = replace(topology, queues=topology.queues + later)
 
     kept = [each for each in topology.policies if each.priority == PROTECTED_PRIORITY]
-    assert all(len(each.pattern) <= RABBITMQ.pattern_bytes_max for each in kept)
+    assert all(len(each.pattern) <= PATTERN_BYTES_MAX for each in kept)
     taken = {
         queue.name
         for queue in topology.queues
