@@ -21,6 +21,7 @@ class Row:
         property: Azure's name.
         kinds: the entities that have it; empty for the namespace.
         rabbitmq: what it is in RabbitMQ, for people.
+        both: its grades on either, which come first.
         with_bridge: its grades when the bridge runs.
         plain: its grades on RabbitMQ alone.
     """
@@ -28,17 +29,23 @@ class Row:
     property: str
     kinds: frozenset[Kind]
     rabbitmq: str
-    with_bridge: tuple[Case, ...]
-    plain: tuple[Case, ...]
+    both: tuple[Case, ...] = ()
+    with_bridge: tuple[Case, ...] = ()
+    plain: tuple[Case, ...] = ()
 
     def cases(self, flavour: Flavour) -> tuple[Case, ...]:
         """Return the cases of a flavour."""
-        return self.with_bridge if flavour is Flavour.BRIDGE else self.plain
+        return self.both + (self.with_bridge if flavour is Flavour.BRIDGE else self.plain)
 
 
 def has(field: str, test: Callable[[Any], bool]) -> Callable[[Subject], bool]:
     """Return whether an entity's field passes a test."""
     return lambda subject: test(getattr(subject.entity, field))
+
+
+def none(field: str) -> Case:
+    """Return the case that nothing is given, so that there is nothing to do."""
+    return when("none", has(field, lambda value: not value), exact())
 
 
 def off(field: str) -> Case:

@@ -11,7 +11,7 @@ from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.selection import selection
 from policies.grade import Subject, approximate, bridge, exact, lost, when
-from policies.row import NOTHING, Row, has, off
+from policies.row import NOTHING, Row, has, none, off
 
 
 def _rule(test: Callable[[model.Rule, Capabilities], bool]) -> Callable[[Subject], bool]:
@@ -41,15 +41,14 @@ ENTITIES: tuple[Row, ...] = (
         property="AutoDeleteOnIdle",
         kinds=PROPERTIES["AutoDeleteOnIdle"].kinds - {Kind.TOPIC},
         rabbitmq="plain: policy expires",
+        both=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()),),
         with_bridge=(
-            when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
             bridge(
                 "RabbitMQ's expires is not used: sends and peeks do not renew it. Native consumers "
                 "are looked for every half minute."
             ),
         ),
         plain=(
-            when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
             approximate(
                 "expires counts consumers and basic.get only: a queue that is merely sent to is "
                 "deleted, with its messages."
@@ -60,68 +59,51 @@ ENTITIES: tuple[Row, ...] = (
         property="AutoDeleteOnIdle",
         kinds=frozenset({Kind.TOPIC}),
         rabbitmq=NOTHING,
-        with_bridge=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()), bridge()),
-        plain=(
-            when("never", has("auto_delete_on_idle_ms", is_forever), exact()),
-            lost("An exchange does not expire."),
-        ),
+        both=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()),),
+        with_bridge=(bridge(),),
+        plain=(lost("An exchange does not expire."),),
     ),
     Row(
         property="Status",
         kinds=PROPERTIES["Status"].kinds,
         rabbitmq=NOTHING,
-        with_bridge=(
-            when("Active", has("status", lambda v: v is model.EntityStatus.ACTIVE), exact()),
-            bridge(),
-        ),
-        plain=(
-            when("Active", has("status", lambda v: v is model.EntityStatus.ACTIVE), exact()),
-            lost("RabbitMQ has no disabled queue; take permissions away instead."),
-        ),
+        both=(when("Active", has("status", lambda v: v is model.EntityStatus.ACTIVE), exact()),),
+        with_bridge=(bridge(),),
+        plain=(lost("RabbitMQ has no disabled queue; take permissions away instead."),),
     ),
     Row(
         property="EnablePartitioning",
         kinds=PROPERTIES["EnablePartitioning"].kinds,
         rabbitmq=NOTHING,
-        with_bridge=(
-            off("enable_partitioning"),
-            bridge("Partitions are numbers only: one queue holds them all."),
-        ),
-        plain=(off("enable_partitioning"), approximate("One queue; no partition keys.")),
+        both=(off("enable_partitioning"),),
+        with_bridge=(bridge("Partitions are numbers only: one queue holds them all."),),
+        plain=(approximate("One queue; no partition keys."),),
     ),
     Row(
         property="EnableExpress",
         kinds=PROPERTIES["EnableExpress"].kinds,
         rabbitmq="quorum queue",
-        with_bridge=(off("enable_express"), approximate("Every message is stored at once.")),
-        plain=(off("enable_express"), approximate("Every message is stored at once.")),
+        both=(off("enable_express"), approximate("Every message is stored at once.")),
     ),
     Row(
         property="EnableBatchedOperations",
         kinds=PROPERTIES["EnableBatchedOperations"].kinds,
         rabbitmq=NOTHING,
-        with_bridge=(exact("It changes how fast Azure is, and nothing else."),),
-        plain=(exact("It changes how fast Azure is, and nothing else."),),
+        both=(exact("It changes how fast Azure is, and nothing else."),),
     ),
     Row(
         property="SupportOrdering",
         kinds=PROPERTIES["SupportOrdering"].kinds,
         rabbitmq="quorum queues keep the order",
-        with_bridge=(exact(),),
-        plain=(exact(),),
+        both=(exact(),),
     ),
     Row(
         property="FilteringMessagesBeforePublishing",
         kinds=PROPERTIES["FilteringMessagesBeforePublishing"].kinds,
         rabbitmq=NOTHING,
-        with_bridge=(
-            off("filtering_messages_before_publishing"),
-            approximate("A message that no subscription takes is dropped, not refused."),
-        ),
-        plain=(
-            off("filtering_messages_before_publishing"),
-            approximate("Only a mandatory publish is told that no queue took it."),
-        ),
+        both=(off("filtering_messages_before_publishing"),),
+        with_bridge=(approximate("A message that no subscription takes is dropped, not refused."),),
+        plain=(approximate("Only a mandatory publish is told that no queue took it."),),
     ),
     Row(
         property="DeadLetteringOnFilterEvaluationExceptions",
@@ -134,17 +116,15 @@ ENTITIES: tuple[Row, ...] = (
         property="UserMetadata",
         kinds=PROPERTIES["UserMetadata"].kinds,
         rabbitmq="global parameter",
-        with_bridge=(when("none", has("user_metadata", lambda v: not v), exact()), bridge()),
-        plain=(
-            when("none", has("user_metadata", lambda v: not v), exact()),
-            lost("There is no place for it."),
-        ),
+        both=(none("user_metadata"),),
+        with_bridge=(bridge(),),
+        plain=(lost("There is no place for it."),),
     ),
     Row(
         property="Subscriptions",
         kinds=frozenset({Kind.TOPIC}),
         rabbitmq="a queue for each, bound to the topic's exchange",
-        with_bridge=(when("none", has("subscriptions", lambda v: not v), exact()), bridge()),
+        with_bridge=(none("subscriptions"), bridge()),
         plain=(exact(),),
     ),
     Row(
@@ -182,25 +162,16 @@ ENTITIES: tuple[Row, ...] = (
             exact(),
         ),
     ),
-    Row(
-        property="AuthorizationRules",
-        kinds=frozenset({Kind.QUEUE, Kind.TOPIC}),
-        rabbitmq=NOTHING,
-        with_bridge=(when("none", has("authorization_rules", lambda v: not v), exact()), bridge()),
-        plain=(
-            when("none", has("authorization_rules", lambda v: not v), exact()),
-            lost("RabbitMQ has users and permissions; make them by hand."),
-        ),
-    ),
-    Row(
-        property="AuthorizationRules",
-        kinds=frozenset(),
-        rabbitmq=NOTHING,
-        with_bridge=(when("none", has("authorization_rules", lambda v: not v), exact()), bridge()),
-        plain=(
-            when("none", has("authorization_rules", lambda v: not v), exact()),
-            lost("RabbitMQ has users and permissions; make them by hand."),
-        ),
+    *(
+        Row(
+            property="AuthorizationRules",
+            kinds=kinds,
+            rabbitmq=NOTHING,
+            both=(none("authorization_rules"),),
+            with_bridge=(bridge(),),
+            plain=(lost("RabbitMQ has users and permissions; make them by hand."),),
+        )
+        for kinds in (frozenset({Kind.QUEUE, Kind.TOPIC}), frozenset[Kind]())
     ),
     Row(
         property="Tier",

@@ -6,7 +6,7 @@ from bridge.model.duration import is_forever
 from bridge.model.properties import PROPERTIES, Kind
 from bridge.topology.capabilities import TTL_MAX_MS
 from policies.grade import Subject, approximate, bridge, exact, lost, when
-from policies.row import NOTHING, Row, has, off
+from policies.row import NOTHING, Row, has, none, off
 
 
 def _is_short(time_to_live_ms: int) -> bool:
@@ -67,22 +67,15 @@ MESSAGES: tuple[Row, ...] = (
         property="DefaultMessageTimeToLive",
         kinds=PROPERTIES["DefaultMessageTimeToLive"].kinds,
         rabbitmq="policy message-ttl of the queue, or of each subscription's queue; none: for ever",
-        with_bridge=(
+        both=(
             when(
                 "up to 10 years, or for ever",
                 has("default_message_time_to_live_ms", _is_short),
                 exact(),
             ),
-            bridge("Longer than RabbitMQ can hold; it is in no policy."),
         ),
-        plain=(
-            when(
-                "up to 10 years, or for ever",
-                has("default_message_time_to_live_ms", _is_short),
-                exact(),
-            ),
-            lost("Longer than RabbitMQ can hold (10 years): messages never expire."),
-        ),
+        with_bridge=(bridge("Longer than RabbitMQ can hold; it is in no policy."),),
+        plain=(lost("Longer than RabbitMQ can hold (10 years): messages never expire."),),
     ),
     Row(
         property="DeadLetteringOnMessageExpiration",
@@ -95,8 +88,7 @@ MESSAGES: tuple[Row, ...] = (
         property="MaxSizeInMegabytes",
         kinds=frozenset({Kind.QUEUE}),
         rabbitmq="policy max-length-bytes, argument x-overflow: reject-publish",
-        with_bridge=(approximate("RabbitMQ counts what waits, not what is locked."),),
-        plain=(approximate("RabbitMQ counts what waits, not what is locked."),),
+        both=(approximate("RabbitMQ counts what waits, not what is locked."),),
     ),
     Row(
         property="MaxSizeInMegabytes",
@@ -116,9 +108,9 @@ MESSAGES: tuple[Row, ...] = (
         kinds=PROPERTIES["RequiresSession"].kinds,
         rabbitmq="with the bridge: per shard (sessionShards of the definition; 1 where it says "
         "nothing) a queue of messages and one of states, and one consumer that has both",
-        with_bridge=(off("requires_session"), bridge()),
+        both=(off("requires_session"),),
+        with_bridge=(bridge(),),
         plain=(
-            off("requires_session"),
             lost(
                 "No sessions. The nearest thing is a single active consumer "
                 "(x-single-active-consumer): one receiver at a time gets everything, in order."
@@ -129,37 +121,31 @@ MESSAGES: tuple[Row, ...] = (
         property="RequiresDuplicateDetection",
         kinds=PROPERTIES["RequiresDuplicateDetection"].kinds,
         rabbitmq=NOTHING,
-        with_bridge=(off("requires_duplicate_detection"), bridge()),
-        plain=(off("requires_duplicate_detection"), lost("Duplicates are delivered.")),
+        both=(off("requires_duplicate_detection"),),
+        with_bridge=(bridge(),),
+        plain=(lost("Duplicates are delivered."),),
     ),
     Row(
         property="DuplicateDetectionHistoryTimeWindow",
         kinds=PROPERTIES["DuplicateDetectionHistoryTimeWindow"].kinds,
         rabbitmq=NOTHING,
-        with_bridge=(
+        both=(
             when(
                 "without duplicate detection",
                 has("requires_duplicate_detection", lambda value: not value),
                 exact(),
             ),
-            bridge(),
         ),
-        plain=(
-            when(
-                "without duplicate detection",
-                has("requires_duplicate_detection", lambda value: not value),
-                exact(),
-            ),
-            lost("Duplicates are delivered."),
-        ),
+        with_bridge=(bridge(),),
+        plain=(lost("Duplicates are delivered."),),
     ),
     Row(
         property="ForwardTo",
         kinds=PROPERTIES["ForwardTo"].kinds,
         rabbitmq="plain: a shovel",
-        with_bridge=(when("none", has("forward_to", lambda value: not value), exact()), bridge()),
+        both=(none("forward_to"),),
+        with_bridge=(bridge(),),
         plain=(
-            when("none", has("forward_to", lambda value: not value), exact()),
             lost(
                 "A shovel moves them (plugin rabbitmq_shovel), within the namespace and in no "
                 "circle. The limit of hops and transfer dead letters are lost: what the target "
@@ -171,12 +157,9 @@ MESSAGES: tuple[Row, ...] = (
         property="ForwardDeadLetteredMessagesTo",
         kinds=PROPERTIES["ForwardDeadLetteredMessagesTo"].kinds,
         rabbitmq="plain: the dead-letter exchange is bound to the target's exchange",
-        with_bridge=(
-            when("none", has("forward_dead_lettered_messages_to", lambda v: not v), exact()),
-            bridge(),
-        ),
+        both=(none("forward_dead_lettered_messages_to"),),
+        with_bridge=(bridge(),),
         plain=(
-            when("none", has("forward_dead_lettered_messages_to", lambda v: not v), exact()),
             when(
                 "to an entity of the namespace",
                 lambda subject: (
@@ -192,22 +175,15 @@ MESSAGES: tuple[Row, ...] = (
         property="MaxMessageSizeInKilobytes",
         kinds=PROPERTIES["MaxMessageSizeInKilobytes"].kinds,
         rabbitmq="max_message_size of the node",
-        with_bridge=(
+        both=(
             when(
                 "more than the node takes as delivered (128 MiB, 16 MiB from 4.0 on)",
                 _exceeds_message_size,
                 approximate("Raise max_message_size in rabbitmq.conf."),
             ),
-            bridge(),
         ),
-        plain=(
-            when(
-                "more than the node takes as delivered (128 MiB, 16 MiB from 4.0 on)",
-                _exceeds_message_size,
-                approximate("Raise max_message_size in rabbitmq.conf."),
-            ),
-            approximate("The node's max_message_size holds for all queues."),
-        ),
+        with_bridge=(bridge(),),
+        plain=(approximate("The node's max_message_size holds for all queues."),),
     ),
 )
 """Locks, limits, times, and where messages go."""
