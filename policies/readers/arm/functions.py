@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -138,13 +139,6 @@ def _bool(value: Any) -> bool:
     return bool(value)
 
 
-def _compare(decide: Callable[[Any, Any], bool]) -> Function:
-    def function(left: Any, right: Any) -> bool:
-        return decide(left, right)
-
-    return function
-
-
 def _numbers(choose: Callable[[list[int]], int]) -> Function:
     def function(*values: Any) -> int:
         return choose(values[0] if len(values) == 1 and isinstance(values[0], list) else [*values])
@@ -247,20 +241,12 @@ def _merge(values: list[Any]) -> Any:
     return {key: each for value in known for key, each in value.items()}
 
 
-def _json(text: str) -> Any:
-    return json.loads(text)
-
-
 def _skip(value: Any, count: int) -> Any:
     return value[max(count, 0) :]
 
 
 def _take(value: Any, count: int) -> Any:
     return value[: max(count, 0)]
-
-
-def _replace(text: str, old: str, new: str) -> str:
-    return text.replace(old, new)
 
 
 def _resource_id(*values: Any) -> str:
@@ -272,12 +258,8 @@ def _resource_id(*values: Any) -> str:
     return f"/providers/{provider}{pairs}"
 
 
-def _data_uri(*_: Any) -> str:
-    return unresolved("data URIs are not known here")
-
-
 FUNCTIONS: dict[str, Function] = {
-    "add": lambda a, b: a + b,
+    "add": operator.add,
     "and": lambda *values: all(map(_bool, values)),
     "array": lambda value: value if isinstance(value, list) else [value],
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
@@ -288,7 +270,6 @@ FUNCTIONS: dict[str, Function] = {
     "contains": _contains,
     "createarray": lambda *values: [*values],
     "createobject": _create_object,
-    "datauri": _data_uri,
     "div": _div,
     "empty": lambda value: value is None or len(value) == 0,
     "endswith": lambda text, end: text.lower().endswith(end.lower()),
@@ -299,36 +280,36 @@ FUNCTIONS: dict[str, Function] = {
     "flatten": _flatten,
     "float": float,
     "format": _format,
-    "greater": _compare(lambda a, b: a > b),
-    "greaterorequals": _compare(lambda a, b: a >= b),
+    "greater": operator.gt,
+    "greaterorequals": operator.ge,
     "indexof": _index_of,
     "int": int,
     "intersection": _intersection,
     "items": _items,
     "join": lambda values, mark: mark.join(map(_string, values)),
-    "json": _json,
+    "json": json.loads,
     "last": _last,
     "length": len,
-    "less": _compare(lambda a, b: a < b),
-    "lessorequals": _compare(lambda a, b: a <= b),
+    "less": operator.lt,
+    "lessorequals": operator.le,
     "max": _numbers(max),
     "min": _numbers(min),
     "mod": lambda a, b: a - b * _div(a, b),
-    "mul": lambda a, b: a * b,
+    "mul": operator.mul,
     "not": lambda value: not _bool(value),
     "null": lambda: None,
-    "objectkeys": lambda value: sorted(value),
+    "objectkeys": sorted,
     "or": lambda *values: any(map(_bool, values)),
     "padleft": _pad_left,
     "range": _range,
-    "replace": _replace,
+    "replace": lambda text, old, new: text.replace(old, new),
     "resourceid": _resource_id,
     "shallowmerge": _merge,
     "skip": _skip,
     "split": _split,
     "startswith": lambda text, start: text.lower().startswith(start.lower()),
     "string": _string,
-    "sub": lambda a, b: a - b,
+    "sub": operator.sub,
     "subscriptionresourceid": _resource_id,
     "substring": _substring,
     "take": _take,

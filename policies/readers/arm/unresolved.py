@@ -37,8 +37,7 @@ def is_whole(value: object) -> bool:
     return (
         isinstance(value, str)
         and value.startswith(_BEGIN)
-        and value.index(_BEGIN) == 0
-        and (value.find(_END) in (-1, len(value) - 1))
+        and value.find(_END) in (-1, len(value) - 1)
     )
 
 
