@@ -97,7 +97,7 @@ def merged(live: model.Namespace | None, wanted: model.Namespace) -> model.Names
 
 
 def _by_path(namespace: model.Namespace) -> dict[str, model.Entity]:
-    return {definitions.path_of(each).lower(): each for each in definitions.entities(namespace)}
+    return {each.path.lower(): each for each in definitions.entities(namespace)}
 
 
 def _rows(export: Export, part: str, vhost: str) -> list[Mapping[str, Any]]:

@@ -135,7 +135,7 @@ def make(
 
 def display_names(namespace: model.Namespace) -> dict[str, str]:
     """Return the entity's path by RabbitMQ's name of it, where they differ."""
-    paths = [definitions.path_of(each) for each in definitions.entities(namespace)]
+    paths = [each.path for each in definitions.entities(namespace)]
     return {base: path for path in paths if (base := resource_base(path)) != path}
 
 

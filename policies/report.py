@@ -16,7 +16,7 @@ from bridge.model.duration import format_duration, is_forever
 from bridge.model.properties import PROPERTIES, Kind
 from bridge.topology import compiler
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import entities, path_of
+from bridge.topology.definitions import entities
 from bridge.topology.names import resource_base
 from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
@@ -202,7 +202,7 @@ def _entries(
     names: frozenset[str],
 ) -> Iterator[Entry]:
     kind = _kind(entity)
-    path = "" if isinstance(entity, model.Namespace) else path_of(entity)
+    path = "" if isinstance(entity, model.Namespace) else entity.path
     for row in mapping.ROWS:
         if (kind is None and row.kinds) or (kind is not None and kind not in row.kinds):
             continue

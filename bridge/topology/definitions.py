@@ -84,15 +84,10 @@ def parameters(namespace: model.Namespace, vhost: str) -> tuple[Parameter, ...]:
     """Return all global parameters of a namespace."""
     found = [Parameter(name=namespace_parameter_name(vhost), value=namespace_to_json(namespace))]
     found += [
-        Parameter(name=parameter_name(vhost, path_of(entity)), value=to_json(entity))
+        Parameter(name=parameter_name(vhost, entity.path), value=to_json(entity))
         for entity in entities(namespace)
     ]
     return tuple(found)
-
-
-def path_of(entity: model.Entity) -> str:
-    """Return an entity's path: its name, or `topic/Subscriptions/name`."""
-    return entity.path
 
 
 def entities(namespace: model.Namespace) -> tuple[model.Entity, ...]:
@@ -108,7 +103,7 @@ def incarnation_of(entity: model.Entity) -> str:
 
     One that nobody has made an incarnation for (an older version, a person) has its path's.
     """
-    return entity.incarnation or hashlib.sha256(path_of(entity).lower().encode()).hexdigest()[:12]
+    return entity.incarnation or hashlib.sha256(entity.path.lower().encode()).hexdigest()[:12]
 
 
 def with_incarnations(
@@ -124,10 +119,10 @@ def with_incarnations(
         make: returns one for an entity that is not; "" leaves it to `incarnation_of`.
         session_shards: those of an entity that is not there, and says nothing of them.
     """
-    known = {path_of(each).lower(): each for each in entities(there)}
+    known = {each.path.lower(): each for each in entities(there)}
     found: list[model.Entity] = []
     for entity in entities(wanted):
-        earlier = known.get(path_of(entity).lower())
+        earlier = known.get(entity.path.lower())
         if earlier is not None:
             found.append(with_origin(entity, earlier))
         elif count_of(entity) == 1:
@@ -155,7 +150,7 @@ def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Name
 
     Subscriptions go to their topics; one whose topic is missing is left out.
     """
-    everything = sorted(found, key=lambda entity: path_of(entity).lower())
+    everything = sorted(found, key=lambda entity: entity.path.lower())
     subscriptions = [each for each in everything if isinstance(each, model.Subscription)]
     topics = tuple(
         dataclasses.replace(

@@ -80,12 +80,12 @@ def joined(readings: Sequence[tuple[str, Reading]]) -> Reading:
     made_up = {name: _made_up(reading) for name, reading in readings}
     for source, reading in readings:
         for entity in definitions.entities(reading.namespace):
-            path = definitions.path_of(entity).lower()
+            path = entity.path.lower()
             there = found.get(path)
             if there is None or path in made_up[there[0]]:
                 found[path] = (source, entity)
             elif path not in made_up[source] and _alone(there[1]) != _alone(entity):
-                message = f"{definitions.path_of(entity)!r} is defined otherwise in {there[0]}."
+                message = f"{entity.path!r} is defined otherwise in {there[0]}."
                 faults.append((source, Fault(place=Place(), message=message, remedy=_REMEDY)))
     if faults:
         raise ReadError(faults[0][0], [fault for _, fault in faults])

@@ -179,7 +179,7 @@ class Directory:
 
     def _entity(self, name: str, form: Any) -> model.Entity:
         entity = definitions.from_json(form)
-        own = definitions.parameter_name(self._management.vhost, definitions.path_of(entity))
+        own = definitions.parameter_name(self._management.vhost, entity.path)
         if name != own:
             raise ArgumentError(f"this entity's parameter is {own!r}")
         return entity

@@ -51,10 +51,10 @@ def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespac
         EntityConflict: they differ in what cannot be changed.
     """
     found: dict[str, model.Entity] = {
-        definitions.path_of(entity).lower(): entity for entity in definitions.entities(existing)
+        entity.path.lower(): entity for entity in definitions.entities(existing)
     }
     for entity in definitions.entities(wanted):
-        path = definitions.path_of(entity)
+        path = entity.path
         there = found.get(path.lower())
         if there is not None:
             check_fixed(path, there, entity)

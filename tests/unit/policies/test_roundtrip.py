@@ -83,7 +83,7 @@ def test_the_order_of_a_template_does_not_matter(namespace: model.Namespace) -> 
 
     def unordered(whole: model.Namespace) -> set[Any]:
         return {
-            (definitions.path_of(each), getattr(each, "max_delivery_count", 0))
+            (each.path, getattr(each, "max_delivery_count", 0))
             for each in definitions.entities(whole)
         }
 

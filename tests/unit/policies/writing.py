@@ -236,7 +236,7 @@ def atom(namespace: model.Namespace) -> str:
     entries = [("$namespaceinfo", "NamespaceInfo", _element("Name", namespace.name))]
     for entity in definitions.entities(namespace):
         body = "".join(_element(name, value) for name, value in properties(entity).items())
-        path = definitions.path_of(entity)
+        path = entity.path
         if not isinstance(entity, model.Subscription):
             body += _xml_access(entity.authorization_rules)
         entries.append((path, f"{type(entity).__name__}Description", body))

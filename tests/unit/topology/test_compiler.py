@@ -66,7 +66,7 @@ def test_the_rules_that_every_topology_keeps(namespace: model.Namespace) -> None
     for entity in definitions.entities(namespace):
         if isinstance(entity, model.Topic):
             continue
-        settings = effective(topology, names.active_queue(definitions.path_of(entity)))
+        settings = effective(topology, names.active_queue(entity.path))
         # RabbitMQ counts every holder's end, and every forwarder's.
         counts_itself = entity.requires_session or target_of(entity)
         limit = DELIVERY_LIMIT_MAX if counts_itself else entity.max_delivery_count - 1
