@@ -45,7 +45,7 @@ from policies.plan import Plan
 from policies.plan_text import counted, text, winner_line
 from policies.readers import Reading, read
 from policies.writers import emulator
-from policies.writers.definitions import document
+from policies.writers.definitions import whole
 
 LOST, DRIFTED, REFUSED = 3, 4, 5
 SETTLED_WITHIN_S = 30.0
@@ -361,7 +361,7 @@ async def _adopt(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) 
         show(lost)
         write_output(arguments, config)
         return 0
-    found = document(Topology(parameters=definitions.parameters(reading.namespace, vhost)), vhost)
+    found = whole(Topology(parameters=definitions.parameters(reading.namespace, vhost)), vhost)
     write_output(arguments, json.dumps({"rabbitmq_version": version, **found}, indent=2) + "\n")
     return 0
 

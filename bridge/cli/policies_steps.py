@@ -103,10 +103,8 @@ async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
 
 
 async def _import(broker: LiveBroker, topology: Topology, vhost: str) -> None:
-    """Import, and leave out the virtual host: it is there, and described by its owner."""
-    made = document(topology, vhost)
-    made.pop("vhosts", None)
-    await broker.import_definitions(made)
+    """Import, without the virtual host: it is there, and described by its owner."""
+    await broker.import_definitions(document(topology, vhost))
 
 
 async def _make(broker: LiveBroker, change: Change, vhost: str) -> None:

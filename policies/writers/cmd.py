@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from policies.writers.definitions import Document
-from policies.writers.script import Command, Unquotable
+from policies.writers.script import Command, Unquotable, in_windows_quotes
 
 _BARE = re.compile(r"[A-Za-z0-9_./$-]+")
 _SAFE_IN_JSON = re.compile(r"[^A-Za-z0-9 ._/:$@#*+?'\[\]{}~,;=-]")
@@ -66,8 +66,7 @@ def quote(word: str) -> str:
 def _in_quotes(word: str) -> str:
     if not word.isascii() or re.search(r"[%!\r\n\0]", word):
         raise Unquotable(f"cmd.exe would change {word!r}.")
-    line = re.sub(r'(\\*)"', r'\1\1""', word)
-    return re.sub(r"(\\+)$", r"\1\1", line)
+    return in_windows_quotes(word)
 
 
 def _json_lines(document: Document) -> list[str]:

@@ -21,15 +21,20 @@ def write(wanted: Wanted) -> Written:
     if not wanted.target.has_predeclared_shovels:
         findings = lost_shovels(wanted, f"{wanted.target} imports shovels before queues")
         topology = replace(topology, shovels=())
-    text = json.dumps(document(topology, wanted.vhost), indent=2) + "\n"
+    text = json.dumps(whole(topology, wanted.vhost), indent=2) + "\n"
     return Written(text=text, findings=findings)
 
 
+def whole(topology: Topology, vhost: str) -> Document:
+    """Return definitions as RabbitMQ's JSON, the vhost itself included."""
+    vhosts: Document = {} if vhost == DEFAULT_VHOST else {"vhosts": [{"name": vhost}]}
+    return vhosts | document(topology, vhost)
+
+
 def document(topology: Topology, vhost: str) -> Document:
-    """Return definitions as RabbitMQ's JSON; parts that are empty are left out."""
+    """Return what is in a vhost as RabbitMQ's JSON; parts that are empty are left out."""
     operator = [policy for policy in topology.policies if policy.is_operator]
     found: Document = {
-        "vhosts": [] if vhost == DEFAULT_VHOST else [{"name": vhost}],
         "global_parameters": [
             {"name": parameter.name, "value": parameter.value} for parameter in topology.parameters
         ],

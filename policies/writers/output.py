@@ -37,7 +37,7 @@ class Wanted:
     topology: Topology
     vhost: str
     target: Capabilities
-    kubernetes: KubernetesPlace = field(default_factory=lambda: KubernetesPlace())
+    kubernetes: KubernetesPlace = field(default_factory=KubernetesPlace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from policies.writers.script import Command, Unquotable
+from policies.writers.script import Command, Unquotable, in_windows_quotes
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*|--?[a-z-]+|[0-9]+|/")
 _CHECK = "if ($LASTEXITCODE) { exit $LASTEXITCODE }"
@@ -61,6 +61,4 @@ def quote(word: str) -> str:
         raise Unquotable(
             f"PowerShell 7 takes {word!r} apart: it overlooks a quote after a backslash."
         )
-    line = re.sub(r'(\\*)"', r'\1\1""', word)
-    line = re.sub(r"(\\+)$", r"\1\1", line)
-    return "'\"" + line.replace("'", "''") + "\"'"
+    return "'\"" + in_windows_quotes(word).replace("'", "''") + "\"'"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bridge.topology.resources import Binding, Exchange, Policy, Queue, Topology, Value
 from policies.writers import bash, definitions
@@ -31,13 +30,13 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
         for declaration in _declarations(wanted)
     ]
     if wanted.topology.parameters:
-        parameters = replace(Topology(), parameters=wanted.topology.parameters)
+        parameters = Topology(parameters=wanted.topology.parameters)
         found.append(
             Command(
                 words=("rabbitmqadmin", "definitions", "import", "--stdin")
                 if is_new
                 else ("rabbitmqadmin", "import", "/dev/stdin"),
-                document=definitions.document(parameters, DEFAULT_VHOST),
+                document=definitions.document(parameters, wanted.vhost),
                 takes_file=False,
             )
         )

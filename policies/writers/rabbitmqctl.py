@@ -41,16 +41,12 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
         found.append(Command(words=("rabbitmqctl", "add_vhost", wanted.vhost), may_fail=True))
     found += checks(wanted)
     found += [set_policy(policy, wanted.vhost) for policy in wanted.topology.policies]
-    others = replace(wanted.topology, policies=(), shovels=())
-    rest = definitions.document(others, DEFAULT_VHOST)
-    if rest:
-        document = definitions.document(others, wanted.vhost)
-        document.pop("vhosts", None)
-        found.append(Command(words=("rabbitmqctl", "import_definitions"), document=document))
-    if wanted.topology.shovels:
-        shovels = definitions.document(Topology(shovels=wanted.topology.shovels), wanted.vhost)
-        shovels.pop("vhosts", None)
-        found.append(Command(words=("rabbitmqctl", "import_definitions"), document=shovels))
+    for part in (
+        replace(wanted.topology, policies=(), shovels=()),
+        Topology(shovels=wanted.topology.shovels),
+    ):
+        if document := definitions.document(part, wanted.vhost):
+            found.append(Command(words=("rabbitmqctl", "import_definitions"), document=document))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from policies.writers.definitions import Document
@@ -9,6 +10,11 @@ from policies.writers.definitions import Document
 
 class Unquotable(ValueError):
     """A word that cannot be written in this form so that RabbitMQ gets it unchanged."""
+
+
+def in_windows_quotes(word: str) -> str:
+    """Return a word as it stands between double quotes on Windows, where `""` is a quote."""
+    return re.sub(r"(\\+)$", r"\1\1", re.sub(r'(\\*)"', r'\1\1""', word))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
