@@ -12,20 +12,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import unquote
 
-from bridge.model.properties import READ_ONLY, names_of
-from bridge.wire.atom.access import read_access_rule
+from bridge.model.properties import READ_ONLY
 from bridge.wire.atom.errors import DescriptionError
 from bridge.wire.atom.rules import read_action, read_filter
 from bridge.wire.atom.writing import ATOM
 from bridge.wire.atom.xml import Element
-from policies.readers import access, filters, xmltext
+from policies.readers import filters, xmltext
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.listing import QUEUES, TOPICS, Listing
 from policies.readers.reading import Notes, Reading
 from policies.readers.xmltext import place_of
 
 _IGNORED = READ_ONLY | {
-    "AuthorizationRules",
     "ClientAffineProperties",
     "DefaultRuleDescription",
     "EnableSubscriptionPartitioning",
@@ -173,34 +171,12 @@ class _Reader:
         )
 
     def _properties(self, draft: EntityDraft, description: Element) -> None:
-        known = names_of(draft.kind)
-        for child in description.children:
-            if child.name in known:
-                draft.set(child.name, child.text, place_of(child))
-            elif child.name not in _IGNORED:
-                draft.note_unknown(child.name, place_of(child))
+        xmltext.set_properties(draft, description, ignored=_IGNORED)
         if description.text_of("IsClientAffine").lower() == "true":
             draft.note_client_scope("IsClientAffine", place_of(description))
-        for rule in (each for each in description.children if each.name == "AuthorizationRules"):
-            for each in rule.children:
-                _access_rule(draft, each)
         default_rule = description.find("DefaultRuleDescription")
         if default_rule is not None:
             _rule(draft, default_rule, default_rule.text_of("Name") or "$Default")
-
-
-def _access_rule(draft: EntityDraft, element: Element) -> None:
-    given = read_access_rule(element)
-    access.add(
-        draft.notes,
-        draft.path,
-        draft.authorization_rules,
-        place_of(element),
-        name=given.name,
-        rights=given.rights,
-        primary_key=given.primary_key,
-        secondary_key=given.secondary_key,
-    )
 
 
 def _rule(draft: EntityDraft, description: Element, name: str) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.model import entity as model
-from bridge.model.properties import READ_ONLY, names_of
+from bridge.model.properties import READ_ONLY
 from bridge.wire.atom.xml import Element
-from policies.readers import access, filters, xmltext
+from policies.readers import filters, xmltext
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.listing import QUEUES, TOPICS, Listing
 from policies.readers.reading import Notes, Reading
@@ -29,7 +29,6 @@ _NAMES = {
 """The first .NET client's names where they differ from Azure's."""
 
 _IGNORED = READ_ONLY | {
-    "AuthorizationRules",
     "EnableSubscriptionPartitioning",
     "IsAnonymousAccessible",
     "Name",
@@ -108,13 +107,7 @@ def _required(notes: Notes, element: Element, name: str) -> str:
 
 
 def _properties(draft: EntityDraft, element: Element) -> None:
-    known = names_of(draft.kind)
-    for child in element.children:
-        name = _NAMES.get(child.name, child.name)
-        if name in known:
-            draft.set(name, child.text, place_of(child))
-        elif name not in _IGNORED:
-            draft.note_unknown(child.name, place_of(child))
+    xmltext.set_properties(draft, element, ignored=_IGNORED, renamed=_NAMES)
     if element.text_of("EnablePartitioning").lower() == "true":
         draft.notes.finding(
             place_of(element),
@@ -122,17 +115,6 @@ def _properties(draft: EntityDraft, element: Element) -> None:
             "MaxSizeInMegabytes",
             f"{draft.title} is partitioned: the export writes sizes above 5 GB as 1 GB. Check it.",
             grade="approximate",
-        )
-    for rule in _children(element, "AuthorizationRules"):
-        access.add(
-            draft.notes,
-            draft.path,
-            draft.authorization_rules,
-            place_of(rule),
-            name=rule.text_of("KeyName"),
-            rights=[right.text.strip() for right in _children(rule, "Rights")],
-            primary_key=rule.text_of("PrimaryKey"),
-            secondary_key=rule.text_of("SecondaryKey"),
         )
 
 

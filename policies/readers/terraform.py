@@ -116,17 +116,12 @@ class _Reader:
         self._drafts: dict[str, EntityDraft] = {}
 
     def read(self) -> Reading:
-        namespaces = self._plan.of_type(_PREFIX + "namespace")
-        for namespace in namespaces:
+        for namespace in self._plan.of_type(_PREFIX + "namespace"):
             self._namespace(namespace)
-        for queue in self._plan.of_type(_PREFIX + "queue"):
-            if name := self._name(queue):
-                draft = self._draft.queue(name, queue.values.place)
-                self._take(queue, draft)
-        for topic in self._plan.of_type(_PREFIX + "topic"):
-            if name := self._name(topic):
-                draft = self._draft.topic(name, topic.values.place)
-                self._take(topic, draft)
+        for kind, make in (("queue", self._draft.queue), ("topic", self._draft.topic)):
+            for each in self._plan.of_type(_PREFIX + kind):
+                if name := self._name(each):
+                    self._take(each, make(name, each.values.place))
         for subscription in self._plan.of_type(_PREFIX + "subscription"):
             self._subscription(subscription)
         for rule in self._plan.of_type(_PREFIX + "subscription_rule"):
