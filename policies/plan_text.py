@@ -90,7 +90,8 @@ def stakes(change: Change, plan: Plan) -> list[str]:
     ]
 
 
-def _name(resource: Resource) -> str:
+def name_of(resource: Resource) -> str:
+    """Return the name of a resource; a binding has that of its exchange."""
     return resource.source if isinstance(resource, Binding) else resource.name
 
 
@@ -98,7 +99,7 @@ def _step(change: Change, plan: Plan) -> list[tuple[str, str]]:
     mark, colour = _MARKS[change.action]
     reason = f": {change.reason}" if change.reason else ""
     warning = " (destructive)" if change.is_destructive else ""
-    what = f"{title(change.resource)}{spelled(_name(change.resource), plan)}"
+    what = f"{title(change.resource)}{spelled(name_of(change.resource), plan)}"
     lines = [(f"{mark} {what}{warning}{reason}", colour)]
     lines += [(f"    messages at stake in {each}", "31") for each in stakes(change, plan)]
     if change.action is Action.UPDATE:

@@ -23,7 +23,7 @@ from bridge.topology.resources import (
 from policies import losses
 from policies.errors import Fault, Place, ReadError
 from policies.plan import Plan
-from policies.plan_text import settings_of, title
+from policies.plan_text import name_of, settings_of, title
 
 SCHEMA = 1
 MARK = "busbridgePlan"
@@ -91,7 +91,7 @@ def to_json(plan: Plan, lost: Sequence[Finding]) -> str:
 
 def _change(change: Change, plan: Plan) -> dict[str, object]:
     resource = change.resource
-    name = resource.source if isinstance(resource, Binding) else resource.name
+    name = name_of(resource)
     return {
         "action": change.action.value,
         "kind": type(resource).__name__.lower(),

@@ -205,7 +205,7 @@ def _check_whole(arguments: argparse.Namespace, reading: Reading) -> None:
     Raises:
         ValueError: the input may be partial, and `--prune` was given.
     """
-    if arguments.prune and reading.is_partial:
+    if arguments.prune and reading.gaps:
         named = "\n".join(f"  {each}" for each in reading.gaps)
         raise ValueError(
             "--prune takes away what the input does not name, and this input is not known to be "

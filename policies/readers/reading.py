@@ -35,11 +35,6 @@ class Reading:
             *(f"It has no list of {title}; an empty one will do." for title in unlisted),
         )
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether the input is not, or could not be read as, the whole namespace."""
-        return bool(self.gaps)
-
 
 @dataclass(slots=True)
 class Notes:

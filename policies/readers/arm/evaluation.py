@@ -154,7 +154,7 @@ class Scope:
             case "parameters", [str(which)]:
                 return self.parameter(which)
             case "variables", [str(which)]:
-                return self._variable(which)
+                return self._once("variable", which, self._find_variable)
             case "lambdavariables", [str(which)] if which.lower() in self.locals:
                 return self.locals[which.lower()]
             case "copyindex", _:
@@ -167,10 +167,13 @@ class Scope:
 
     def parameter(self, name: str) -> Any:
         """Return the value of a parameter, or a stand-in that says why there is none."""
-        key = ("parameter", name.lower())
+        return self._once("parameter", name, self._find_parameter)
+
+    def _once(self, what: str, name: str, find: Callable[[str], Any]) -> Any:
+        key = (what, name.lower())
         if key not in self._known:
-            self._known[key] = unresolved(f"the parameter {name!r} refers to itself")
-            self._known[key] = self._find_parameter(name)
+            self._known[key] = unresolved(f"the {what} {name!r} refers to itself")
+            self._known[key] = find(name)
         return self._known[key]
 
     def _find_parameter(self, name: str) -> Any:
@@ -185,13 +188,6 @@ class Scope:
         if declared["nullable"].value is True:
             return None
         return unresolved(f"the parameter {name!r} has no value")
-
-    def _variable(self, name: str) -> Any:
-        key = ("variable", name.lower())
-        if key not in self._known:
-            self._known[key] = unresolved(f"the variable {name!r} refers to itself")
-            self._known[key] = self._find_variable(name)
-        return self._known[key]
 
     def _find_variable(self, name: str) -> Any:
         variables = self.template["variables"]

@@ -51,7 +51,7 @@ def test_every_required_parameter_without_a_value_is_named() -> None:
         text, "t.json", parameters={"SERVICEBUSNAMESPACENAME": "shop", "queue": "orders"}
     )
     assert [each.name for each in reading.namespace.queues] == ["orders"]
-    assert not reading.is_partial
+    assert not reading.gaps
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_could_not_be_read_is_known_to_be_left_out() -> None:
 
     for resource in (unknown_name, unknown_loop, linked):
         reading = armtemplate.read(template(queue("ns/known"), resource), "t.json")
-        assert reading.is_partial
+        assert reading.gaps
         assert set(reading.left_out) <= set(reading.findings)
         assert [each.name for each in reading.namespace.queues] == ["known"]
 
@@ -145,8 +145,8 @@ def test_a_plan_of_terraform_with_a_name_that_is_not_known_is_partial() -> None:
     queues = [{"name": name, "durable": True, "arguments": {}} for name in ("a", "a/$inbox")]
     export = {"rabbitmq_version": "4.0.5", "queues": queues, "exchanges": []}
 
-    assert terraform.read(json.dumps(plan), "plan.json").is_partial
-    assert definitions.read(json.dumps(export), "d.json").is_partial
+    assert terraform.read(json.dumps(plan), "plan.json").gaps
+    assert definitions.read(json.dumps(export), "d.json").gaps
 
 
 def test_a_property_that_is_not_known_leaves_no_entity_out() -> None:
