@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from bridge.admin.answers import (
@@ -32,6 +33,7 @@ from bridge.model.counts import Counts
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
+    EntityChanged,
     EntityConflict,
     EntityNotFound,
     NotAllowed,
@@ -202,15 +204,14 @@ class Operations:
             made = replace(entity, created_at=made_at, updated_at=made_at)
             return await self._described(asked, await self._entities.create(made), 201)
         there = self._entities.get(asked.target.path)
-        if asked.etag not in ("*", etag_of(there.updated_at)):
-            raise EntityConflict("The entity has changed since it was read.")
         if kind_of(there) is not described_kind(description):
             raise EntityConflict(f"{there.path!r} is there, and is no such thing.")
         entity = read_entity(description, {**identity, "name": there.name}, there)
         _check_fixed(there, entity)
         entity = with_keys(entity, getattr(there, "authorization_rules", ()))
         self._check(asked, entity)
-        changed = await self._entities.update(replace(entity, updated_at=made_at))
+        wanted = replace(entity, updated_at=made_at)
+        changed = await self._entities.update(wanted, partial(_check_match, asked.etag))
         return await self._described(asked, changed)
 
     def _check(self, asked: Asked, entity: model.Entity) -> None:
@@ -274,6 +275,11 @@ def _rule_of(subscription: model.Subscription, target: Target) -> model.Rule:
         if rule.name.lower() == target.rule.lower():
             return rule
     raise _not_found(target.path)
+
+
+def _check_match(etag: str, there: model.Entity) -> None:
+    if etag not in ("*", etag_of(there.updated_at)):
+        raise EntityChanged(f"{there.path!r} has changed since it was read.")
 
 
 def _check_fixed(there: model.Entity, wanted: model.Entity) -> None:

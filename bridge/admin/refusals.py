@@ -19,6 +19,7 @@ _STATUSES: tuple[tuple[type[ServiceBusError], int, int, str], ...] = (
     (errors.EntityNotFound, 404, 40400, "Not Found"),
     (errors.EntityAlreadyExists, 409, 40900, "Conflict"),
     (errors.EntityConflict, 409, 40901, "Conflict"),
+    (errors.EntityChanged, 412, 41200, "Precondition Failed"),
     (errors.QuotaExceeded, 403, 40300, "Forbidden"),
     (errors.NotImplementedHere, 501, 50100, "Not Implemented"),
     (errors.ServerBusy, 503, 50004, "Service Unavailable"),

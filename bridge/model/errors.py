@@ -4,7 +4,7 @@ Every error carries Azure's AMQP condition, the status that goes with it on `$ma
 whether trying again helps. Source of the table: the service's own conditions as the SDKs map them.
 
     ServiceBusError
-      EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict
+      EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict, EntityChanged
       MessageNotFound, MessageLockLost, MessageSizeExceeded
       SessionLockLost, SessionCannotBeLocked
       Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange
@@ -44,6 +44,12 @@ class EntityConflict(ServiceBusError):
     """The definition contradicts what exists and cannot be changed in place."""
 
     condition, status, is_retryable = "com.microsoft:precondition-failed", 409, False
+
+
+class EntityChanged(ServiceBusError):
+    """The entity is not as it was when the client read it."""
+
+    condition, status, is_retryable = "com.microsoft:precondition-failed", 412, False
 
 
 class EntityDisabled(ServiceBusError):

@@ -34,7 +34,8 @@ from azure.servicebus.management import (
 
 from tests.acceptance.sdk import client_of, receive, send, take, unique
 from tests.fixtures.administration import KEY, connection_string
-from tests.fixtures.bridge import Bridge
+from tests.fixtures.bridge import Bridge, bridge_of
+from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
 ENTITIES = {"orders": {"LockDuration": "PT30S", "MaxDeliveryCount": 10}}
@@ -419,19 +420,45 @@ def put_queue(bridge: Bridge, name: str, inner: str = "", **headers: str) -> int
         return error.code
 
 
+def read_etag(bridge: Bridge, name: str, key: str) -> str:
+    """Return the ETag of a queue."""
+    url = f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05"
+    request = urllib.request.Request(url, headers={"Authorization": key})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(answer.headers["ETag"])
+
+
 def test_an_update_of_what_has_changed_since_is_refused(bridge: Bridge, name: str) -> None:
     """If-Match with the ETag that was read; `*` is any."""
     key = token(bridge.port, KEY[1], time.time() + 60)
     assert put_queue(bridge, name, Authorization=key) == 201
     assert put_queue(bridge, name, Authorization=key) == 409
-    url = f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05"
-    request = urllib.request.Request(url, headers={"Authorization": key})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        etag = answer.headers["ETag"]
+    etag = read_etag(bridge, name, key)
     statuses = [
         put_queue(bridge, name, Authorization=key, If_Match=match) for match in (etag, etag, "*")
     ]
-    assert statuses == [200, 409, 200]
+    assert statuses == [200, 412, 200]
+
+
+def test_of_updates_of_one_etag_at_once_one_is_made(
+    bridge: Bridge, broker: Broker, module_vhost: str, name: str
+) -> None:
+    """At one bridge, and at two that know nothing of each other's change yet."""
+    key = token(bridge.port, KEY[1], time.time() + 60)
+    assert put_queue(bridge, name, Authorization=key) == 201
+    other = bridge_of(broker, module_vhost)
+    other.start()
+    try:
+        for asked in ([bridge] * 4, [bridge, other] * 2):
+            etag = read_etag(bridge, name, key)
+            with ThreadPoolExecutor(len(asked)) as threads:
+                statuses = threads.map(
+                    lambda at, etag=etag: put_queue(at, name, Authorization=key, If_Match=etag),
+                    asked,
+                )
+                assert sorted(statuses) == [200, 412, 412, 412]
+    finally:
+        other.stop()
 
 
 def test_an_entity_may_forward_to_itself(admin: ServiceBusAdministrationClient, name: str) -> None:

@@ -99,9 +99,14 @@ class Administration:
             await self.write(made)
             return made
 
-    async def update(self, entity: Changed) -> Changed:
+    async def update(
+        self, entity: Changed, check: Callable[[model.Entity], None] = lambda there: None
+    ) -> Changed:
         """Change an entity to what is given; subscriptions of a topic, and rules of a subscription,
         stay as they are: who describes an entity may not know of the latest.
+
+        Args:
+            check: raises what refuses a change of the entity as it is now.
 
         Raises:
             EntityNotFound: there is none of that name.
@@ -110,6 +115,7 @@ class Administration:
         """
         async with self.alone(entity.front):
             there = await self._there(entity.path)
+            check(there)
             check_fixed(entity.path, there, entity)
             made = definitions.with_origin(entity, there)
             if isinstance(made, model.Subscription) and isinstance(there, model.Subscription):
