@@ -63,7 +63,7 @@ class Namespace:
         self._receiving = receiving
         self._publisher = Publisher(sending)
         self._directory = Directory(sending, self._publisher, self._held_of)
-        self._remote = Remote(self._publisher, self._directory)
+        self._remote = Remote(self._publisher, self._directory, sending.now_s)
         self.sessions = Sessions(sending, self._publisher, self._directory, self._remote)
         self._settled = SettledMemory()
         self._settlements = Settlements(sending, self._publisher)
