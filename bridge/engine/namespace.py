@@ -250,6 +250,7 @@ class RabbitNamespace:
             lambda: self.capabilities,
             self._sending,
             session_shards,
+            lambda: self.administration,
         )
         self._capabilities: Capabilities | None = None
         self._is_clustered = False

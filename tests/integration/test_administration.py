@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pamqp.base
+import pamqp.commands as spec
 import pika
 import pytest
 
-from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.api import Management
 from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model
@@ -20,21 +22,40 @@ from bridge.model.errors import (
     EntityNotFound,
 )
 from bridge.model.name import EntityPath
+from bridge.topology import definitions, names
 from tests.fixtures.broker import Broker
+from tests.fixtures.relay import Relay
 from tests.fixtures.waiting import until
 from tests.integration.door import open_door, outgoing
 
 
 class Watched(Management):
-    """The management API, and which of its listings of a namespace were asked for."""
+    """The management API, and which of its listings of a namespace one task asked for."""
 
     def __init__(self, endpoint: Endpoint, url: str) -> None:
         super().__init__(endpoint, url)
         self.listings: list[str] = []
+        self._task = asyncio.current_task()
 
     async def _rows(self, *path: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
-        self.listings.append(path[0])
+        if asyncio.current_task() is self._task:
+            self.listings.append(path[0])
         return await super()._rows(*path, columns=columns)
+
+
+class Interrupted(Management):
+    """The management API, and what happens just before one of its listings, once."""
+
+    before = ""
+
+    async def _rows(self, *path: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+        if path[0] == self.before:
+            self.before = ""
+            await self.happens()
+        return await super()._rows(*path, columns=columns)
+
+    async def happens(self) -> None:
+        """What happens."""
 
 
 async def test_one_of_two_creates_at_once_wins_and_the_other_is_told(
@@ -160,3 +181,88 @@ async def test_an_update_that_knows_nothing_of_a_new_rule_keeps_it(
         found = entities.get(read.path)
         assert isinstance(found, model.Subscription)
         assert (found.max_delivery_count, found.rules) == (3, (*read.rules, rule))
+
+
+async def test_nothing_is_made_of_an_entity_that_is_deleted_meanwhile(
+    endpoint: Endpoint, broker: Broker, vhost: str
+) -> None:
+    """One bridge makes what an imported definition needs, another deletes the entity."""
+    queue = model.Queue(name="orders")
+
+    def is_its_queue(method: pamqp.base.Frame) -> bool:
+        return isinstance(method, spec.Queue.Declare) and method.queue == names.active_queue(
+            "orders"
+        )
+
+    with Relay(broker.url_of(vhost), holds=is_its_queue) as relay:
+        async with (
+            open_door(parse_url(relay.url), broker.management_url, with_sidecar=False) as one,
+            open_door(endpoint, broker.management_url, with_sidecar=False) as other,
+        ):
+            name = definitions.parameter_name(vhost, "orders")
+            await one.management.put_global_parameter(name, definitions.to_json(queue))
+            making = asyncio.create_task(one.namespace.reconciler.check())
+            await until(relay.holding.is_set)
+            deleting = asyncio.create_task(other.namespace.administration.delete("orders"))
+            # It waits for the one that makes it, or is done.
+            await asyncio.wait((deleting,), timeout=2)
+            relay.release()
+            await asyncio.gather(making, deleting)
+
+            left = [row["name"] for row in await one.management.queues()]
+            assert [each for each in left if each.startswith("orders")] == []
+
+
+async def test_a_bridge_that_starts_declares_nothing_that_is_there(
+    endpoint: Endpoint, broker: Broker, vhost: str
+) -> None:
+    """Its listing is enough: it looks at no entity by itself because it has not before."""
+    queues = [model.Queue(name=f"orders-{number}") for number in range(5)]
+    async with open_door(endpoint, broker.management_url, *queues, with_sidecar=False):
+        pass
+    declared: list[str] = []
+
+    def is_noted(method: pamqp.base.Frame) -> bool:
+        if isinstance(method, spec.Queue.Declare) and method.queue.startswith("orders"):
+            declared.append(method.queue)
+        return False
+
+    with Relay(broker.url_of(vhost), holds=is_noted) as relay:
+        through = parse_url(relay.url)
+        async with open_door(through, broker.management_url, with_sidecar=False) as door:
+            await door.namespace.reconciler.check()
+    assert declared == []
+
+
+@pytest.mark.parametrize(
+    "before", ["exchanges", "queues", "bindings", "policies", "global-parameters"]
+)
+async def test_a_bridge_that_starts_undoes_no_change_of_another(
+    endpoint: Endpoint, broker: Broker, before: str
+) -> None:
+    """What is deleted meanwhile stays deleted, what is changed stays as it is."""
+    there = model.Queue(name="gone"), model.Queue(name="changed", max_delivery_count=9)
+    async with (
+        Interrupted(endpoint, broker.management_url) as management,
+        open_door(endpoint, broker.management_url, *there, with_sidecar=False) as other,
+    ):
+        entities = other.namespace.administration
+
+        async def happens() -> None:
+            await entities.delete("gone")
+            await entities.update(replace(entities.get("changed"), max_delivery_count=3))
+
+        management.happens = happens  # type: ignore[method-assign]
+        namespace = RabbitNamespace(endpoint, management, name="starting")
+        await namespace.start()
+        management.before = before
+        await namespace.apply(model.Namespace(queues=(model.Queue(name="new"),)))
+        await namespace.close()
+
+        found = await other.namespace.directory.read()
+        assert [(each.name, each.max_delivery_count) for each in found.queues] == [
+            ("changed", 3),
+            ("new", 10),
+        ]
+        left = [row["name"] for row in await management.queues()]
+        assert [each for each in left if each.startswith("gone")] == []

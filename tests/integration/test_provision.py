@@ -10,7 +10,7 @@ import pamqp.commands as spec
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.api import Management
-from bridge.engine.administration.provision import provision
+from bridge.engine.administration.provision import provision, read_live
 from bridge.engine.state import policy_reasons
 from bridge.model import entity as model
 from bridge.topology import definitions, names
@@ -41,7 +41,10 @@ async def test_a_definition_is_written_when_all_it_stands_on_is_fenced(
             connection = await Connection.open(parse_url(relay.url), name="test")
             channel = await connection.channel()
             provisioning = asyncio.create_task(
-                provision(NAMESPACE, capabilities, management, channel)
+                provision(
+                    *(NAMESPACE, model.Namespace(), await read_live(management)),
+                    *(capabilities, management, channel),
+                )
             )
             await until(lambda: relay.holding.is_set() or provisioning.done())
             assert relay.holding.is_set()
@@ -73,7 +76,8 @@ async def test_the_bridge_gives_its_own_queues_policies_as_apply_does(
         connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
         channel = await connection.channel()
         for _ in range(2):
-            await provision(namespace, capabilities, management, channel)
+            live = await read_live(management)
+            await provision(namespace, model.Namespace(), live, capabilities, management, channel)
         await connection.close()
 
         assert {each.name for each in (*wanted.policies, theirs)} == {

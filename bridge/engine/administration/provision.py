@@ -75,6 +75,8 @@ def _rules_of(entity: model.Entity) -> tuple[model.AuthorizationRule, ...]:
 
 async def provision(
     namespace: model.Namespace,
+    there: model.Namespace,
+    live: Topology,
     capabilities: Capabilities,
     management: Management,
     channel: Channel,
@@ -82,14 +84,19 @@ async def provision(
     """Create and update; return what RabbitMQ cannot do as Service Bus does it.
 
     The definitions come last: who reads them finds the resources there, and they outlast a kill of
-    RabbitMQ.
+    RabbitMQ. Only those are written that are to be others: what another bridge has changed or
+    deleted since they were read stays as that has left it.
+
+    Args:
+        there: the definitions as they were read after `live` was: what is deleted while both are
+            read is not among them, and of what is deleted later nothing is missing.
+        live: what is in the virtual host (`read_live`).
 
     Raises:
         EntityConflict: a resource is there with other unchangeable settings. Its entity has no
             definition then; all others are made.
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
-    live = await _live(management)
     if said := refusal(live, management.vhost, wants_plain=False):
         raise EntityConflict(said)
     compiled = compile_namespace(
@@ -99,7 +106,10 @@ async def provision(
     wanted = replace(compiled, parameters=parameters)
     changes = diff(wanted, live, keep=True)
     conflicts = [change for change in changes if change.action is Action.CONFLICT]
-    left_out = _parameters_of(conflicts, namespace, management.vhost)
+    written = {
+        definitions.namespace_parameter_name(management.vhost),
+        *(definitions.parameter_name(management.vhost, e.path) for e in changed(there, namespace)),
+    } - _parameters_of(conflicts, namespace, management.vhost)
     last = [change for change in changes if isinstance(change.resource, Parameter)]
     first = [change for change in changes if change not in (*last, *conflicts)]
     for change in first:
@@ -108,7 +118,7 @@ async def provision(
         await fence_declarations(channel, os.urandom(8))
         await asyncio.sleep(wait_s((change.resource for change in first), live))
     for change in last:
-        if _name_of(change.resource) not in left_out:
+        if _name_of(change.resource) in written:
             await _make(change, management, channel)
     if conflicts:
         raise EntityConflict(" ".join(_conflict(change) for change in conflicts))
@@ -280,7 +290,7 @@ async def _make(change: Change, management: Management, channel: Channel) -> Non
         raise EntityConflict(f"{_named(resource)} is there already: {error.text}") from error
 
 
-async def _live(management: Management) -> Topology:
+async def read_live(management: Management) -> Topology:
     """Read what there is in the virtual host."""
     exchanges = await management.exchanges(("name", "type", "arguments"))
     queues = await management.queues(("name", "arguments"))

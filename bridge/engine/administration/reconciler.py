@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.provision import (
     changed,
@@ -17,15 +18,17 @@ from bridge.engine.administration.provision import (
     provide,
     provision,
     put_policies,
+    read_live,
 )
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
-from bridge.model.errors import EntityConflict
+from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import with_entity, with_incarnations
+from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ class Reconciler:
         state: where what the management API refuses is told.
         capabilities: returns what this RabbitMQ can do.
         sending: is told which entities have their size.
+        administration: returns the verbs that change entities, and so their locks.
     """
 
     def __init__(
@@ -52,7 +56,9 @@ class Reconciler:
         capabilities: Callable[[], Capabilities],
         sending: Sending,
         session_shards: int,
+        administration: Callable[[], Administration],
     ) -> None:
+        self._administration = administration
         self._session_shards = session_shards
         self._directory = directory
         self._management = management
@@ -65,6 +71,7 @@ class Reconciler:
         self._changed_one = asyncio.Event()
         self._changed_paths: set[str] = set()
         self._incomplete: set[str] = set()
+        self._has_applied = asyncio.Event()
 
     def wake(self) -> None:
         """Any definition may have changed."""
@@ -95,13 +102,17 @@ class Reconciler:
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
+        live = await read_live(self._management)
         there = await self._directory.read()
         wanted = with_incarnations(
             merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
         )
         with await self._connections.channel() as channel:
-            findings = await provision(wanted, self._capabilities(), self._management, channel)
+            findings = await provision(
+                wanted, there, live, self._capabilities(), self._management, channel
+            )
         self._provided = await self._directory.read()
+        self._has_applied.set()
         return findings
 
     async def check(self) -> None:
@@ -122,7 +133,11 @@ class Reconciler:
             self._state.management = None
 
     async def follow(self) -> None:
-        """Read the definitions when somebody says that they have changed, and now and then."""
+        """Read the definitions when somebody says that they have changed, and now and then.
+
+        From the first `apply` on: that looks for what is missing of all entities at once.
+        """
+        await self._has_applied.wait()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
@@ -160,9 +175,23 @@ class Reconciler:
         """Make what definitions need that no bridge has written; a conflict stops no other."""
         incomplete, self._incomplete = self._incomplete, set()
         for entity in changed(self._provided, found, incomplete):
-            with await self._connections.channel() as channel:
-                try:
-                    await provide((entity,), found, self._capabilities(), self._management, channel)
-                except EntityConflict as error:
-                    log.error("definition.conflict error=%s", error)
+            try:
+                await self._provide_one(entity.path, incomplete)
+            except EntityConflict as error:
+                log.error("definition.conflict error=%s", error)
+            except ServerBusy as error:
+                log.warning("definition.busy error=%s", error)
+                self._incomplete.add(entity.path.lower())
         self._provided = found
+
+    async def _provide_one(self, path: str, incomplete: Container[str]) -> None:
+        """Make what an entity needs, under its change lock: it may have been deleted meanwhile."""
+        async with self._administration().alone(front_path(path)):
+            now = await self._directory.fetch_entity(path)
+            wanted = [
+                each for each in changed(self._provided, now, incomplete) if each.path == path
+            ]
+            if not wanted:
+                return
+            with await self._connections.channel() as channel:
+                await provide(wanted, now, self._capabilities(), self._management, channel)
