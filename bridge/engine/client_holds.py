@@ -27,6 +27,11 @@ class ClientHolds:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._counts: dict[str, dict[str, tuple[float, Sequence[int]]]] = {}
+        self._look_s = 0.0
+
+    def __len__(self) -> int:
+        """Return how many counts are remembered."""
+        return sum(map(len, self._counts.values()))
 
     def note(self, path: str, address: str, counts: Sequence[int]) -> None:
         """A client says what it holds of an entity.
@@ -36,9 +41,14 @@ class ClientHolds:
         """
         if len(counts) != KINDS or min(counts) < 0:
             raise ValueError(f"{counts!r} are no counts of active messages and dead letters")
+        now_s = self._now_s()
+        if now_s >= self._look_s:
+            self._look_s = now_s + TRUE_S
+            for each in list(self._counts):
+                self.of(each)  # what is not true any more is forgotten
         key = path.lower()
         if any(counts):
-            self._counts.setdefault(key, {})[address] = self._now_s() + TRUE_S, counts
+            self._counts.setdefault(key, {})[address] = now_s + TRUE_S, counts
         elif key in self._counts:
             self._counts[key].pop(address, None)
 

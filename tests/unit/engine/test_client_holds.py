@@ -25,6 +25,20 @@ def test_the_last_that_each_client_says_counts() -> None:
     assert holds.of("orders") == [0, 0]
 
 
+def test_what_is_true_no_more_is_forgotten() -> None:
+    """Also of entities that are gone, and that nobody asks for."""
+    now_s = 0.0
+    holds = ClientHolds(lambda: now_s)
+    for number in range(10):
+        holds.note(f"gone-{number}", "one", [1, 0])
+    holds.note("orders", "one", [1, 0])
+    holds.note("orders", "one", [0, 0])
+    assert len(holds) == 10
+    now_s = TRUE_S
+    holds.note("orders", "two", [1, 0])
+    assert len(holds) == 1
+
+
 @pytest.mark.parametrize("counts", [[], [1], [1, 2, 3], [-1, 0]])
 def test_what_are_no_counts_is_refused(counts: list[int]) -> None:
     """Before anything is noted."""
