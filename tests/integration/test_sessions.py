@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -176,6 +177,25 @@ async def test_a_renewed_lock_holds(door: Door) -> None:
     await asyncio.sleep(3)
     await client.settle(message, Complete())
     assert not client.lost
+
+
+async def test_a_shorter_lock_duration_ends_no_lock_before_its_sessions(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """What was received after the change, and is completed while the session is held, is gone."""
+    longer = replace(QUEUE, lock_duration_ms=60_000)
+    async with open_door(endpoint, broker.management_url, longer) as door:
+        await send(door, "a", "1", "2")
+        client = await accept(door, "a")
+        await door.namespace.apply(model.Namespace(queues=(QUEUE,)))
+        first, _ = await client.receive(2)
+        end_ms = now_ms() + QUEUE.lock_duration_ms
+        await until(lambda: now_ms() > end_ms)
+        await client.settle(first, Complete())
+        await client.close()
+        client = await accept(door, "a")
+        (message,) = await client.receive()
+        assert (message.record.body, message.delivery_count) == (b"2", 0)
 
 
 async def test_a_released_message_is_available_uncounted(door: Door) -> None:

@@ -290,8 +290,8 @@ class SessionMessages:
 
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
-            case fx.Deliver(receiver, place):
-                self._deliver(_key(receiver), place)
+            case fx.Deliver(receiver, place, until_ms):
+                self._deliver(_key(receiver), place, until_ms)
             case fx.Given(receiver, session_id, until_ms):
                 self._tell(_key(receiver), events.Given(session_id, until_ms))
             case fx.Refused(receiver):
@@ -327,7 +327,7 @@ class SessionMessages:
             case _:
                 assert_never(effect)
 
-    def _deliver(self, key: Key, place: Place[HeldMessage]) -> None:
+    def _deliver(self, key: Key, place: Place[HeldMessage], session_until_ms: int) -> None:
         holding = place.message
         assert holding is not None
         self._counters.delivered += 1
@@ -337,7 +337,9 @@ class SessionMessages:
             self._counters.received_and_deleted += 1
             self._tell(key, events.Message(holding.received()))
             return
-        token, until_ms = self._locks.acquire(self, holding, self.queue.lock_duration_ms)
+        # LockDuration may have been made shorter since: the session's lock is the longer one then.
+        duration_ms = max(self.queue.lock_duration_ms, session_until_ms - now_ms())
+        token, until_ms = self._locks.acquire(self, holding, duration_ms)
         place.lock = token
         received = holding.received(lock_token=token, locked_until_ms=until_ms)
         self._tell(key, events.Message(received))

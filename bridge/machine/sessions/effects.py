@@ -36,10 +36,11 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Deliver(Generic[Message]):
-    """A message is its receiver's until the lock ends, or it is settled."""
+    """A message is its receiver's until the session's lock ends, or it is settled."""
 
     receiver: Hashable
     place: Place[Message]
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,15 @@ class Holder:
 
     Attributes:
         receiver: who it is.
+        until_ms: when its lock ends.
         credit: how many more messages it wants.
     """
 
-    __slots__ = ("credit", "receiver")
+    __slots__ = ("credit", "receiver", "until_ms")
 
-    def __init__(self, receiver: Hashable) -> None:
+    def __init__(self, receiver: Hashable, until_ms: int) -> None:
         self.receiver = receiver
+        self.until_ms = until_ms
         self.credit = 0
 
 

@@ -222,8 +222,9 @@ class Sessions(Generic[Message]):
         key = session_id.encode()
         session = self._locks.find(key, now_ms=now_ms)
         until_ms = self._locks.renew(key, duration_ms=self.lock_duration_ms, now_ms=now_ms)
-        if session is None or until_ms is None:
+        if session is None or session.holder is None or until_ms is None:
             return None
+        session.holder.until_ms = until_ms
         return until_ms, list(session.out.values())
 
     def take(self, session_id: str, *, now_ms: int) -> tuple[list[Effect], Place[Message] | None]:
@@ -402,11 +403,11 @@ class Sessions(Generic[Message]):
 
     def _give(self, session: Session[Message], receiver: Hashable, now_ms: int) -> list[Effect]:
         self._supply.withdraw(session)
-        session.holder = Holder(receiver)
-        self._held[receiver] = session
         until_ms = self._locks.acquire(
             session.id.encode(), session, duration_ms=self.lock_duration_ms, now_ms=now_ms
         )
+        session.holder = Holder(receiver, until_ms)
+        self._held[receiver] = session
         return [Given(receiver, session.id, until_ms)]
 
     def _pump(self, session: Session[Message], now_ms: int) -> list[Effect]:
@@ -428,7 +429,7 @@ class Sessions(Generic[Message]):
             session.delivered(place)
             holder.credit -= 1
             wanted -= 1
-            effects.append(Deliver(holder.receiver, place))
+            effects.append(Deliver(holder.receiver, place, holder.until_ms))
         return effects
 
     def _prune(self, session: Session[Message], now_ms: int) -> list[Effect]:
