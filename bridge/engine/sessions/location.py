@@ -117,10 +117,8 @@ class Local:
         await self._catch_up()
         states = self._owner.stored.states
         if updated_after_ms is None:
-            return sorted({*self._owner.messages.machine.ids, *states.ids})
-        return sorted(
-            each for each in states.ids if (states.updated_ms(each) or 0) > updated_after_ms
-        )
+            return sorted({*self._owner.messages.machine.ids, *states.ids()})
+        return sorted(states.ids(updated_after_ms))
 
     async def _catch_up(self) -> None:
         try:

@@ -172,7 +172,7 @@ class SessionOwner:
 
     def _leave(self) -> None:
         self.ownership.leave()
-        self.stored.states.lose()
+        self.stored.lose()
 
     async def _begin(self) -> None:
         resource = self.messages.resource

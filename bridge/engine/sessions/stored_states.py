@@ -1,23 +1,33 @@
-"""The states of sessions, in the queue that the sessions' owner consumes: a message for each."""
+"""The states of sessions, in the queue that the sessions' owner consumes: a message for each.
+
+A state is stored when RabbitMQ has brought it: so what is known here and what is in the queue are
+the same. The changes of one session are made one after the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from weakref import WeakValueDictionary
 
+from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.errors import BrokerError
+from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.ownership import Ownership, ack
 from bridge.engine.sending.sender import Sender
 from bridge.machine.sessions.states import States
-from bridge.model.errors import SessionLockLost
+from bridge.model.errors import OperationTimeout, SessionLockLost
 from bridge.wire import headers
 from bridge.wire.basic import Table, python_value
 from bridge.wire.sessions import state_properties
 
 POINT = "engine.session.acked"
 """The failpoint behind the ack of what comes through the queue."""
+
+BROUGHT_S = 10.0
+"""RabbitMQ brings what it has confirmed within this time, or it is not known what becomes of it."""
 
 
 class StoredStates:
@@ -31,27 +41,53 @@ class StoredStates:
         self.states = States()
         self._ownership = ownership
         self._sender = sender
+        self._changes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._coming: dict[tuple[str, int], asyncio.Future[bool]] = {}
 
     def __repr__(self) -> str:
         return f"StoredStates({self.states!r})"
 
     async def store(self, session_id: str, state: bytes | None) -> None:
-        """Store a state, or clear it; returns when a crash can no longer undo it.
+        """Store a state, or clear it; what was asked for later counts.
 
         Raises:
             ServerBusy, BrokerError: nothing has changed, for all that is known.
+            OperationTimeout: RabbitMQ does not say what has become of it.
             SessionLockLost: this process owns the sessions no more; the next owner has the state.
         """
-        if state is None:
-            await self._drop(self.states.clear(session_id))
-            return
+        channel = self._ownership.channel
+        change = self._changes.setdefault(session_id, asyncio.Lock())
+        async with change:
+            if channel is None or channel is not self._ownership.channel:
+                raise SessionLockLost(texts.SESSION_LOCK_LOST)
+            if state is None:
+                await self._clear(session_id, channel)
+            else:
+                await self._set(session_id, state)
+
+    async def _clear(self, session_id: str, channel: Channel) -> None:
+        tag = self.states.clear(session_id)
+        if tag is not None:
+            ack(channel, tag, POINT)
+            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            channel.when_written(partial(resolve, written))
+            await written
+
+    async def _set(self, session_id: str, state: bytes) -> None:
         updated_ms = self.states.next_ms(session_id, now_ms())
         properties = state_properties(session_id, updated_ms)
-        channel = self._ownership.channel
-        await self._sender.publish("", self._ownership.resource, properties, state)
-        if self._ownership.channel is not channel:  # RabbitMQ brings it to whoever is the owner
+        coming: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._coming[session_id, updated_ms] = coming
+        try:
+            await self._sender.publish("", self._ownership.resource, properties, state)
+            async with asyncio.timeout(BROUGHT_S):
+                is_here = await coming
+        except TimeoutError as error:
+            raise OperationTimeout("RabbitMQ does not deliver states of sessions now.") from error
+        finally:
+            del self._coming[session_id, updated_ms]
+        if not is_here:
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        await self._drop(self.states.stored(session_id, updated_ms, state))
 
     def arrived(self, delivery: Delivery, table: Table) -> None:
         """RabbitMQ has brought a state."""
@@ -60,23 +96,15 @@ class StoredStates:
         earlier: int | None = delivery.tag
         if isinstance(session_id, str) and isinstance(updated_ms, int):
             earlier = self.states.arrived(session_id, updated_ms, delivery.body, delivery.tag)
+            coming = self._coming.get((session_id, updated_ms))
+            if coming is not None and not coming.done():
+                coming.set_result(True)
         if earlier is not None:
             ack(delivery.channel, earlier, POINT)
 
-    async def _drop(self, tag: int | None) -> None:
-        channel = self._ownership.channel
-        if tag is None or channel is None:
-            return
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_written(error: BrokerError | None) -> None:
-            if written.done():
-                return
-            if error is None:
-                written.set_result(None)
-            else:
-                written.set_exception(error)
-
-        ack(channel, tag, POINT)
-        channel.when_written(on_written)
-        await written
+    def lose(self) -> None:
+        """RabbitMQ has taken everything back: what is stored meanwhile the next owner has."""
+        self.states.lose()
+        for coming in self._coming.values():
+            if not coming.done():
+                coming.set_result(False)

@@ -1,0 +1,86 @@
+"""States of sessions through the engine: what was answered is so, in memory and in RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.engine.ownership.ownership import Ownership
+from bridge.model import entity as model
+from tests.fixtures.broker import Broker
+from tests.integration.door import Door, open_door
+from tests.integration.session_door import PATH, SessionClient
+
+QUEUE = model.Queue(name="orders", lock_duration_ms=60_000, requires_session=True)
+
+
+@pytest_asyncio.fixture
+async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
+    """A bridge with a queue that requires sessions, in one shard."""
+    async with open_door(endpoint, broker.management_url, QUEUE, session_shards=1) as opened:
+        yield opened
+
+
+def ownership_of(door: Door) -> Ownership:
+    """A bridge's place among those who may own the sessions."""
+    (owner,) = door.namespace._sessions._owners.all
+    return owner.ownership
+
+
+async def stored(door: Door, client: SessionClient) -> bytes | None:
+    """What RabbitMQ has of the session: the bridge loses all it knows, and reads it again."""
+    channel = ownership_of(door).channel
+    assert channel is not None
+    channel.abandon()
+    await client.wait_for_loss()
+    await client.accept("a")
+    return await door.namespace.session_state(PATH, "a")
+
+
+async def test_of_states_that_are_set_at_once_the_later_counts(door: Door) -> None:
+    """Though they have the same millisecond: here, and in RabbitMQ."""
+    namespace = door.namespace
+    client = await SessionClient(door).accept("a")
+    for number in range(5):
+        changes = (b"first %d" % number, b"second %d" % number)
+        await asyncio.gather(*(namespace.set_session_state(PATH, "a", each) for each in changes))
+        assert await namespace.session_state(PATH, "a") == changes[-1]
+    assert await stored(door, client) == b"second 4"
+
+
+async def test_a_state_that_is_cleared_while_it_is_set_is_cleared(door: Door) -> None:
+    """What was asked for later counts."""
+    namespace = door.namespace
+    client = await SessionClient(door).accept("a")
+    await asyncio.gather(
+        namespace.set_session_state(PATH, "a", b"state"),
+        namespace.set_session_state(PATH, "a", None),
+    )
+    assert await namespace.session_state(PATH, "a") is None
+    assert await stored(door, client) is None
+
+
+async def test_what_was_cleared_does_not_come_again(door: Door) -> None:
+    """Though RabbitMQ had not brought it yet when it was to be cleared."""
+    namespace = door.namespace
+    client = await SessionClient(door).accept("a")
+    channel = ownership_of(door).channel
+    assert channel is not None
+    socket = channel._transport._socket
+    assert socket is not None
+    socket.pause_reading()
+    setting = asyncio.create_task(namespace.set_session_state(PATH, "a", b"state"))
+    await asyncio.wait((setting,), timeout=0.5)
+    clearing = asyncio.create_task(namespace.set_session_state(PATH, "a", None))
+    await asyncio.wait((clearing,), timeout=0.5)
+    if not clearing.done():
+        socket.resume_reading()
+    await asyncio.gather(setting, clearing)
+    channel.abandon()
+    socket.resume_reading()
+    await client.wait_for_loss()
+    await client.accept("a")
+    assert await namespace.session_state(PATH, "a") is None
