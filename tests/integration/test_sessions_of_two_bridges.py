@@ -13,6 +13,7 @@ import pytest_asyncio
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, Defer, ReceiveMode
 from bridge.engine.ownership.ownership import Ownership
+from bridge.engine.sessions import remote
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, SessionCannotBeLocked, SessionLockLost
 from bridge.topology import names
@@ -71,6 +72,36 @@ async def test_who_waits_at_another_bridge_has_the_next_session(doors: tuple[Doo
     await until(lambda: "1 waiting" in repr(first.namespace._sessions))
     await send(first, "a", "1")
     assert (await waiting).receiver.session_id == "a"
+
+
+async def test_a_session_is_not_left_with_who_does_not_hear_of_it(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits at a bridge that cannot be reached is passed over, and waits again when it can."""
+    monkeypatch.setattr(remote, "HEARD_S", 0.5)
+    url, queue = broker.management_url, replace(QUEUE, lock_duration_ms=60_000)
+    async with (
+        open_door(endpoint, url, queue) as first,
+        open_door(endpoint, url, queue, with_sidecar=False) as second,
+    ):
+        await SessionClient(first).accept("nobody's")
+        deaf = [asyncio.create_task(SessionClient(second).accept()) for _ in range(2)]
+        await until(lambda: "2 waiting" in repr(first.namespace._sessions))
+        connection = second.namespace._connections._connection
+        assert connection is not None
+        socket = connection._transport._socket
+        assert socket is not None
+        socket.pause_reading()
+        hearing = asyncio.create_task(SessionClient(first).accept())
+        await until(lambda: "3 waiting" in repr(first.namespace._sessions))
+        await send(first, "a", "1")
+        assert (await hearing).receiver.session_id == "a"
+        socket.resume_reading()
+        await until(lambda: "2 waiting" in repr(first.namespace._sessions))
+        await send(first, "b", "1")
+        await send(first, "c", "1")
+        found = {(await each).receiver.session_id for each in deaf}
+        assert found == {"b", "c"}
 
 
 async def test_state_lock_list_and_deferral_work_at_another_bridge(

@@ -163,6 +163,19 @@ class SessionMessages:
             self.close(key, unused=False)
         return gone
 
+    def withdraw(self, key: Key) -> list[Key]:
+        """A receiver's bridge does not hear of its session; return who has and awaits none now.
+
+        Whoever else waits there hears no more; what others there hold is theirs.
+        """
+        holders = set(self.machine.holders)
+        gone = [each for each in self._modes if each[0] == key[0] and each not in holders]
+        if key in holders:
+            gone.append(key)
+        for each in gone:
+            self.close(each, unused=True)
+        return gone
+
     def renew(self, session_id: str) -> int:
         """Return a session's new end (UTC ms).
 

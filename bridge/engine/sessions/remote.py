@@ -22,9 +22,13 @@ from bridge.engine.sessions.owners import Owners
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import parse_path
 from bridge.wire import sessions as wire
-from bridge.wire.basic import Table
+from bridge.wire.basic import Table, text
 from bridge.wire.reply import encode_done, encode_found
 from bridge.wire.sessions import Key, content, integer, string
+
+HEARD_S = 3.0
+"""A bridge that has not heard within this time what was given to who waits there cannot be reached.
+"""
 
 AGAIN_S = 1.0
 """So long after a bridge could not be told of an end it is told again."""
@@ -40,6 +44,8 @@ class RemoteReceivers:
 
     def __init__(self) -> None:
         self._told: dict[Key, int] = {}
+        self._asking: Key | None = None
+        self._checks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.owners: Owners
         self.peers: Peers
@@ -58,6 +64,10 @@ class RemoteReceivers:
             self.peers.post(key[0], encode_event(key[1], event), told)
         except (BrokerError, ServiceBusError) as error:
             told(BrokerError(text=str(error)))
+        if isinstance(event, Given) and key != self._asking:
+            check = asyncio.get_running_loop().create_task(self._see_heard(key))
+            self._checks.add(check)
+            check.add_done_callback(self._checks.discard)
 
     async def carry_out(self, what: str, question: Table) -> bytes:
         """Do what another bridge asks; return the reply.
@@ -84,7 +94,9 @@ class RemoteReceivers:
             return encode_done((0,))
         if what == wire.ACCEPT:
             session_id = string(question, "session") if "session" in question else None
+            self._asking = key  # its bridge is there: it has just asked
             owner.messages.accept(key, session_id, deletes=bool(integer(question, "deletes")))
+            self._asking = None
         elif what == wire.CREDIT:
             owner.messages.add_credit(key, integer(question, "count"))
         elif what == wire.DRAIN:
@@ -98,6 +110,20 @@ class RemoteReceivers:
     def close(self) -> None:
         """Tell nothing more."""
         self._is_closed = True
+        for check in self._checks:
+            check.cancel()
+
+    async def _see_heard(self, key: Key) -> None:
+        """Have the next receiver have what a bridge does not hear that one there has been given."""
+        try:
+            async with asyncio.timeout(HEARD_S):
+                await self.peers.ask(key[0], {"do": text(wire.PING)})
+        except TimeoutError:
+            for owner in self.owners.all:
+                for each in owner.messages.withdraw(key):
+                    self.tell(each, Lost(has_moved=True))
+        except (BrokerError, ServiceBusError):
+            return  # `_on_told` hears of that, too
 
     def _on_told(self, key: Key, event: Event, error: BrokerError | None) -> None:
         """A bridge that does not hear what its receivers have has them no more."""
