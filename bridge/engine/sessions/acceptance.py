@@ -62,20 +62,11 @@ class Acceptance:
             ServiceBusError: the session is another's, or cannot be had now.
         """
         try:
-            if len(self._candidates) == 1:
-                return await self._only(self._candidates[0])
             return await self._first(lead_elsewhere)
         finally:
             for each in self._candidates:
                 if not each.is_accepted:
                     each.give_up()
-
-    async def _only(self, candidate: SessionReceiver) -> SessionReceiver:
-        while True:
-            await self._given(candidate)
-            if candidate.accepted():
-                return candidate
-            await self._again(candidate)
 
     async def _first(self, lead_elsewhere: bool) -> SessionReceiver:
         here = [each for each in self._candidates if self._owned(each) is not None]
@@ -171,8 +162,5 @@ class Acceptance:
                     raise SessionCannotBeLocked(
                         texts.session_cannot_be_locked(self._session_id or "")
                     )
-            await self._again(candidate)
-
-    async def _again(self, candidate: SessionReceiver) -> None:
-        self._moved(candidate)
-        await asyncio.sleep(AGAIN_S)
+            self._moved(candidate)
+            await asyncio.sleep(AGAIN_S)
