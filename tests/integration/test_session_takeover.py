@@ -66,7 +66,6 @@ async def taken(connections: ConsumerConnections, arrived: list[Delivery], windo
         windows,
         connections=connections,
         has_been_lost=False,
-        begin=windows.begin,
         arrived=lambda: len(arrived),
     )
     windows.close()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -183,17 +182,16 @@ class SessionOwner:
             on_delivery=self.messages.arrived,
             on_lost=self._on_lost,
         )
+        self.messages.windows, self.messages.arrivals = windows, 0
         try:
             self.natives = await take_over(
                 resource,
                 windows,
                 connections=self._services.connections,
                 has_been_lost=self._has_been_lost,
-                begin=partial(self._begin_with, windows),
                 arrived=lambda: self.messages.arrivals,
             )
         except BrokerError as error:
-            windows.close()
             self._on_lost(error)
             return
         self.is_ready = True
@@ -202,10 +200,6 @@ class SessionOwner:
         self._on_ready()
         self._start(self._look_after(windows), "session sweep")
         log.info("session.owner messages=%r", self.messages)
-
-    async def _begin_with(self, windows: Windows) -> None:
-        self.messages.windows, self.messages.arrivals = windows, 0
-        await windows.begin()
 
     def _on_lost(self, error: BrokerError) -> None:
         """RabbitMQ has taken everything back, or does."""

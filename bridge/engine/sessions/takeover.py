@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.declarations import QueueState
@@ -26,7 +26,6 @@ async def take_over(
     *,
     connections: ConsumerConnections,
     has_been_lost: bool,
-    begin: Callable[[], Awaitable[None]],
     arrived: Callable[[], int],
 ) -> int:
     """Consume a queue; returns when all that is in it has come, with the count of natives.
@@ -36,8 +35,7 @@ async def take_over(
 
     Args:
         has_been_lost: this process has lost a channel before.
-        begin: begins to consume.
-        arrived: returns how many messages have come since.
+        arrived: returns how many messages have come.
 
     Raises:
         BrokerError: RabbitMQ does not answer.
@@ -47,7 +45,7 @@ async def take_over(
     await look.alone()
     since_s = loop.time()
     with rare_collections():
-        await begin()
+        await windows.begin()
         await look.alone(must_be_answered=True)
         await windows.catch_up()
         waiting = arrived() + look.state.messages

@@ -77,14 +77,6 @@ class Windows:
         current = self._current
         return sum(each is current or bool(each.consumers.outstanding) for each in self._channels)
 
-    async def begin(self) -> None:
-        """Consume.
-
-        Raises:
-            BrokerError: RabbitMQ does not let it.
-        """
-        await self._consume()
-
     async def catch_up(self) -> None:
         """Return when all that RabbitMQ has given out so far has come, however long it takes.
 
@@ -139,14 +131,18 @@ class Windows:
                     continue
                 assert self._current is not None
                 await self._current.consumers.cancel(self._tag)
-                await self._consume()
+                await self.begin()
         except BrokerError as error:
             self._lost(error)
         finally:
             self._moving = None
 
-    async def _consume(self) -> None:
-        """Have the emptiest channel consume, or a new one while all are half full."""
+    async def begin(self) -> None:
+        """Have the emptiest channel consume, or a new one while all are half full.
+
+        Raises:
+            BrokerError: RabbitMQ does not let it.
+        """
         if self._consumes_once:
             self._end_spent()
         channel = min(self._channels, key=lambda each: each.consumers.outstanding, default=None)
