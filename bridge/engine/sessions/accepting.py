@@ -173,7 +173,7 @@ class Accepting:
         until_ms = await (await self._at(queue, session_id)).renew(session_id)
         receiver = self._receiver(queue, session_id)
         if receiver is not None:
-            receiver.renewed(until_ms)
+            receiver.locked_until_ms = until_ms
             await self._deferred.renew(receiver)
         return until_ms
 
@@ -296,7 +296,7 @@ class Accepting:
 
     async def _ping(self) -> None:
         """See whether the bridges are there that own sessions of receivers here."""
-        while bridges := {at.bridge for at in self._locations() if isinstance(at, Remote)}:
+        while bridges := self._asked_bridges():
             for bridge in bridges:
                 with contextlib.suppress(ServiceBusError):
                     try:
@@ -307,8 +307,9 @@ class Accepting:
             self._lose(partial(_is_deaf, self._locks.instance))
             await asyncio.sleep(PING_S)
 
-    def _locations(self) -> list[Location | None]:
-        return [receiver.at for receiver in self._receivers.values()]
+    def _asked_bridges(self) -> set[bytes]:
+        asked = (receiver.at for receiver in self._receivers.values())
+        return {at.bridge for at in asked if isinstance(at, Remote)}
 
     def _on_ready(self, shard: Shard) -> None:
         """This process owns a shard's sessions: nobody else does."""

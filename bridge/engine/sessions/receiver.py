@@ -31,6 +31,9 @@ class SessionReceiver:
     Attributes:
         mode: whether messages are locked or gone.
         at: where its session is held, once it has been asked there.
+        session_id: its session, once it has one.
+        locked_until_ms: the end of its lock (UTC ms), for all that this process knows.
+        is_accepted: its client has it, and its session.
         lock_has_expired: its lock has ended at its instant.
     """
 
@@ -51,49 +54,33 @@ class SessionReceiver:
         self.shard = shard
         self.mode = mode
         self.at: Location | None = None
+        self.session_id = ""
+        self.locked_until_ms = 0
+        self.is_accepted = False
         self.lock_has_expired = False
         self._deliver = deliver
         self._on_lost = on_lost
         self._on_closed = on_closed
         self._on_undeliverable = on_undeliverable
-        self._session_id = ""
-        self._until_ms = 0
         self._told = 0
         self._arrived = asyncio.Event()
-        self._outcome: asyncio.Future[Event] | None = None
         self._answer: asyncio.Future[Event] | None = None
         self._is_given = False
-        self._is_accepted = False
         self._is_over = False
 
     def __repr__(self) -> str:
-        return f"SessionReceiver({self.path}, {self._session_id!r}, {self.at!r})"
-
-    @property
-    def session_id(self) -> str:
-        """The session."""
-        return self._session_id
-
-    @property
-    def locked_until_ms(self) -> int:
-        """The end of its lock (UTC ms), for all that this process knows."""
-        return self._until_ms
+        return f"SessionReceiver({self.path}, {self.session_id!r}, {self.at!r})"
 
     @property
     def is_asked(self) -> bool:
         """Whether it has been asked for a session, and nobody has taken the answer."""
         return self._answer is not None
 
-    @property
-    def is_accepted(self) -> bool:
-        """Whether its client has it, and its session."""
-        return self._is_accepted
-
     def ask(self, at: Location, session_id: str | None) -> None:
         """Ask for a session."""
         self.at = at
         self._told, self._is_given = 0, False
-        self._outcome = self._answer = asyncio.get_running_loop().create_future()
+        self._answer = asyncio.get_running_loop().create_future()
         at.accept(self.key, session_id, deletes=self.mode is ReceiveMode.RECEIVE_AND_DELETE)
 
     async def answer(self) -> Event:
@@ -106,12 +93,8 @@ class SessionReceiver:
 
     def accepted(self) -> bool:
         """Whether its session is still its own; from now on its client hears when it is not."""
-        self._is_accepted = self._is_given
-        return self._is_accepted
-
-    def renewed(self, until_ms: int) -> None:
-        """Its lock has a new end."""
-        self._until_ms = until_ms
+        self.is_accepted = self._is_given
+        return self.is_accepted
 
     def on_event(self, event: Event) -> None:
         """The owner says something."""
@@ -121,13 +104,11 @@ class SessionReceiver:
             self._on_message(event.received)
             return
         if isinstance(event, Given):
-            self._session_id, self._until_ms = event.session_id, event.until_ms
+            self.session_id, self.locked_until_ms = event.session_id, event.until_ms
             self._is_given = True
-        if self._outcome is not None:
-            outcome, self._outcome = self._outcome, None
-            if not outcome.done():
-                outcome.set_result(event)
-        elif isinstance(event, Lost) and not self._is_accepted:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(event)
+        elif isinstance(event, Lost) and not self.is_accepted:
             self._is_given = False
         elif isinstance(event, Lost):
             self.lock_has_expired = not event.has_moved
@@ -170,9 +151,9 @@ class SessionReceiver:
         if not self._is_over:
             self._is_over = True
             self._arrived.set()
-            if self._outcome is not None and not self._outcome.done():
-                self._outcome.set_exception(ServerBusy(texts.SERVER_BUSY))
-                self._outcome.exception()
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(ServerBusy(texts.SERVER_BUSY))
+                self._answer.exception()
             self._on_closed(self)
 
     def _on_message(self, received: Received) -> None:
