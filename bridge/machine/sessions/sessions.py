@@ -386,7 +386,7 @@ class Sessions(Generic[Message]):
             return []
         if session.head() is not None:
             self._supply.offer(session)
-            return self._serve(now_ms) if self._supply.is_demanded else []
+            return self._serve(now_ms)
         return []
 
     def _serve(self, now_ms: int) -> list[Effect]:

@@ -22,11 +22,6 @@ class Supply(Generic[Message]):
         self.receivers: dict[Hashable, None] = {}
         self._sessions: OrderedDict[str, Session[Message]] = OrderedDict()
 
-    @property
-    def is_demanded(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self.receivers)
-
     def wait(self, receiver: Hashable) -> None:
         """A receiver wants the next session."""
         self.receivers[receiver] = None

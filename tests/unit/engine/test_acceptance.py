@@ -249,7 +249,7 @@ async def _run(steps: list[tuple[str, int]], here: int) -> None:
     assert [len(each.machine.holders) for each in world.shards] == [
         len(each.holders) for each in world.shards
     ]
-    assert not any(each.machine._supply.is_demanded for each in world.shards)
+    assert not any(each.machine._supply.receivers for each in world.shards)
     free = sent - given
     more = [world.client() for _ in free]
     await world.settle()
