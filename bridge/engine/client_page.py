@@ -16,11 +16,6 @@ BYTES_MAX = 8 << 20
 """So much is shown at most; who wants more asks again, from the next number on."""
 
 
-def integer(question: Table, name: str) -> int:
-    """Return a number of a question."""
-    return cast(int, question[name][1])
-
-
 def integers(question: Table, name: str) -> list[int]:
     """Return the numbers of a question.
 
@@ -31,11 +26,6 @@ def integers(question: Table, name: str) -> list[int]:
     if len(fields) > COUNT_MAX:
         raise ArgumentOutOfRange(f"{COUNT_MAX} numbers at most are asked for at once.")
     return [cast(int, value) for _, value in fields]
-
-
-def string(question: Table, name: str) -> str:
-    """Return a text of a question."""
-    return cast(bytes, question[name][1]).decode()
 
 
 def page(found: Sequence[Received]) -> bytes:

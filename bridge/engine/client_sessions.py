@@ -20,17 +20,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from bridge.broker.connection.address import HasChannels, is_there
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Namespace, Received, ReceiveMode, SessionReceiver
-from bridge.engine.client_page import COUNT_MAX, integer, integers, page, string, whole
+from bridge.engine.client_page import COUNT_MAX, integers, page, whole
 from bridge.model.errors import ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath, parse_path
 from bridge.wire.basic import Table, encode_table, long, text
 from bridge.wire.reply import encode_done, encode_found, encode_refused
+from bridge.wire.sessions import content, encode_state, integer, string
 
 SESSION = "session-"
 """What the name of an operation begins with, behind `clients.CLIENT`."""
@@ -116,10 +116,9 @@ class ClientSessions:
             case "renew":
                 return encode_done((await verbs.renew_session_lock(path, session_id),))
             case "state":
-                state = await verbs.session_state(path, session_id)
-                return encode_found(b"\x00" if state is None else b"\x01" + state)
+                return encode_found(encode_state(await verbs.session_state(path, session_id)))
             case "store":
-                state = cast(bytes, question["state"][1]) if "state" in question else None
+                state = content(question, "state") if "state" in question else None
                 await verbs.set_session_state(path, session_id, state)
             case "peek":
                 start, count = integer(question, "start"), integer(question, "count")

@@ -18,11 +18,12 @@ from typing import Protocol
 from bridge.broker.connection.address import HasChannels
 from bridge.engine.api import Namespace, ReceiveMode
 from bridge.engine.client_holds import ClientHolds
-from bridge.engine.client_page import COUNT_MAX, integer, integers, page, string, whole
+from bridge.engine.client_page import COUNT_MAX, integers, page, whole
 from bridge.engine.client_sessions import SESSION, ClientSessions, Tell
 from bridge.model.name import EntityPath, parse_path
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_done, encode_found
+from bridge.wire.sessions import integer, string
 
 CLIENT = "client-"
 """What `do` begins with in what clients ask."""

@@ -95,6 +95,16 @@ def token_properties() -> bytes:
     return Properties(headers={headers.KIND: text(TOKEN)}, delivery_mode=2).encode()
 
 
+def encode_state(state: bytes | None) -> bytes:
+    """Return the answer to who asks for a state."""
+    return b"\x00" if state is None else b"\x01" + state
+
+
+def decode_state(answer: bytes) -> bytes | None:
+    """Return the state that an answer says."""
+    return answer[1:] if answer[:1] == b"\x01" else None
+
+
 def question(what: str, path: str, shard: int, fields: Table) -> Table:
     """Return what is asked of, or told to, the owner of a shard."""
     table: Table = {"do": text(what), "path": text(path)}

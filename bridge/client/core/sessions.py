@@ -31,6 +31,7 @@ from bridge.message.received import Received, read_shown
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table, array, decode_table, encode_table, long, text
 from bridge.wire.reply import Done
+from bridge.wire.sessions import decode_state
 from bridge.wire.shown import decode
 
 ACCEPT_S = 65.0
@@ -147,7 +148,7 @@ class Sessions:
         """Answer with what is stored with the session, or `None`."""
 
         def then(reply: Done) -> None:
-            succeed(answer, reply.content[1:] if reply.content[:1] == b"\x01" else None)
+            succeed(answer, decode_state(reply.content))
 
         self._ask(held, "state", {}, answer, then)
 

@@ -190,8 +190,7 @@ class Remote:
 
     async def state(self, session_id: str) -> bytes | None:
         """Return a state."""
-        found = (await self._of_session(wire.GET_STATE, session_id)).content
-        return found[1:] if found[:1] == b"\x01" else None
+        return wire.decode_state((await self._of_session(wire.GET_STATE, session_id)).content)
 
     async def store(self, session_id: str, state: bytes | None) -> None:
         """Store a state."""

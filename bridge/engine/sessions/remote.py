@@ -161,8 +161,7 @@ async def _of_entity(what: str, local: Local, question: Table) -> bytes:
         count, before_ms = integer(question, "count"), integer(question, "before")
         return encode_done((await local.delete(session_id, count, before_ms),))
     if what == wire.GET_STATE:
-        state = await local.state(session_id)
-        return encode_found(b"\x00" if state is None else b"\x01" + state)
+        return encode_found(wire.encode_state(await local.state(session_id)))
     if what == wire.STORE:
         await local.store(session_id, content(question, "state") if "state" in question else None)
     else:
