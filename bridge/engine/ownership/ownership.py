@@ -243,15 +243,12 @@ class Ownership:
 
     def _release(self) -> Channel | None:
         channel, self.channel = self.channel, None
-        self._forget()
-        if channel is not None:
-            channel.on_closed = None
-        return channel
-
-    def _forget(self) -> None:
         self._is_owner = False
         self._token = None
         self._asks.clear()
+        if channel is not None:
+            channel.on_closed = None
+        return channel
 
 
 def ack(channel: Channel, tag: int, point: str) -> None:

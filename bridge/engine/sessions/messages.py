@@ -55,8 +55,6 @@ class SessionMessages:
         machine: which message is whose.
         arrivals: how many have come from RabbitMQ.
         windows: where they are held; `None` while they are not.
-        settled: the numbers that are known here to be settled.
-        record: called with the number of each message that has left the queue.
     """
 
     is_dead_letter = False
@@ -77,17 +75,16 @@ class SessionMessages:
         self.resource = names.active_queue(queue.path, shard)
         self.arrivals = 0
         self.windows: Windows | None = None
-        self.settled = settled
-        self.record: Callable[[int], None] | None = None
         self.machine: Sessions[HeldMessage] = Sessions(
             budget,
-            self.settled,
+            settled,
             lock_duration_ms=queue.lock_duration_ms,
             max_delivery_count=queue.max_delivery_count,
         )
         self._departure = services.departure
         self._locks = services.locks
         self._counters = services.counters
+        self._record = services.settlements.of(names.active_queue(queue.path)).left_active
         self._tell = tell
         self._active_exchange = names.active_exchange(queue.front)
         self._reader = reader_of(queue)
@@ -259,12 +256,12 @@ class SessionMessages:
 
     def left(self, holding: HeldMessage, how: Left) -> None:
         """A message has left the queue, or is to come again."""
+        if how is Left.REPLACED:
+            return
         place = self._place(holding)
-        if self.record is not None and how is not Left.REPLACED:
-            self.record(holding.number)
-        if place is not None and how is not Left.REPLACED:
-            is_settled = how is Left.SETTLED
-            self._do(self.machine.left(place, is_settled=is_settled))
+        self._record(holding.number)
+        if place is not None:
+            self._do(self.machine.left(place, is_settled=how is Left.SETTLED))
 
     # Messages that come.
 

@@ -202,8 +202,6 @@ class Owners:
                 first=partial(self._placement.offer, queue, shard),
                 elsewhere=partial(self._placement.stands_by_elsewhere, queue, shard),
             )
-            record = self._services.settlements.of(names.active_queue(queue.path))
-            owner.messages.record = record.left_active
         return owner
 
     def _settled_of(self, queue: model.ReceiveEntity) -> SettledNumbers:
