@@ -19,14 +19,10 @@ from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
-from bridge.engine.sessions.messages import SessionMessages, Tell
+from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
 from bridge.engine.sessions.windows import Windows
-from bridge.machine.memory_budget import MemoryBudget
-from bridge.machine.settled import SettledNumbers
-from bridge.model import entity as model
-from bridge.topology import names
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_found
 from bridge.wire.sessions import STATE, WHERE
@@ -51,9 +47,10 @@ class SessionOwner:
     """This process as the owner of a shard's sessions, or as one that stands by.
 
     Args:
+        messages: what it holds, once it is the owner.
+        states: the queue of their sessions' states.
         compacts_logs: whether RabbitMQ does, and old messages may stay where they are.
         consumes_once: see `Windows`.
-        tell: called with what a receiver is to hear.
         on_ready: called whenever this process has become the owner.
         first: called before this process stands by for the first time.
         elsewhere: has a bridge stand by that is to own the shard rather than this one; returns
@@ -69,15 +66,12 @@ class SessionOwner:
 
     def __init__(
         self,
-        queue: model.ReceiveEntity,
-        shard: int,
+        messages: SessionMessages,
+        states: str,
         *,
-        budget: MemoryBudget,
-        settled: SettledNumbers,
         services: Services,
         compacts_logs: bool,
         consumes_once: bool,
-        tell: Tell,
         on_ready: Callable[[], None],
         first: Callable[[], Awaitable[None]],
         elsewhere: Callable[[], Awaitable[bool]],
@@ -88,13 +82,11 @@ class SessionOwner:
         self._consumes_once = consumes_once
         self.is_ready = False
         self.natives = 0
-        self.messages = SessionMessages(
-            queue, shard, budget=budget, settled=settled, services=services, tell=tell
-        )
+        self.messages = messages
         self.ownership = Ownership(
-            names.sessions_queue(queue.path, shard),
+            states,
             self,
-            route=services.connections.route(self.messages.resource),
+            route=services.connections.route(messages.resource),
             sender=services.sender,
             asks=WHERE,
             point=POINT,

@@ -11,7 +11,7 @@ from bridge.engine.ownership import asking
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
 from bridge.engine.sessions.location import Local, Location, Remote
-from bridge.engine.sessions.messages import Tell
+from bridge.engine.sessions.messages import SessionMessages, Tell
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.placement import Bridges, Placement
 from bridge.machine.memory_budget import MemoryBudget
@@ -189,15 +189,20 @@ class Owners:
         key = queue.path.lower(), shard
         owner = self._here.get(key)
         if owner is None:
-            owner = self._here[key] = SessionOwner(
+            messages = SessionMessages(
                 queue,
                 shard,
                 budget=self.budget,
                 settled=self._settled_of(queue),
                 services=self._services,
+                tell=self._tell,
+            )
+            owner = self._here[key] = SessionOwner(
+                messages,
+                names.sessions_queue(queue.path, shard),
+                services=self._services,
                 compacts_logs=self._capabilities().compacts_logs,
                 consumes_once=self._consumes_once(),
-                tell=self._tell,
                 on_ready=partial(self._is_ready, key),
                 first=partial(self._placement.offer, queue, shard),
                 elsewhere=partial(self._placement.stands_by_elsewhere, queue, shard),
