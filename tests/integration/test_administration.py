@@ -266,3 +266,28 @@ async def test_a_bridge_that_starts_undoes_no_change_of_another(
         ]
         left = [row["name"] for row in await management.queues()]
         assert [each for each in left if each.startswith("gone")] == []
+
+
+async def test_an_entity_is_deleted_whole_though_the_connection_is_lost_meanwhile(
+    endpoint: Endpoint, broker: Broker, vhost: str
+) -> None:
+    """Without its definition nobody else would find what is left of it."""
+    deleted: list[str] = []
+
+    def is_second(method: pamqp.base.Frame) -> bool:
+        if isinstance(method, spec.Queue.Delete) and method.queue.startswith("orders"):
+            deleted.append(method.queue)
+        return len(deleted) == 2
+
+    queue = model.Queue(name="orders")
+    with Relay(broker.url_of(vhost), holds=is_second) as relay:
+        through = parse_url(relay.url)
+        async with open_door(through, broker.management_url, queue, with_sidecar=False) as door:
+            deleting = asyncio.create_task(door.namespace.administration.delete("orders"))
+            await until(relay.holding.is_set)
+            deleted.append("")
+            relay.cut()
+            await deleting
+
+            left = [row["name"] for row in await door.management.queues()]
+            assert [each for each in left if each.startswith("orders")] == []

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,6 +49,8 @@ CORRELATION_FILTERS_MAX = 100_000
 """Filters of all subscriptions of a topic (Azure, Service Bus quotas); True and False are SQL."""
 
 Changed = TypeVar("Changed", bound=model.Entity)
+
+log = logging.getLogger(__name__)
 
 
 class Administration:
@@ -135,11 +138,33 @@ class Administration:
             if isinstance(await self._there(path), model.Topic):
                 # Of subscriptions that another bridge has just made nobody may have told this one.
                 await self._directory.read()
-            gone = [path, *self._subscriptions_of(path)]
-            for each in reversed(gone):
+            gone = [path, *self._subscriptions_of(path)][::-1]
+            for each in gone:
                 await self.undefine(each)
-            for each in reversed(gone):
-                await self.remove_resources(each)
+            try:
+                for each in gone:
+                    await self.remove_resources(each)
+            except BrokerError as error:
+                log.warning("entity.left path=%s error=%s", path, error)
+            else:
+                return
+        await retry(
+            partial(self._remove_rest, front, gone),
+            wait_s=LOCK_RETRY_S,
+            retryable=BrokerError,
+            total_s=LOCK_S,
+        )
+
+    async def _remove_rest(self, front: str, gone: Sequence[str]) -> None:
+        """Remove what a lost connection has left of deleted entities.
+
+        It was lost with the change lock: what somebody has made anew since then stays.
+        """
+        async with self.alone(front):
+            for path in gone:
+                name = definitions.parameter_name(self._management.vhost, path)
+                if await self._management.global_parameter(name) is None:
+                    await self.remove_resources(path)
 
     def get(self, path: str) -> model.Entity:
         """Return an entity as it is known here.
