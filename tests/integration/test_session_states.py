@@ -7,12 +7,21 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.handover import HandOver, Publish
+from bridge.engine.clock import now_ms
 from bridge.engine.ownership.ownership import Ownership
 from bridge.model import entity as model
+from bridge.wire.sessions import state_properties
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
 from tests.integration.session_door import PATH, SessionClient
+
+COUNT = 600
+STATE = b"x" * (256 << 10)
+"""So many so large ones take longer to come than a takeover of no messages."""
 
 QUEUE = model.Queue(name="orders", lock_duration_ms=60_000, requires_session=True)
 
@@ -38,6 +47,31 @@ async def stored(door: Door, client: SessionClient) -> bytes | None:
     await client.wait_for_loss()
     await client.accept("a")
     return await door.namespace.session_state(PATH, "a")
+
+
+async def test_who_takes_over_knows_all_states_when_it_gives_sessions(
+    door: Door, endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """However long they take to come."""
+    await SessionClient(door).accept("first's")
+    async with open_door(
+        endpoint, broker.management_url, QUEUE, with_sidecar=False, session_shards=1
+    ) as other:
+        await SessionClient(other).accept("other's")
+        (here,) = door.namespace._sessions._owners.all
+        (there,) = other.namespace._sessions._owners.all
+        await until(lambda: there.ownership.channel is not None)
+        moving = HandOver(confirming)
+        for number in range(COUNT):
+            properties = state_properties(f"s{number}", now_ms())
+            publish = Publish("", here.ownership.resource, properties, STATE)
+            await moving.move([publish], failpoint="bench.hop")
+        await until(lambda: len(here.stored.states) == COUNT)
+        assert here.ownership.channel is not None
+        here.ownership.channel.abandon()
+        await until(lambda: there.is_ready)
+        await SessionClient(other).accept(f"s{COUNT - 1}")
+        assert await other.namespace.session_state(PATH, f"s{COUNT - 1}") == STATE
 
 
 async def test_of_states_that_are_set_at_once_the_later_counts(door: Door) -> None:

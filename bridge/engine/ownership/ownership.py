@@ -29,6 +29,8 @@ from bridge.wire.sessions import TOKEN, token_properties
 PREFETCH_MAX = 65_535
 """What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
 
+LOOK_S = 0.05
+
 _NO_HEADERS: Table = {}
 _ABSENT: FieldValue = ("V", None)
 
@@ -179,6 +181,22 @@ class Ownership:
                 await channel.close()
             except BrokerError as error:
                 log.info("ownership.unclosed queue=%s error=%s", self.resource, error)
+
+    async def catch_up(self) -> None:
+        """Return when all that the queue has for its owner, this process, has come.
+
+        A channel answers behind what it has delivered. A queue that gives no answer in time is said
+        to be empty, and without consumers (docs/rabbitmq-faults.md: empty-when-dead).
+
+        Raises:
+            BrokerError: RabbitMQ does not answer.
+        """
+        while (channel := self.channel) is not None:
+            state = await channel.declarations.declare_queue(self.resource, passive=True)
+            if state.consumers and not state.messages:
+                await channel.consumers.qos(PREFETCH_MAX)
+                return
+            await asyncio.sleep(LOOK_S)
 
     def keep_token(self) -> None:
         """Have a token in the queue, for the next owner."""

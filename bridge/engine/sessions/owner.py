@@ -183,6 +183,7 @@ class SessionOwner:
                 has_been_lost=self._has_been_lost,
                 arrived=lambda: self.messages.arrivals,
             )
+            await self.ownership.catch_up()  # the states, too
         except BrokerError as error:
             self._on_lost(error)
             return
