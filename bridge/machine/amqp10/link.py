@@ -57,23 +57,20 @@ class Link:
         """Whether it is open, or still waits to be accepted or refused."""
         return self.is_open or not self.is_answered
 
-    def _answer(
-        self, properties: dict[Any, Any] | None, max_message_size: int, **changes: Any
-    ) -> None:
-        """Write our attach: the peer's, turned round."""
+    def _answer(self, max_message_size: int, **changes: Any) -> None:
+        """Write our attach: the peer's, turned round, with changes."""
         self.is_answered = True
-        answer = replace(
-            self.peer,
-            role=not self.peer.role,
-            unsettled=None,
-            incomplete_unsettled=False,
-            initial_delivery_count=0 if self.peer.role else None,
-            max_message_size=max_message_size,
-            offered_capabilities=None,
-            desired_capabilities=None,
-            properties=properties,
-        )
-        self.session.write(replace(answer, **changes))
+        fields: dict[str, Any] = {
+            "role": not self.peer.role,
+            "unsettled": None,
+            "incomplete_unsettled": False,
+            "initial_delivery_count": 0 if self.peer.role else None,
+            "max_message_size": max_message_size,
+            "offered_capabilities": None,
+            "desired_capabilities": None,
+            "properties": None,
+        }
+        self.session.write(replace(self.peer, **{**fields, **changes}))
 
     def refuse(self, condition: str, description: str) -> None:
         """Say no to a link: an attach without source and target, then a detach.
@@ -82,13 +79,13 @@ class Link:
         """
         if self.session.is_ended or self.is_answered:
             return
-        self._answer(None, 0, source=None, target=None)
+        self._answer(0, source=None, target=None)
         self.session.detach(self, make_error(condition, description))
 
     def give_up(self) -> None:
         """Answer a link that its peer gives up before it was answered: an attach to nothing."""
         if not self.is_answered:
-            self._answer(None, 0, source=None, target=None)
+            self._answer(0, source=None, target=None)
 
     def detach(self, condition: str, description: str) -> None:
         """End the link with an error; nothing comes from it any more."""
@@ -98,11 +95,6 @@ class Link:
             self.refuse(condition, description)
         elif self.is_open:
             self.session.detach(self, make_error(condition, description))
-
-    def close(self) -> None:
-        """End the link without an error."""
-        if self.is_open and not self.session.is_ended:
-            self.session.detach(self, None)
 
     def forget(self) -> None:
         """Drop what the link holds; it is over."""
@@ -130,28 +122,21 @@ class IncomingLink(Link):
         self.message_bytes_max = 0
         self._parts = bytearray()
         self._parts_bytes = 0
-        self._held_bytes = 0
         self._first: Transfer | None = None
 
     @property
     def held_bytes(self) -> int:
         """Bytes that are kept of a message that has not come whole."""
-        return self._held_bytes
+        return len(self._parts)
 
-    def accept(
-        self,
-        *,
-        credit: int,
-        message_bytes_max: int,
-        properties: dict[Any, Any] | None = None,
-    ) -> None:
+    def accept(self, *, credit: int, message_bytes_max: int) -> None:
         """Say yes, and take `credit` messages for a start."""
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
         self.message_bytes_max = message_bytes_max
         self.delivery_count = self.peer.initial_delivery_count or 0
-        self._answer(properties, message_bytes_max)
+        self._answer(message_bytes_max)
         self.grant(credit)
 
     def grant(self, credit: int) -> None:
@@ -210,8 +195,7 @@ class IncomingLink(Link):
                 self._hold(payload)
             return
         if self._parts:
-            self._parts += payload
-            payload = bytes(self._parts)
+            payload = b"".join((self._parts, payload))
         self._drop_parts()
         assert first.delivery_id is not None
         if is_too_large:
@@ -238,7 +222,6 @@ class IncomingLink(Link):
     def _hold(self, payload: bytes) -> None:
         endpoint = self.session.endpoint
         self._parts += payload
-        self._held_bytes += len(payload)
         endpoint.held_bytes += len(payload)
         if endpoint.held_bytes > endpoint.limits.held_bytes_max:
             raise ConnectionFault(
@@ -263,9 +246,8 @@ class IncomingLink(Link):
 
     def _drop_payload(self) -> None:
         if self._parts:
+            self.session.endpoint.held_bytes -= len(self._parts)
             self._parts = bytearray()
-            self.session.endpoint.held_bytes -= self._held_bytes
-            self._held_bytes = 0
 
     def _drop_parts(self) -> None:
         if self._first is not None:
@@ -302,22 +284,14 @@ class OutgoingLink(Link):
         self.is_draining = False
         self.unsettled: dict[int, OutgoingDelivery] = {}
 
-    def accept(
-        self,
-        *,
-        message_bytes_max: int = 0,
-        properties: dict[Any, Any] | None = None,
-        **changes: Any,
-    ) -> None:
-        """Say yes; `changes` are fields of our attach that differ from the peer's (`source`)."""
+    def accept(self, **changes: Any) -> None:
+        """Say yes; `changes` are fields of our attach that differ from the peer's."""
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
-        self._answer(properties, message_bytes_max, **changes)
+        self._answer(0, **changes)
 
-    def send(
-        self, tag: bytes, payload: bytes, *, is_settled: bool, message_format: int = 0
-    ) -> OutgoingDelivery | None:
+    def send(self, tag: bytes, payload: bytes, *, is_settled: bool) -> OutgoingDelivery | None:
         """Send a message; returns the delivery if the peer is to settle it.
 
         A message that was on its way when the peer took its credit back may be sent all the same.
@@ -326,7 +300,7 @@ class OutgoingLink(Link):
             return None
         self.credit = max(self.credit - 1, 0)
         self.delivery_count = serial.add(self.delivery_count, 1)
-        return self.session.send(self, tag, payload, is_settled, message_format)
+        return self.session.send(self, tag, payload, is_settled)
 
     def drained(self) -> None:
         """Give back the credit that is left, if the peer asked for it; also when none is left.

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from bridge.machine.amqp10.endpoint import Endpoint
 
 
+MESSAGE_FORMAT = 0
+"""Of all that we send: AMQP's own."""
+
 _SENT_SPARE = 1_024
 """Ids of settled deliveries that are kept before they are swept out."""
 
@@ -58,7 +61,7 @@ _SENT_SPARE = 1_024
 class _Blocked:
     """A delivery of which some bytes wait for the peer's window."""
 
-    __slots__ = ("at", "delivery_id", "is_settled", "link", "message_format", "payload", "tag")
+    __slots__ = ("at", "delivery_id", "is_settled", "link", "payload", "tag")
 
     def __init__(
         self,
@@ -67,14 +70,12 @@ class _Blocked:
         tag: bytes,
         payload: bytes,
         is_settled: bool,
-        message_format: int,
     ) -> None:
         self.link = link
         self.delivery_id = delivery_id
         self.tag = tag
         self.payload = payload
         self.is_settled = is_settled
-        self.message_format = message_format
         self.at = 0
 
 
@@ -340,12 +341,7 @@ class Session:
     # -- transfers out
 
     def send(
-        self,
-        link: OutgoingLink,
-        tag: bytes,
-        payload: bytes,
-        is_settled: bool,
-        message_format: int,
+        self, link: OutgoingLink, tag: bytes, payload: bytes, is_settled: bool
     ) -> OutgoingDelivery | None:
         """Write a message, as far as the peer's window allows; the rest follows by itself."""
         delivery_id = self._next_delivery_id
@@ -371,14 +367,14 @@ class Session:
                     link.handle,
                     delivery_id,
                     tag,
-                    message_format,
+                    MESSAGE_FORMAT,
                     is_settled=is_settled,
                     is_more=False,
                     payload=payload,
                 )
             )
             return delivery
-        self._blocked.append(_Blocked(link, delivery_id, tag, payload, is_settled, message_format))
+        self._blocked.append(_Blocked(link, delivery_id, tag, payload, is_settled))
         self.blocked_bytes += len(payload)
         self._unblock()
         return delivery
@@ -400,7 +396,7 @@ class Session:
                     item.link.handle,
                     item.delivery_id if is_first else None,
                     tag,
-                    item.message_format if is_first else None,
+                    MESSAGE_FORMAT if is_first else None,
                     is_settled=item.is_settled,
                     is_more=is_more,
                     payload=part,
