@@ -22,14 +22,14 @@ class Authentication:
     """The login and the tokens of one connection.
 
     Args:
-        visit: how long an unauthenticated client may stay, if that is bounded.
+        visit: how long an unauthenticated client may stay.
 
     Attributes:
         grants: what the client may do.
     """
 
     def __init__(
-        self, connection: Connection, endpoint: Endpoint, timers: Timers, visit: Visit | None
+        self, connection: Connection, endpoint: Endpoint, timers: Timers, visit: Visit
     ) -> None:
         self._connection = connection
         self._gateway = connection.gateway
@@ -40,9 +40,7 @@ class Authentication:
 
     def await_proof(self) -> None:
         """End the connection when the client has not proved in time who it is."""
-        left_s = self._gateway.settings.authorization_s
-        if self._visit is not None:
-            left_s = self._visit.left_s(left_s)
+        left_s = self._visit.left_s(self._gateway.settings.authorization_s)
         self._timers.set("authorization", left_s, self._on_unauthorized)
 
     def put_claims(self, audience: str, claims: Claims) -> None:
@@ -54,9 +52,7 @@ class Authentication:
         if not self.grants.put(audience, claims):
             raise Unauthorized("The connection holds too many tokens.")
         self._endpoint.authenticated()
-        self._connection.turns = self._gateway.turns
-        if self._visit is not None:
-            self._visit.known()
+        self._visit.known()
         self._timers.cancel("authorization")
         self._watch_expiry()
 

@@ -15,10 +15,10 @@ from bridge.gateway.authentication import Authentication
 from bridge.gateway.client_log import ClientLog
 from bridge.gateway.links import Links
 from bridge.gateway.nodes import ReplyLinks
+from bridge.gateway.reader import Reader
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.sessions import SessionLink
 from bridge.gateway.settings import MECHANISMS
-from bridge.gateway.timers import Timers
 from bridge.gateway.unconfirmed import Unconfirmed
 from bridge.gateway.work import Work
 from bridge.machine.amqp10.endpoint import Endpoint, State
@@ -47,7 +47,7 @@ SLICE_BYTES = 4_096
 """So much is read into frames before the clock is looked at."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(Reader):
     """One client's connection.
 
     Attributes:
@@ -56,26 +56,18 @@ class Connection(asyncio.Protocol):
         log: what is logged of it.
         work: what is under way for it.
         links: its links.
-        turns: among whom it has its turn: unauthenticated, or those who have proved who they are.
         reply_links: the links on which it takes replies of `$cbs` and `$management`.
         sessions: the sessions that it holds, by their entities' keys and their ids.
         unconfirmed: what it has sent that RabbitMQ has not confirmed.
         starved: receiving links that wait for the client to read.
     """
 
-    def __init__(self, gateway: Gateway, visit: Visit | None = None) -> None:
-        self.gateway = gateway
-        self._visit = visit
-        self.turns = gateway.turns_of_unauthenticated
-        self._input = b""
-        self._input_at = 0
-        self._is_queued = False
+    def __init__(self, gateway: Gateway, visit: Visit) -> None:
+        super().__init__(gateway, visit)
         self._has_unfinished = False
         self.reply_links = ReplyLinks()
         self.sessions: dict[tuple[str, str], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
-        self._loop = asyncio.get_running_loop()
-        self._timers = Timers(self._loop)
         self.log = ClientLog(self._timers)
         self.work = Work(self._loop, self._on_failed)
         self._endpoint = Endpoint(
@@ -86,7 +78,6 @@ class Connection(asyncio.Protocol):
         )
         self.authentication = Authentication(self, self._endpoint, self._timers, visit)
         self.grants = self.authentication.grants
-        self._transport: asyncio.Transport | None = None
         self._writer: SocketWriter | None = None
         self.links = Links(self)
         self.unconfirmed = Unconfirmed(
@@ -95,7 +86,6 @@ class Connection(asyncio.Protocol):
             partial(self._loop.call_soon, self._go_on),
         )
         self._is_over = False
-        self._is_reading_paused = False
         self._is_stopping = False
         self._is_writing_paused = False
         self._is_flush_due = False
@@ -171,27 +161,16 @@ class Connection(asyncio.Protocol):
         self.log.end_minute()
         self._timers.cancel_all()
         self._transport = self._writer = None
-        self._input, self._input_at = b"", 0
+        self._forget_input()
         self.unconfirmed.end()
         self.gateway.backlog.forget(self)
-        if self._visit is not None:
-            self._visit.leave()
+        self._visit.leave()
         self.gateway.remove(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: act on them, now or when it is this connection's turn."""
-        if self._endpoint.state is State.FINISHED:
-            return
-        if self._input_at < len(self._input):
-            data = self._input[self._input_at :] + data
-        self._input, self._input_at = data, 0
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Act on what came, as soon as others leave time for it."""
-        if not self._is_queued and self._input_at < len(self._input):
-            self._is_queued = not self.turns.take(self)
-        self._pace()
+        if self._endpoint.state is not State.FINISHED:
+            super().data_received(data)
 
     def advance(self, now_s: float, until_s: float) -> bool:
         """Act on what came until a time of the loop's clock, then write once.
@@ -217,11 +196,8 @@ class Connection(asyncio.Protocol):
             self._is_over = True
             endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
             self._timers.set("linger", LINGER_S, self.abort)
-        is_done = True
-        if self._input_at >= len(self._input) or endpoint.state is State.FINISHED:
-            self._input, self._input_at = b"", 0
-        else:
-            is_done = self._is_held
+        if endpoint.state is State.FINISHED:
+            self._forget_input()
         unfinished_bytes = endpoint.unfinished_bytes
         if unfinished_bytes or self._has_unfinished:
             self._has_unfinished = unfinished_bytes > 0
@@ -231,29 +207,13 @@ class Connection(asyncio.Protocol):
         if not self.work.tasks:  # what they are about to do comes before what is flushed
             self.gateway.namespace.flush()
         self.flush()
-        if is_done and self._is_queued:
-            self._is_queued = False
-            self._pace()
-        return is_done
+        return self._end_advance()
 
     @property
     def _is_held(self) -> bool:
-        """Whether nothing more is taken from the client for now."""
         if self._is_over:
             return False  # it is read to its end, and what it says passed over
         return self._is_stopping or self.unconfirmed.is_held or self._is_writing_paused
-
-    def _pace(self) -> None:
-        """Read from the client, or do not: while something is left, or it is held."""
-        is_paused = self._input_at < len(self._input) or self._is_held
-        transport = self._transport
-        if is_paused == self._is_reading_paused or transport is None or transport.is_closing():
-            return
-        self._is_reading_paused = is_paused
-        if is_paused:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
 
     def eof_received(self) -> bool:
         """The client has said all; what it asked for may still be answered to nobody."""

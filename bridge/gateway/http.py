@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bridge.gateway.admission import Ended, Visit
 from bridge.gateway.connection import Connection
-from bridge.gateway.timers import Timers
+from bridge.gateway.reader import Reader
 from bridge.gateway.websocket import WebSocket
 from bridge.wire.websocket import WebSocketError
 
@@ -47,7 +47,7 @@ class _Below:
         return getattr(self._transport, name)
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(Reader):
     """One client's connection.
 
     Args:
@@ -55,21 +55,13 @@ class HttpConnection(asyncio.Protocol):
     """
 
     def __init__(self, gateway: Gateway, visit: Visit, handler: asyncio.Protocol) -> None:
-        self._gateway = gateway
-        self._visit = visit
+        super().__init__(gateway, visit)
         self._handler = handler
         self._above = handler
-        self._loop = asyncio.get_running_loop()
-        self._timers = Timers(self._loop)
-        self._transport: asyncio.Transport | None = None
         self._below: asyncio.Transport | None = None
-        self._input = b""
-        self._input_at = 0
         self._bytes = 0
-        self._is_queued = False
         self._is_advancing = False
-        self._is_held = False
-        self._is_reading_paused = False
+        self._is_held_above = False
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
     def __repr__(self) -> str:
@@ -90,7 +82,7 @@ class HttpConnection(asyncio.Protocol):
         if self._below is None:
             return
         self._timers.cancel_all()
-        connection = Connection(self._gateway, self._visit)
+        connection = Connection(self.gateway, self._visit)
         self._above = WebSocket(self._below, connection, self._on_fault)
         self._hold(False)
         await self._gone
@@ -99,7 +91,7 @@ class HttpConnection(asyncio.Protocol):
         self._end(Ended.LOGIN if self._visit.is_unauthenticated else Ended.FAULT, str(error))
 
     def _end(self, reason: Ended, text: str) -> None:
-        self._gateway.admission.ended[reason] += 1
+        self.gateway.admission.ended[reason] += 1
         peer = self._transport.get_extra_info("peername") if self._transport is not None else "?"
         _log.info("http.ended peer=%s reason=%s text=%r", peer, reason.value, text)
 
@@ -113,9 +105,9 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
-        self._gateway.others.add(self._transport)
+        self.gateway.others.add(self._transport)
         self._below = cast(asyncio.Transport, _Below(self._transport, self._hold))
-        left_s = self._visit.left_s(self._gateway.settings.authorization_s)
+        left_s = self._visit.left_s(self.gateway.settings.authorization_s)
         self._timers.set("authorization", left_s, self._on_unauthorized)
         self._handler.connection_made(self._below)
 
@@ -125,12 +117,12 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._timers.cancel_all()
-        self._input, self._input_at = b"", 0
+        self._forget_input()
         if self._above is not self._handler:
             self._above.connection_lost(exc)
         self._handler.connection_lost(exc)
         if self._transport is not None:
-            self._gateway.others.discard(self._transport)
+            self.gateway.others.discard(self._transport)
         self._transport = self._below = None
         self._visit.leave()
         if not self._gone.done():
@@ -142,64 +134,38 @@ class HttpConnection(asyncio.Protocol):
         if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
             self._abort(Ended.LOGIN, "too much was sent before a request was authorised")
             return
-        if self._input_at < len(self._input):
-            data = self._input[self._input_at :] + data
-        self._input, self._input_at = data, 0
-        self._go_on()
+        super().data_received(data)
 
     @property
     def _is_unauthenticated_http(self) -> bool:
         return self._visit.is_unauthenticated and self._above is self._handler
 
     def _go_on(self) -> None:
-        if not (self._is_queued or self._is_advancing or self._is_held):
-            gateway = self._gateway
-            is_unauthenticated = self._visit.is_unauthenticated
-            turns = gateway.turns_of_unauthenticated if is_unauthenticated else gateway.turns
-            self._is_queued = not turns.take(self)
-        self._pace()
+        if self._is_advancing:
+            self._pace()
+        else:
+            super()._go_on()
 
     def advance(self, now_s: float, until_s: float) -> bool:
-        """Hand up what came until a time of the loop's clock.
-
-        Returns whether nothing is left that could be handed up.
-        """
+        """Hand up what came until a time of the loop's clock; see `Reader.advance`."""
         self._is_advancing = True
-        while self._has_more:
+        while self._input_at < len(self._input) and not self._is_held:
             at = self._input_at
             self._input_at = at + SLICE_BYTES
             self._above.data_received(self._input[at : self._input_at])
             if self._loop.time() >= until_s:
                 break
         self._is_advancing = False
-        if self._input_at >= len(self._input):
-            self._input, self._input_at = b"", 0
-        is_done = not self._has_more
-        if is_done and self._is_queued:
-            self._is_queued = False
-            self._pace()
-        return is_done
+        return self._end_advance()
 
     @property
-    def _has_more(self) -> bool:
-        return self._input_at < len(self._input) and not self._is_held
+    def _is_held(self) -> bool:
+        return self._is_held_above
 
     def _hold(self, is_held: bool) -> None:
         """Hand nothing up, or go on."""
-        self._is_held = is_held
+        self._is_held_above = is_held
         self._go_on()
-
-    def _pace(self) -> None:
-        """Read from the client, or do not: while something is left, or it is held."""
-        is_paused = self._input_at < len(self._input) or self._is_held
-        transport = self._transport
-        if is_paused == self._is_reading_paused or transport is None or transport.is_closing():
-            return
-        self._is_reading_paused = is_paused
-        if is_paused:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
 
     def eof_received(self) -> bool | None:
         """The client has said all."""
@@ -208,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read."""
         if self._above is self._handler:
-            self._timers.set("unread", self._gateway.settings.unread_s, self._on_unread)
+            self._timers.set("unread", self.gateway.settings.unread_s, self._on_unread)
         self._above.pause_writing()
 
     def _on_unread(self) -> None:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.gateway.reader import Reader
 
 QUANTUM_S = 0.002
 """How long one connection is acted upon while others wait for the same."""
 
-
 IDLE_S = 0.05
 """So long behind the end of a budget the loop is in another turn, or has stood still for longer
 than another budget could make it."""
-
-
-class Reader(Protocol):
-    """A connection with input that waits to be acted on."""
-
-    def advance(self, now_s: float, until_s: float) -> bool:
-        """Act on it until a time; whether nothing is left that could be acted on."""
 
 
 class Turns:

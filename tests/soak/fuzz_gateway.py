@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from bridge.gateway.admission import Visit
 from bridge.gateway.connection import Connection
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
@@ -379,8 +380,9 @@ def rss_mb() -> float:
 
 async def converse(gateway: Gateway, generator: random.Random, sas: str, report: Report) -> None:
     """Hold one conversation."""
-    connection = Connection(gateway)
-    sink = Sink()
+    visit = gateway.admission.enter("127.0.0.1")
+    assert isinstance(visit, Visit)
+    connection, sink = Connection(gateway, visit), Sink()
     connection.connection_made(sink)
     connection.data_received(
         ProtocolHeader.SASL.value

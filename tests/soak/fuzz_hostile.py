@@ -20,6 +20,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Final
 
+from bridge.gateway.admission import Visit
 from bridge.gateway.connection import Connection
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
@@ -181,7 +182,9 @@ async def measure(connection: Connection, name: str, raw: bytes, costs: Costs) -
 
 async def converse(gateway: Gateway, generator: random.Random, sas: str, costs: Costs) -> None:
     """Hold one conversation, some of whose frames are hostile."""
-    connection, sink = Connection(gateway), Sink()
+    visit = gateway.admission.enter("127.0.0.1")
+    assert isinstance(visit, Visit)
+    connection, sink = Connection(gateway, visit), Sink()
     connection.connection_made(sink)
     connection.data_received(
         ProtocolHeader.SASL.value

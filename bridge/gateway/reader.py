@@ -1,0 +1,86 @@
+"""What a client has sent, from the socket until it is acted on in the client's turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bridge.gateway.admission import Visit
+from bridge.gateway.timers import Timers
+
+if TYPE_CHECKING:
+    from bridge.gateway.server import Gateway
+
+
+class Reader(asyncio.Protocol):
+    """One client's connection, whose bytes are acted on when it is its turn.
+
+    While some are left, or the client is held, no more are read from it.
+
+    Attributes:
+        gateway: the gateway that it came to.
+    """
+
+    def __init__(self, gateway: Gateway, visit: Visit) -> None:
+        self.gateway = gateway
+        self._visit = visit
+        self._loop = asyncio.get_running_loop()
+        self._timers = Timers(self._loop)
+        self._transport: asyncio.Transport | None = None
+        self._input = b""
+        self._input_at = 0
+        self._is_queued = False
+        self._is_reading_paused = False
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether nothing more is taken from the client for now."""
+        raise NotImplementedError
+
+    def advance(self, now_s: float, until_s: float) -> bool:
+        """Act on what came until a time of the loop's clock.
+
+        Returns whether nothing is left that could be acted on.
+        """
+        raise NotImplementedError
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: act on them, now or when it is this connection's turn."""
+        if self._input_at < len(self._input):
+            data = self._input[self._input_at :] + data
+        self._input, self._input_at = data, 0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Act on what came, as soon as others leave time for it."""
+        if not self._is_queued and self._input_at < len(self._input):
+            gateway, is_unauthenticated = self.gateway, self._visit.is_unauthenticated
+            turns = gateway.turns_of_unauthenticated if is_unauthenticated else gateway.turns
+            self._is_queued = not turns.take(self)
+        self._pace()
+
+    def _end_advance(self) -> bool:
+        """End `advance`; returns what that does."""
+        if self._input_at >= len(self._input):
+            self._forget_input()
+        elif not self._is_held:
+            return False
+        if self._is_queued:
+            self._is_queued = False
+            self._pace()
+        return True
+
+    def _forget_input(self) -> None:
+        self._input, self._input_at = b"", 0
+
+    def _pace(self) -> None:
+        """Read from the client, or do not: while something is left, or it is held."""
+        is_paused = self._input_at < len(self._input) or self._is_held
+        transport = self._transport
+        if is_paused == self._is_reading_paused or transport is None or transport.is_closing():
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
