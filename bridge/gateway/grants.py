@@ -30,11 +30,6 @@ class Grants:
         return f"<Grants {sorted('/'.join(audience) for audience in self._claims)}>"
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is no valid claim at all."""
-        return not self._valid()
-
-    @property
     def next_expiry_s(self) -> float | None:
         """When the next of the claims ends."""
         return min(

@@ -124,9 +124,9 @@ class RequestLink:
         self.connection = connection
         self._handle = handle
         self._under_way = 0
-        self._credit = connection.gateway.settings.request_credit
         link.owner = self
-        link.accept(credit=self._credit, message_bytes_max=REQUEST_BYTES_MAX)
+        credit = connection.gateway.settings.request_credit
+        link.accept(credit=credit, message_bytes_max=REQUEST_BYTES_MAX)
 
     def on_message(self, event: MessageArrived) -> None:
         """Take a request: it is accepted as a message, then answered by another."""
@@ -161,10 +161,8 @@ class RequestLink:
 
     def top_up(self) -> None:
         """Grant credit again when much of it is used."""
-        free = self._credit - self._under_way
-        if self.link.credit < self._credit // 2 and self.link.credit + self._credit // 4 < free:
-            self.link.grant(free)
-            self.connection.flush_soon()
+        self.link.renew(self._under_way)
+        self.connection.flush_soon()
 
     def on_detached(self) -> None:
         """The link is gone; replies under way still go out."""

@@ -105,9 +105,9 @@ class SendingLink:
         self.connection = connection
         self._under_way = 0
         self._unread: deque[MessageArrived] = deque()
-        self._credit = connection.gateway.settings.send_credit
         link.owner = self
-        link.accept(credit=self._credit, message_bytes_max=message_bytes_max)
+        credit = connection.gateway.settings.send_credit
+        link.accept(credit=credit, message_bytes_max=message_bytes_max)
 
     def on_message(self, event: MessageArrived) -> None:
         """Take a message or a batch; the engine's answer becomes the outcome."""
@@ -193,10 +193,8 @@ class SendingLink:
         self.connection.flush_soon()
 
     def top_up(self) -> None:
-        """Grant credit again when much of it is used; what is under way counts as used."""
-        free = self._credit - self._under_way
-        if self.link.credit <= self._credit // 2 and self.link.credit + self._credit // 4 <= free:
-            self.link.grant(free)
+        """Grant credit again when much of it is used."""
+        self.link.renew(self._under_way)
 
     def refusal(self) -> ServiceBusError | None:
         """Return why the link must end: never, each send is refused by itself."""

@@ -42,9 +42,8 @@ REQUEST_S = 60.0
 def authorize(request: web.Request) -> None:
     """Note that a request has a token that was accepted: its client is authenticated."""
     request[_AUTHORIZED] = True
-    transport = request.transport
-    connection = transport.get_protocol() if transport is not None else None
-    if isinstance(connection, HttpConnection):
+    connection = _connection_of(request)
+    if connection is not None:
         connection.known()
 
 
@@ -127,6 +126,8 @@ class Site:
         if not any(each.strip() in SUBPROTOCOLS for each in offered.split(",")):
             raise web.HTTPBadRequest(text=f"Offer the subprotocol {' or '.join(SUBPROTOCOLS)}.")
         connection = _connection_of(request)
+        if connection is None:
+            raise web.HTTPServiceUnavailable(text="The connection is closed.")
         response = web.WebSocketResponse(protocols=SUBPROTOCOLS, compress=False)
         await response.prepare(request)
         await connection.speak_amqp()
@@ -141,9 +142,8 @@ async def _hang_up_on_unauthenticated(request: web.Request, response: web.Stream
     response.headers["Connection"] = "close"
 
 
-def _connection_of(request: web.Request) -> HttpConnection:
+def _connection_of(request: web.Request) -> HttpConnection | None:
+    """Return the connection that a request came on; `None` when it has ended."""
     transport = request.transport
     connection = transport.get_protocol() if transport is not None else None
-    if not isinstance(connection, HttpConnection):
-        raise web.HTTPServiceUnavailable(text="The connection is closed.")
-    return connection
+    return connection if isinstance(connection, HttpConnection) else None

@@ -55,11 +55,6 @@ class Anchors:
         at = bisect_right(self._numbers, number)
         return self._offsets[at - 1] if at else None
 
-    @property
-    def last(self) -> tuple[int, int] | None:
-        """The highest number that is known, and its offset."""
-        return (self._numbers[-1], self._offsets[-1]) if self._numbers else None
-
     def forget(self) -> None:
         """Forget all."""
         self._numbers.clear()

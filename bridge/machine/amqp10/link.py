@@ -120,6 +120,7 @@ class IncomingLink(Link):
     def __init__(self, session: Session, peer: Attach) -> None:
         super().__init__(session, peer)
         self.message_bytes_max = 0
+        self._credit_max = 0
         self._parts = bytearray()
         self._parts_bytes = 0
         self._first: Transfer | None = None
@@ -130,11 +131,12 @@ class IncomingLink(Link):
         return len(self._parts)
 
     def accept(self, *, credit: int, message_bytes_max: int) -> None:
-        """Say yes, and take `credit` messages for a start."""
+        """Say yes, and take `credit` messages at a time."""
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
         self.message_bytes_max = message_bytes_max
+        self._credit_max = credit
         self.delivery_count = self.peer.initial_delivery_count or 0
         self._answer(message_bytes_max)
         self.grant(credit)
@@ -144,6 +146,12 @@ class IncomingLink(Link):
         if self.is_open:
             self.credit = credit
             self.session.write_flow(self)
+
+    def renew(self, under_way: int) -> None:
+        """Grant credit again when much of it is used; so many messages under way count as used."""
+        free = self._credit_max - under_way
+        if self.credit <= self._credit_max // 2 and self.credit + self._credit_max // 4 <= free:
+            self.grant(free)
 
     def settle(self, delivery_id: int, outcome: Any) -> None:
         """Tell the outcome of a message that came."""
