@@ -15,12 +15,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bridge.model.entity import AuthorizationRule, Namespace, Right
+from bridge.model.entity import AUTHORIZATION_RULES_MAX, AuthorizationRule, Namespace, Right
 from bridge.model.errors import ArgumentError, ServiceBusError
 from bridge.model.name import EntityPath, check_entity_name
-
-RULES_PER_SCOPE_MAX = 12
-"""Rules of one namespace, queue or topic (Service Bus quotas)."""
 
 _FIELDS = {"name", "primaryKey", "secondaryKey", "rights", "scope"}
 
@@ -121,8 +118,8 @@ def read_rules(text: str) -> RuleSet:
             _, rules = scopes.setdefault(path_segments(scope), (scope, []))
             if any(other.name.lower() == rule.name.lower() for other in rules):
                 raise ArgumentError(f"the name {rule.name!r} is there twice in this scope")
-            if len(rules) == RULES_PER_SCOPE_MAX:
-                raise ArgumentError(f"a scope takes {RULES_PER_SCOPE_MAX} rules at most")
+            if len(rules) == AUTHORIZATION_RULES_MAX:
+                raise ArgumentError(f"a scope takes {AUTHORIZATION_RULES_MAX} rules at most")
         except ServiceBusError as error:
             raise ArgumentError(
                 f"The rules file, rule {position}: {str(error).rstrip('.')}."

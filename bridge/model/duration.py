@@ -37,13 +37,17 @@ def parse_duration_ms(text: str) -> int:
     match = _ISO.fullmatch(text.strip())
     if match is None or text.strip() in ("P", "PT"):
         raise ValueError(f"{text!r} is not an ISO 8601 duration such as PT30S, PT1M or P14D")
+    return total_ms(match)
+
+
+def total_ms(match: re.Match[str]) -> int:
+    """Return the milliseconds of what was found: days, hours, minutes, seconds and a fraction."""
     days, hours, minutes, seconds = (
         int(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds")
     )
     fraction_ms = int((match["fraction"] or "").ljust(3, "0")[:3])
-    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    total_ms = total_s * 1000 + fraction_ms
-    return MAX_MS if total_ms >= _FOREVER_FROM_MS else total_ms
+    found_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction_ms
+    return MAX_MS if is_forever(found_ms) else found_ms
 
 
 def format_duration(duration_ms: int) -> str:

@@ -20,6 +20,9 @@ SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 DAY_MS = 24 * 60 * MINUTE_MS
 
+AUTHORIZATION_RULES_MAX = 12
+"""Rules of one namespace, queue or topic (Service Bus quotas)."""
+
 SESSION_SHARDS_MAX = 64
 SESSION_SHARDS_DEFAULT = 4
 """So many has a session entity that a bridge makes."""
@@ -346,7 +349,8 @@ def _check_topiclike(where: str, entity: Queue | Topic) -> None:
         7 * DAY_MS,
     )
     _check_range(where, "MaxSizeInMegabytes", entity.max_size_mb, 1, 81_920 * 16)
-    _check_range(where, "the number of authorization rules", len(entity.authorization_rules), 0, 12)
+    count = len(entity.authorization_rules)
+    _check_range(where, "the number of authorization rules", count, 0, AUTHORIZATION_RULES_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bridge.model.duration import MAX_MS, is_forever, parse_duration_ms
+from bridge.model.duration import parse_duration_ms, total_ms
 from bridge.model.entity import EntityStatus, Right, Tier
 from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
 
@@ -38,12 +38,7 @@ def duration_ms(value: object) -> int:
             raise ValueError(
                 "a duration is ISO 8601 of days and less, such as PT30S, PT1M or P14D"
             ) from None
-    days, hours, minutes, seconds = (
-        int(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds")
-    )
-    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    total_ms = total_s * 1000 + int((match["fraction"] or "").ljust(3, "0")[:3])
-    return MAX_MS if is_forever(total_ms) else total_ms
+    return total_ms(match)
 
 
 def boolean(value: object) -> bool:

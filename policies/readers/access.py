@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.model import values
-from bridge.model.access_rules import RULES_PER_SCOPE_MAX
 from bridge.model.errors import ServiceBusError
 from policies.errors import Place
 from policies.readers.reading import Notes
@@ -40,8 +39,9 @@ def add(
         notes.fault(place, str(error), "Add them.")
         return
     rules.append(rule)
-    if len(rules) == RULES_PER_SCOPE_MAX + 1:
-        notes.fault(place, f"{where} is one too many.", f"Service Bus takes {RULES_PER_SCOPE_MAX}.")
+    if len(rules) == model.AUTHORIZATION_RULES_MAX + 1:
+        most = model.AUTHORIZATION_RULES_MAX
+        notes.fault(place, f"{where} is one too many.", f"Service Bus takes {most}.")
     if not primary_key:
         notes.finding(
             place,

@@ -11,22 +11,15 @@ from bridge.model.filters.errors import InvalidRule
 from bridge.model.filters.message import Message, Property
 from bridge.model.filters.operators import equal
 from bridge.model.filters.values import Kind, Value, kind_of, with_zone
-
-_FIELDS = (
-    "content_type",
-    "correlation_id",
-    "label",
-    "message_id",
-    "reply_to",
-    "reply_to_session_id",
-    "session_id",
-    "to",
-)
+from bridge.model.rules import CORRELATION_FIELDS
 
 
 def compile_correlation(source: CorrelationFilter) -> CompiledFilter:
     """Return the filter; InvalidRule when it compares nothing, or with what has no operators."""
-    given = [(Property(True, name.replace("_", "")), getattr(source, name)) for name in _FIELDS]
+    given = [
+        (Property(True, name.lower()), getattr(source, field))
+        for name, field in CORRELATION_FIELDS.items()
+    ]
     given += [
         (Property(False, name.lower()), with_zone(value)) for name, value in source.properties
     ]

@@ -8,6 +8,7 @@ cannot fail. FilterException: a system property that does not exist, values with
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 from bridge.model.filters.compiled import Predicate
@@ -42,6 +43,7 @@ COPIED = 1024
 
 NewGuid = Callable[[], UUID]
 Evaluate = Callable[[Message], Value]
+Found = TypeVar("Found")
 
 
 def compile_expression(node: Expression, new_id: NewGuid) -> Evaluate:
@@ -59,10 +61,7 @@ def compile_expression(node: Expression, new_id: NewGuid) -> Evaluate:
             operand = compile_expression(inner, new_id)
             return _unary(name, operand)
         case Arithmetic(name, left, right):
-            compute = arithmetic(name)
-            return _binary(
-                compute, compile_expression(left, new_id), compile_expression(right, new_id)
-            )
+            return _binary(arithmetic(name), left, right, new_id)
 
 
 def _property(of: Property) -> Evaluate:
@@ -98,12 +97,17 @@ def _unary(name: str, operand: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _binary(compute: Callable[[Value, Value], Value], left: Evaluate, right: Evaluate) -> Evaluate:
-    def evaluate(message: Message) -> Value:
-        first = left(message)
+def _binary(
+    compute: Callable[[Value, Value], Found], left: Expression, right: Expression, new_id: NewGuid
+) -> Callable[[Message], Found | None]:
+    """Return what is made of two values, `None` when one of them is unknown."""
+    left_of, right_of = compile_expression(left, new_id), compile_expression(right, new_id)
+
+    def evaluate(message: Message) -> Found | None:
+        first = left_of(message)
         if first is None:
             return None
-        second = right(message)
+        second = right_of(message)
         if second is None:
             return None
         if type(first) is str:
@@ -143,24 +147,10 @@ def compile_condition(node: Condition, new_id: NewGuid) -> Predicate:
 
 
 def _comparison(node: Comparison, new_id: NewGuid) -> Predicate:
-    compare = comparison(node.operator)
     match node.left, node.right:
         case Property(False, name), Constant(value) if value is not None:
             return _user_property_and_constant(node.operator, name, value)
-    left, right = compile_expression(node.left, new_id), compile_expression(node.right, new_id)
-
-    def test(message: Message) -> bool | None:
-        first = left(message)
-        if first is None:
-            return None
-        second = right(message)
-        if second is None:
-            return None
-        if type(first) is str:
-            message.spend(len(first) // COPIED)
-        return compare(first, second)
-
-    return test
+    return _binary(comparison(node.operator), node.left, node.right, new_id)
 
 
 def _user_property_and_constant(operator: str, name: str, constant: Value) -> Predicate:

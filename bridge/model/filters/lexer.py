@@ -20,9 +20,7 @@ from enum import Enum
 from itertools import pairwise
 
 from bridge.model.filters.errors import InvalidRule
-
-LENGTH_MAX = 1024
-"""Characters of a filter, and of an action (Azure, Service Bus quotas)."""
+from bridge.model.rules import EXPRESSION_LENGTH_MAX
 
 KEYWORDS = frozenset(
     {"AND", "ESCAPE", "EXISTS", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"}
@@ -82,9 +80,9 @@ def lex(text: str) -> list[Lexeme]:
     Raises:
         InvalidRule: it is too long, or has characters that begin no token.
     """
-    if len(text) > LENGTH_MAX:
+    if len(text) > EXPRESSION_LENGTH_MAX:
         raise InvalidRule(
-            f"The expression has {len(text)} characters; Service Bus takes {LENGTH_MAX}."
+            f"The expression has {len(text)} characters; Service Bus takes {EXPRESSION_LENGTH_MAX}."
         )
     found = list(_lexemes(text))
     for number, behind in pairwise(found):

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from bridge.model.entity import Rule, SqlFilter
 from bridge.model.filters.action import compile_action
 from bridge.model.filters.errors import FilterException, InvalidRule
-from bridge.model.filters.lexer import LENGTH_MAX
 from bridge.model.filters.like import TEXT_LENGTH_MAX, compile_like
 from bridge.model.filters.parser import parse_filter
 from bridge.model.filters.rules import RuleSet
+from bridge.model.rules import EXPRESSION_LENGTH_MAX
 from bridge.wire.envelope import Item
 from bridge.wire.message_view import MessageView
 from bridge.wire.rule_copy import changed_copy
@@ -89,17 +89,17 @@ def within_bounds(make: Callable[..., object], *arguments: object) -> None:
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join) | st.text(max_size=200))
-@example("(" * LENGTH_MAX)
+@example("(" * EXPRESSION_LENGTH_MAX)
 @example("NOT " * 256)
 @example("-" * 1000 + "1=1")
 @example("a=" + "1+" * 500 + "1")
 @example("a=1" + " OR a=1" * 140)
 @example("a IN (" + "1," * 500 + "1)")
-@example("'" * LENGTH_MAX)
-@example("[" + "]" * (LENGTH_MAX - 1))
-@example("9" * LENGTH_MAX)
+@example("'" * EXPRESSION_LENGTH_MAX)
+@example("[" + "]" * (EXPRESSION_LENGTH_MAX - 1))
+@example("9" * EXPRESSION_LENGTH_MAX)
 @example("1e" + "9" * 1000)
-@example("a" * LENGTH_MAX)
+@example("a" * EXPRESSION_LENGTH_MAX)
 @example("p(" * 300)
 @example("a=1" * 1_000_000)
 def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
