@@ -157,7 +157,7 @@ def refuse(properties: bytes, body: bytes, reason: str, description: str) -> Ref
 
 def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again: bool) -> Command:
     if properties == envelope.SILENT_PROPERTIES:
-        return _read_envelope(body, None) or _malformed(Properties.decode(properties), body)
+        return _read_envelope(properties, body, None)
     try:
         basic = Properties.decode(properties)
     except ValueError as error:
@@ -168,7 +168,7 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again:
         return Refused(Item(BARE, body), MALFORMED_MESSAGE, description)
     kind = (basic.headers or {}).get(headers.KIND, ("V", None))[1]
     if kind == envelope.KIND.encode():
-        return _read_envelope(body, _reply_to(basic)) or _malformed(basic, body)
+        return _read_envelope(properties, body, _reply_to(basic))
     if kind == OWNERSHIP_TOKEN_KIND.encode():
         return OwnershipToken(body)
     if kind == envelope.REFUSED_KIND.encode():
@@ -179,16 +179,17 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again:
     return Send(None, (item,), comes_again=comes_again)
 
 
-def _read_envelope(body: bytes, reply_to: ReplyTo | None) -> Send | Cancel | Used | None:
+def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> Command:
     try:
         read = envelope.decode(body)
-    except MalformedEnvelope:
-        return None
-    for item in read.items:
-        if len(item.properties) > PROPERTIES_BYTES_MAX:
-            return None
-        if not is_canonical(item.properties):
-            _canonicalise(item)
+        for item in read.items:
+            if len(item.properties) > PROPERTIES_BYTES_MAX:
+                raise MalformedEnvelope("its messages have too large properties")
+            if not is_canonical(item.properties):
+                _canonicalise(item)
+    except MalformedEnvelope as error:
+        description = f"The envelope cannot be read: {error}"
+        return refuse(properties, body, MALFORMED_ENVELOPE, description)
     if read.operation is Operation.CANCEL:
         return Cancel(read.identity, read.numbers, reply_to)
     if read.operation is Operation.USED:
@@ -202,16 +203,6 @@ def _canonicalise(item: Item) -> None:
     if len(native.properties) > PROPERTIES_BYTES_MAX:
         raise ValueError("an envelope's message has too large properties")
     item.properties = native.properties
-
-
-def _malformed(basic: Properties, body: bytes) -> Refused:
-    reason = "its messages have too large properties"
-    try:
-        envelope.decode(body)
-    except MalformedEnvelope as error:
-        reason = str(error)
-    description = f"The envelope cannot be read: {reason}"
-    return Refused(_native(basic, body, False), MALFORMED_ENVELOPE, description)
 
 
 def _refused(basic: Properties, body: bytes) -> Refused:

@@ -58,12 +58,8 @@ def encode_copies(known: dict[bytes, Known]) -> bytes:
 
 def encode_activated_copies(activated: dict[int, Known]) -> bytes:
     """Return the copies of activated messages as bytes."""
-    return b"".join(
-        [
-            _NUMBER.pack(number) + _SIZE.pack(len(each.copies)) + each.copies
-            for number, each in activated.items()
-            if each.copies
-        ]
+    return encode_copies(
+        {_NUMBER.pack(number): each for number, each in activated.items() if each.copies}
     )
 
 
