@@ -121,6 +121,7 @@ class IncomingLink(Link):
         super().__init__(session, peer)
         self.message_bytes_max = 0
         self._credit_max = 0
+        self._limit = 0
         self._parts = bytearray()
         self._parts_bytes = 0
         self._first: Transfer | None = None
@@ -183,13 +184,14 @@ class IncomingLink(Link):
                 )
             self.credit -= 1
             self.delivery_count = serial.add(self.delivery_count, 1)
+            self._limit = self._bytes_max()
         elif transfer.delivery_id not in (None, first.delivery_id):
             raise SessionFault(INVALID_FIELD, "A delivery begins before the one before it ended.")
         if transfer.aborted:
             self._drop_parts()
             return
         size = self._parts_bytes + len(payload)
-        limit = self._bytes_max()
+        limit = self._limit
         is_too_large = 0 < limit < size
         if is_too_large:
             self._drop_payload()
@@ -221,7 +223,7 @@ class IncomingLink(Link):
         )
 
     def _bytes_max(self) -> int:
-        """The largest message that is taken now; 0: any."""
+        """The largest message that may begin now; 0: any."""
         of_link, of_connection = self.message_bytes_max, self.session.endpoint.message_bytes_max
         if not of_link or not of_connection:
             return of_link or of_connection

@@ -68,6 +68,16 @@ def test_message_of_an_unauthenticated_peer() -> None:
     assert [type(event) for event in peer.transfer(2, bytes(3_001))] == [MessageRefused]
 
 
+def test_message_that_began_before_its_peer_was_known() -> None:
+    """What was too large stays so: its first parts are not kept."""
+    peer, link = unauthenticated()
+    for part in range(3):
+        peer.transfer(None if part else 0, bytes(400), more=True)
+    peer.endpoint.authenticated()
+
+    assert peer.transfer(None, bytes(400)) == [MessageRefused(link, 0)]
+
+
 def test_unfinished_messages_are_counted() -> None:
     """The bytes of unfinished messages are counted over all links, and given back with each."""
     peer = Peer().open().begin()
