@@ -87,7 +87,6 @@ class Endpoint:
         link_count: links that the peer has attached and not detached, in all sessions.
         is_authenticated: the peer has proved who it is.
         now_ms: when something last came, or time last passed.
-        message_bytes_max: no link takes a larger message, whatever it was accepted with; 0: any.
     """
 
     def __init__(
@@ -107,7 +106,6 @@ class Endpoint:
         self.link_count = 0
         self._frame_count = 0
         self._partial_frame: tuple[int, int] | None = None
-        self.message_bytes_max = limits.unauthenticated_message_bytes_max
         self.is_authenticated = False
         self._mechanisms = mechanisms
         self._reader = FrameReader(limits.sasl_frame_bytes_max)
@@ -252,9 +250,13 @@ class Endpoint:
         Called when its first token, or its key, has been accepted; again, it changes nothing.
         """
         self.is_authenticated = True
-        self.message_bytes_max = 0
         if self.state in _TAKING_FRAMES:
             self._reader.frame_bytes_max = self._frame_bytes_max
+
+    @property
+    def message_bytes_max(self) -> int:
+        """No link takes a larger message, whatever it was accepted with; 0: any."""
+        return 0 if self.is_authenticated else self.limits.unauthenticated_message_bytes_max
 
     @property
     def _frame_bytes_max(self) -> int:
@@ -381,7 +383,7 @@ class Endpoint:
         if self.state in _TAKING_FRAMES:
             self._write_open()
             self._write_close(make_error(condition, description) if condition else None)
-            self._end_sessions(None)
+            self._end_sessions()
             self.events.clear()
             self.state = State.CLOSING
         else:
@@ -404,14 +406,14 @@ class Endpoint:
     def _finish(self, error: Error | None, *, is_fault: bool = False, tell: bool = True) -> None:
         if self.state is State.FINISHED:
             return
-        self._end_sessions(error)
+        self._end_sessions()
         self.state = State.FINISHED
         if tell:
             self.events.append(Closed(error, is_fault))
 
-    def _end_sessions(self, error: Error | None) -> None:
+    def _end_sessions(self) -> None:
         for session in self.sessions.values():
-            session.close_links(error)
+            session.close_links()
         self.sessions.clear()
 
     def lost(self) -> list[Event]:

@@ -38,7 +38,6 @@ class LinkDetached:
     """A link is gone, by its peer's wish or fault, or with its session."""
 
     link: Link
-    error: Error | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,6 @@ class MessageRefused:
     """A message was too large: it has been rejected, and has used up credit."""
 
     link: IncomingLink
-    delivery_id: int
 
 
 @dataclass(frozen=True, slots=True)

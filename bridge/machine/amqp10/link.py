@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.machine.amqp10 import serial
-from bridge.machine.amqp10.events import CreditChanged, LinkDetached, MessageArrived, MessageRefused
+from bridge.machine.amqp10.events import CreditChanged, MessageArrived, MessageRefused
 from bridge.machine.amqp10.faults import (
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
@@ -21,7 +21,7 @@ from bridge.machine.amqp10.faults import (
     SessionFault,
     make_error,
 )
-from bridge.wire.amqp10.performatives import Attach, Detach, Error, Flow, Rejected, Transfer
+from bridge.wire.amqp10.performatives import Attach, Flow, Rejected, Transfer
 
 if TYPE_CHECKING:
     from bridge.machine.amqp10.session import Session
@@ -252,7 +252,7 @@ class IncomingLink(Link):
         if is_settled:
             raise fault
         self.settle(delivery_id, Rejected(fault.error))
-        self.session.events.append(MessageRefused(self, delivery_id))
+        self.session.events.append(MessageRefused(self))
 
     def _drop_payload(self) -> None:
         if self._parts:
@@ -339,11 +339,3 @@ class OutgoingLink(Link):
         """Drop what the link holds."""
         super().forget()
         self.session.forget_deliveries(self)
-
-
-def answer_detach(link: Link, detach: Detach) -> tuple[Detach | None, LinkDetached | None]:
-    """Return the answer to the peer's detach, and what to tell the owner."""
-    if link.is_answered and not link.is_open:
-        return None, None
-    error = detach.error if isinstance(detach.error, Error) else None
-    return Detach(link.handle, detach.closed), LinkDetached(link, error)

@@ -27,7 +27,6 @@ from bridge.machine.amqp10.link import (
     Link,
     OutgoingDelivery,
     OutgoingLink,
-    answer_detach,
 )
 from bridge.wire.amqp10.frame import (
     encode_disposition,
@@ -185,7 +184,7 @@ class Session:
             link.on_transfer(transfer, payload)
         except LinkFault as fault:
             self.detach(link, fault.error)
-            self.events.append(LinkDetached(link, fault.error))
+            self.events.append(LinkDetached(link))
         if self._incoming_window <= self.endpoint.limits.incoming_window // 2:
             self._incoming_window = self.endpoint.limits.incoming_window
             self.write_flow(None)
@@ -238,19 +237,18 @@ class Session:
         if link is None:
             raise SessionFault(UNATTACHED_HANDLE, f"No link is attached at handle {detach.handle}.")
         self.endpoint.link_count -= 1
-        answer, event = answer_detach(link, detach)
-        if answer is not None:
+        was_alive = link.is_alive
+        if was_alive:
             link.give_up()
-            self.write(answer)
+            self.write(Detach(link.handle, detach.closed))
         link.forget()
-        if event is not None:
-            self.events.append(event)
+        if was_alive:
+            self.events.append(LinkDetached(link))
 
     def _on_end(self, end: End, payload: bytes) -> None:
-        error = end.error if isinstance(end.error, Error) else None
         if not self.is_ended:
             self.write(End())
-        self.close_links(error)
+        self.close_links()
 
     # -- what the owner says
 
@@ -320,9 +318,9 @@ class Session:
         if not self.is_ended:
             self.write(End(error))
             self.is_ended = True
-            self.close_links(None)
+            self.close_links()
 
-    def close_links(self, error: Error | None) -> None:
+    def close_links(self) -> None:
         """Forget all links and tell the owner about those that were alive."""
         self.is_ended = True
         links, self.links = list(self.links.values()), {}
@@ -336,7 +334,7 @@ class Session:
             link.is_answered = True
             link.forget()
             if was_alive:
-                self.events.append(LinkDetached(link, error))
+                self.events.append(LinkDetached(link))
 
     # -- transfers out
 

@@ -173,7 +173,7 @@ def test_close_by_the_peer() -> None:
 
     assert peer.take(Close) == [Close()]
     assert events == [
-        LinkDetached(link, Error("amqp:x", "why")),
+        LinkDetached(link),
         Closed(Error("amqp:x", "why"), False),
     ]
 
@@ -198,7 +198,7 @@ def test_lost_transport() -> None:
     peer = Peer().open().begin()
     link = peer.attach_sender()
 
-    assert peer.endpoint.lost() == [LinkDetached(link, None), Closed(None, False)]
+    assert peer.endpoint.lost() == [LinkDetached(link), Closed(None, False)]
     link.settle(0, Accepted())
     link.grant(5)
     assert peer.collect() == []

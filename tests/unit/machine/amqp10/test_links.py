@@ -91,7 +91,7 @@ def test_detach_and_attach_again() -> None:
     """A handle can be used again when its link is detached."""
     peer = opened()
     first = peer.attach_sender(3)
-    assert peer.send(Detach(3, True)) == [LinkDetached(first, None)]
+    assert peer.send(Detach(3, True)) == [LinkDetached(first)]
     assert peer.take(Detach) == [Detach(3, True)]
 
     second = peer.attach_receiver(3)
@@ -116,7 +116,7 @@ def test_handle_in_use() -> None:
     events = peer.send(Attach("other", 0, True))
 
     assert peer.take(End)[0].error.condition == "amqp:session:handle-in-use"
-    assert events == [LinkDetached(link, None)]
+    assert events == [LinkDetached(link)]
     assert peer.transfer(0) == []
     peer.send(End())
     peer.begin()
@@ -139,7 +139,7 @@ def test_detached_before_the_answer() -> None:
     """A link that is given up is answered at once, by an attach to nothing, and never again."""
     peer = Peer(accepts=False).open().begin()
     (event,) = peer.send(Attach("x", 0, True, source=Source("a")))
-    assert peer.send(Detach(0, True)) == [LinkDetached(event.link, None)]
+    assert peer.send(Detach(0, True)) == [LinkDetached(event.link)]
     event.link.accept()
     event.link.refuse("amqp:x", "y")
     peer.collect()
@@ -229,7 +229,7 @@ def test_no_credit() -> None:
 
     (detach,) = peer.take(Detach)
     assert detach.error.condition == "amqp:link:transfer-limit-exceeded"
-    assert events == [LinkDetached(link, detach.error)]
+    assert events == [LinkDetached(link)]
     assert peer.transfer(CREDIT + 1) == []
     assert len(peer.transfer(CREDIT + 2, handle=1)) == 1
     assert other.is_open
@@ -259,7 +259,7 @@ def test_too_large(parts: int) -> None:
         )
         assert link.held_bytes <= MESSAGE_BYTES_MAX
 
-    assert events == [MessageRefused(link, 0)]
+    assert events == [MessageRefused(link)]
     (disposition,) = peer.take(Disposition)
     assert disposition.state.error.condition == "amqp:link:message-size-exceeded"
     assert disposition.state.error.info == {}

@@ -60,7 +60,7 @@ def test_message_of_an_unauthenticated_peer() -> None:
         events = peer.transfer(None if part else 0, bytes(400), more=part < 3)
         assert link.held_bytes <= 1_000
 
-    assert events == [MessageRefused(link, 0)]
+    assert events == [MessageRefused(link)]
     assert peer.endpoint.held_bytes == 0
 
     peer.endpoint.authenticated()
@@ -75,7 +75,7 @@ def test_message_that_began_before_its_peer_was_known() -> None:
         peer.transfer(None if part else 0, bytes(400), more=True)
     peer.endpoint.authenticated()
 
-    assert peer.transfer(None, bytes(400)) == [MessageRefused(link, 0)]
+    assert peer.transfer(None, bytes(400)) == [MessageRefused(link)]
 
 
 def test_unfinished_messages_are_counted() -> None:
