@@ -17,7 +17,7 @@ from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
 from bridge.model.access import missing_right
 from bridge.model.entity import Right
 from bridge.model.errors import NotAllowed, NotImplementedHere, ServiceBusError
-from bridge.model.name import EntityPath, SubQueue, parse_path
+from bridge.model.name import EntityPath, SubQueue, parse_path, without_host
 from bridge.wire.amqp10.performatives import Coordinator
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
             raise NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
         is_sender = isinstance(link, IncomingLink)
         address = address_of(link.peer.target if is_sender else link.peer.source)
-        node = _node(address)
-        if node == cbs.ADDRESS:
+        if without_host(address).lower() == cbs.ADDRESS:
             _attach_cbs(connection, link)
             return
         path = parse_path(address)
@@ -49,12 +48,6 @@ def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
             _attach_receiver(connection, link, path)
     except ServiceBusError as error:
         refuse(connection, link, entity, error)
-
-
-def _node(address: str) -> str:
-    """Return an address without scheme and host, in lower case."""
-    _, scheme, rest = address.partition("://")
-    return (rest.partition("/")[2] if scheme else address).strip("/").lower()
 
 
 def _attach_cbs(connection: Connection, link: IncomingLink | OutgoingLink) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.gateway.texts import not_found, tracked
 from bridge.model.access import verify_token
 from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
-from bridge.model.name import parse_path
+from bridge.model.name import parse_path, without_host
 from bridge.wire.amqp10.message import Message
 from bridge.wire.amqp10.types import Int, Symbol
 
@@ -46,10 +46,11 @@ def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
             raise Unauthorized("MalformedToken: The body of put-token is no string.")
         claims = verify_token(request.value, connection.gateway.rules, connection.gateway.now_s())
         claims.check_audience(audience)
-        if not connection.product.startswith(_PYTHON) and not _exists(link, audience):
-            text = not_found(connection.resource_of(_path_text(audience)))
-            return 404, tracked(text, name, _path_text(audience)), "amqp:not-found"
-        connection.authentication.put_claims(_path_text(audience), claims)
+        path = without_host(audience)
+        if not connection.product.startswith(_PYTHON) and not _exists(link, path):
+            text = not_found(connection.resource_of(path))
+            return 404, tracked(text, name, path), "amqp:not-found"
+        connection.authentication.put_claims(path, claims)
     except ServiceBusError as error:
         connection.log.info("token.refused", audience=audience, reason=str(error))
         return error.status, tracked(str(error), name), error.condition
@@ -60,16 +61,7 @@ _NOT_IMPLEMENTED = "amqp:not-implemented"
 _PYTHON = "azsdk-python"
 
 
-def _path_text(audience: str) -> str:
-    """Return the path of a URI such as `sb://host:5672/orders`, "" for the namespace's own."""
-    _, scheme, rest = audience.partition("://")
-    if scheme:
-        return rest.partition("/")[2].strip("/")
-    return audience.strip("/")
-
-
-def _exists(link: RequestLink, audience: str) -> bool:
-    path = _path_text(audience)
+def _exists(link: RequestLink, path: str) -> bool:
     if not path or path.lower() == "$management":
         return True
     try:

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._~/\-]*[A-Za-z0-9_~\-])?")
 """What Azure takes in fact: libraries make `contoso~fault--contoso~order--` of generic types, and
 a subscription may begin and end with `_` (validators of Azure's Terraform provider)."""
 
-_SCHEME = re.compile(r"^[a-z]+://[^/]*", re.IGNORECASE)
+_HOST = re.compile(r"^[a-z][a-z0-9+.\-]*://[^/]*", re.IGNORECASE)
 
 
 class SubQueue(Enum):
@@ -80,13 +80,18 @@ def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:
     return name
 
 
+def without_host(address: str) -> str:
+    """Return what an address or URL names: without scheme, host and the slashes around it."""
+    return _HOST.sub("", address).strip("/")
+
+
 def parse_path(address: str) -> EntityPath:
     """Return what a link address means; scheme, host and leading slashes are ignored.
 
     Raises:
         ArgumentError: the entity part is not a valid name.
     """
-    path = _SCHEME.sub("", address).strip("/")
+    path = without_host(address)
     is_management = path.lower().endswith("/$management")
     if is_management:
         path = path[: -len("/$management")]

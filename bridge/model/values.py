@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from bridge.model.duration import parse_duration_ms, total_ms
 from bridge.model.entity import EntityStatus, Right, Tier
+from bridge.model.name import without_host
 from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
 
 _CLOCK = re.compile(
@@ -92,8 +93,7 @@ def status(value: object) -> EntityStatus:
 
 def entity_name(value: object) -> str:
     """Return the name of an entity that is forwarded to; a live namespace writes its URL."""
-    name = text(value).strip()
-    return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/]*", "", name).strip("/")
+    return without_host(text(value).strip())
 
 
 def rights(values: object) -> frozenset[Right]:
