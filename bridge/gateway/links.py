@@ -55,7 +55,7 @@ class Links:
                     event.link.owner.on_credit(event)
             case LinkAttached():
                 attaching.attach(self._connection, event.link)
-                if isinstance(event.link.owner, SendingLink | ReceivingLink | SessionLink):
+                if isinstance(event.link.owner, EntityLink):
                     self._alive[event.link.owner] = None
             case LinkDetached():
                 if event.link.owner is not None:
@@ -65,7 +65,7 @@ class Links:
 
     def forget(self, owner: EntityLink | ReplyLink | RequestLink) -> None:
         """A link is gone: what it holds is let go, once."""
-        if isinstance(owner, SendingLink | ReceivingLink | SessionLink):
+        if isinstance(owner, EntityLink):
             if owner not in self._alive:
                 return
             del self._alive[owner]

@@ -61,7 +61,6 @@ def place(due_ms: int, now_ms: int, *, below: int = LEVELS) -> Place:
     level = 0
     while level < below - 1 and due_ms - now_ms >= WIDTHS_MS[level] * FACTOR:
         level += 1
-    level = min(level, LEVELS - 1)
     return Place(level, due_ms // WIDTHS_MS[level])
 
 

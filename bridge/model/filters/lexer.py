@@ -43,6 +43,9 @@ class Token(Enum):
     END = "end"
 
 
+_NUMBERS = (Token.INTEGER, Token.DOUBLE)
+
+
 @dataclass(frozen=True, slots=True)
 class Lexeme:
     """A token with its place.
@@ -86,15 +89,10 @@ def lex(text: str) -> list[Lexeme]:
         )
     found = list(_lexemes(text))
     for number, behind in pairwise(found):
-        is_number = number.token in (Token.INTEGER, Token.DOUBLE)
-        if is_number and behind.at == number.at + len(number.text) and _is_name(behind):
+        is_next = number.token in _NUMBERS and behind.at == number.at + len(number.text)
+        if is_next and behind.token in (Token.WORD, Token.KEYWORD, *_NUMBERS):
             raise InvalidRule(f"{behind.text!r} at character {behind.at + 1} stands in a number.")
     return found
-
-
-def _is_name(lexeme: Lexeme) -> bool:
-    numbers = (Token.INTEGER, Token.DOUBLE)
-    return lexeme.token in (Token.WORD, Token.KEYWORD) or lexeme.token in numbers
 
 
 def _lexemes(text: str) -> Iterator[Lexeme]:
