@@ -17,11 +17,10 @@ them (`wire.shown`), or at last a refusal: why its lock has ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bridge.broker.connection.address import HasChannels, is_there
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Namespace, Received, ReceiveMode, SessionReceiver
@@ -46,6 +45,9 @@ Tell = Callable[[str, str, bytes], bool]
 `BrokerError` or `ServiceBusError`."""
 
 
+IsThere = Callable[[str], Awaitable[bool]]
+
+
 @dataclass(slots=True)
 class _Held:
     path: EntityPath
@@ -59,13 +61,13 @@ class ClientSessions:
 
     Args:
         tell: says something to a client.
-        connection: where it is looked for clients.
+        is_there: tells whether there is a client that has an address; it may raise `BrokerError`.
     """
 
-    def __init__(self, verbs: Namespace, tell: Tell, connection: HasChannels) -> None:
+    def __init__(self, verbs: Namespace, tell: Tell, is_there: IsThere) -> None:
         self._verbs = verbs
         self._tell = tell
-        self._connection = connection
+        self._is_there = is_there
         self._held: dict[Key, _Held] = {}
         self._accepting: dict[Key, asyncio.Task[bytes]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -203,7 +205,7 @@ class ClientSessions:
             await asyncio.sleep(LOOK_S)
             for address in addresses:
                 try:
-                    if not await is_there(self._connection, address):
+                    if not await self._is_there(address):
                         self._forget(address)
                 except BrokerError:  # nobody knows
                     continue

@@ -15,11 +15,10 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from bridge.broker.connection.address import HasChannels
 from bridge.engine.api import Namespace, ReceiveMode
 from bridge.engine.client_holds import ClientHolds
 from bridge.engine.client_page import COUNT_MAX, integers, page, whole
-from bridge.engine.client_sessions import SESSION, ClientSessions, Tell
+from bridge.engine.client_sessions import SESSION, ClientSessions, IsThere, Tell
 from bridge.model.name import EntityPath, parse_path
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_done, encode_found
@@ -43,16 +42,16 @@ class Clients:
     """Answers clients.
 
     Args:
-        tell, connection: see `ClientSessions`.
+        tell, is_there: see `ClientSessions`.
 
     Attributes:
         holds: how many messages they hold.
     """
 
-    def __init__(self, verbs: Verbs, tell: Tell, connection: HasChannels) -> None:
+    def __init__(self, verbs: Verbs, tell: Tell, is_there: IsThere) -> None:
         self._verbs = verbs
         self.holds = ClientHolds()
-        self._sessions = ClientSessions(verbs, tell, connection)
+        self._sessions = ClientSessions(verbs, tell, is_there)
 
     async def carry_out(self, what: str, question: Table, address: str) -> bytes:
         """Return the answer.

@@ -164,7 +164,9 @@ class RabbitNamespace:
             consumes_once=lambda: self._is_clustered and not self.capabilities.nack_counts,
             bridges=partial(bridges, management),
         )
-        self._clients = Clients(self, self._sender.answer, self._connections)
+        self._clients = Clients(
+            self, self._sender.answer, partial(self._sender.is_there, self._connections)
+        )
         self._peers = Peers(
             self._sender,
             self._settling.settle,

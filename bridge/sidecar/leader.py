@@ -27,7 +27,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bridge.broker import failpoint
 from bridge.broker.connection.address import take_address
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -40,7 +39,7 @@ from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.journal_entries import commit_marker, marker
 from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Answer, Sequencer
+from bridge.machine.sequencer import Sequencer
 from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.arrival_buffer import ArrivalBuffer, Moved, PrefetchChanged
@@ -50,11 +49,11 @@ from bridge.sidecar.in_flight import TOPIC_WINDOW, WINDOW, InFlight
 from bridge.sidecar.inherited import Inherited
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
+from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
 from bridge.topology.shards import queues_by_key
-from bridge.wire.basic import Properties
 from bridge.wire.journal import REFUSED
 
 FORGET_EVERY_S = 0.5
@@ -88,8 +87,7 @@ class Leader:
         self,
         state: LeaderState,
         connection: Lease,
-        replies: Channel,
-        boot: str,
+        shared: SharedConnection,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.name = state.entity.path
@@ -99,15 +97,15 @@ class Leader:
         self._term = os.urandom(16)
         self._state = state
         self._connection = connection
-        self._replies = replies
-        self._boot = boot
+        self._shared = shared
+        self._boot = shared.boot
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
         self._arrivals = ArrivalBuffer(state.prefetch)
         self._token = OwnershipToken(self.name, self._term)
-        self._buckets = Buckets(self, connection, boot, clock)
+        self._buckets = Buckets(self, connection, shared.boot, clock)
         self._publishing: Channel | None = None
         self._consuming: Channel | None = None
         self._snapshots: Snapshots | None = None
@@ -252,7 +250,7 @@ class Leader:
             active_queues=active,
             on_failed=self._on_failed,
             on_confirmed=self._on_confirmed,
-            on_answer=partial(_tell, self._replies),
+            on_answer=self._shared.answer,
             window=WINDOW if len(active) == 1 else TOPIC_WINDOW,
         )
         publishing.on_closed = self.fail
@@ -294,9 +292,9 @@ class Leader:
         replay = await read_journal(
             state,
             self._connection,
+            self._shared.addresses,
             self.in_flight,
             term=self._term,
-            boot=self._boot,
         )
         for error in replay.unreadable:
             self.note_poison("journal", names.journal(self.name), error)
@@ -502,15 +500,3 @@ class Leader:
         elif self._is_retiring and not self.in_flight.open:
             text = f"{self._state.prefetch} arrivals at once from now on"
             self.fail(PrefetchChanged(text=text))
-
-
-def _tell(replies: Channel, answer: Answer) -> None:
-    """Answer a command over a channel."""
-    properties = Properties(correlation_id=answer.to.correlation_id).encode()
-    try:
-        replies.publisher.publish("", answer.to.queue, properties, answer.body, mandatory=False)
-    except BrokerError:
-        return  # Whoever asked waits in vain, and asks again.
-    if failpoint.IS_ARMED:
-        replies.flush()
-        failpoint.reach("sequencer.answered")

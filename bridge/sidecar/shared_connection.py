@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from bridge.broker.connection.boot import node_boot
+from bridge.broker import failpoint
+from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, PublishRefused
+from bridge.machine.sequencer import Answer
 from bridge.model.entity import SendEntity, Topic
 from bridge.topology import names
 from bridge.topology.shards import active_queues
+from bridge.wire.basic import Properties
 
 
 class SharedConnection:
@@ -18,27 +22,43 @@ class SharedConnection:
 
     Attributes:
         connection: it.
-        boot: which boot of RabbitMQ it leads to; known once opened.
+        addresses: whom answers are for, and who wrote the journals.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, endpoint: Endpoint, connection: Connection) -> None:
         self.connection = connection
-        self.boot = ""
+        self.addresses = Addresses(endpoint, connection)
         self._replies: Channel | None = None
         self._opening = asyncio.Lock()
 
     @property
-    def replies(self) -> Channel:
-        """Where answers are published."""
-        assert self._replies is not None
-        return self._replies
+    def boot(self) -> str:
+        """Which boot of RabbitMQ the connection leads to; known once opened."""
+        return self.addresses.boot
 
     async def open(self) -> None:
         """Learn which boot of RabbitMQ this is, once."""
         async with self._opening:
             if self._replies is None or self._replies.close_reason is not None:
-                self.boot = self.boot or await node_boot(self.connection)
+                await self.addresses.open()
                 self._replies = await self.connection.channel()
+
+    def answer(self, answer: Answer) -> None:
+        """Answer a command; whoever waits in vain asks again."""
+        properties = Properties(correlation_id=answer.to.correlation_id).encode()
+        if self.addresses.is_elsewhere(answer.to.queue):
+            self.addresses.answer(answer.to.queue, properties, answer.body)
+            return
+        assert self._replies is not None
+        try:
+            self._replies.publisher.publish(
+                "", answer.to.queue, properties, answer.body, mandatory=False
+            )
+        except BrokerError:
+            return
+        if failpoint.IS_ARMED:
+            self._replies.flush()
+            failpoint.reach("sequencer.answered")
 
     async def is_full(self, entity: SendEntity, refusal: PublishRefused) -> bool:
         """Whether an entity's queue has refused a message because it is full.

@@ -294,7 +294,9 @@ class Sidecar:
             del self._ways[id(gone.connection)]
         way = self._ways.get(id(lease.connection))
         if way is None:
-            way = self._ways[id(lease.connection)] = SharedConnection(lease.connection)
+            way = self._ways[id(lease.connection)] = SharedConnection(
+                self._endpoint, lease.connection
+            )
         await way.open()
         return way
 
@@ -314,7 +316,7 @@ class Sidecar:
             name = state.entity.path
             way = await self._way(name)
             lease = Lease(way.connection, name)
-            leader = Leader(state, lease, way.replies, way.boot, clock=self._clock)
+            leader = Leader(state, lease, way, clock=self._clock)
             self._leaders[key] = leader
             steady = watch = queues = None
             if self.pool.is_suspect(name):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import uuid4
 
-from bridge.broker.connection.address import await_ends
+from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
 from bridge.broker.streams.journal_reader import Entry, JournalReader
@@ -45,31 +45,33 @@ _STAMPED = (
 async def read_journal(
     state: LeaderState,
     connection: Lease,
+    addresses: Addresses,
     in_flight: InFlight,
     *,
     term: bytes,
-    boot: str,
 ) -> Replay:
     """Announce a term in the journal, and read what lies before.
 
     Args:
         state: the entity's.
         connection: where to read.
+        addresses: whom to wait for.
         in_flight: through which the term publishes.
         term: its identity.
-        boot: which boot of RabbitMQ runs now.
 
     Raises:
         NewerJournal: a newer bridge wrote the journal.
     """
     entity = state.entity
     reader = JournalReader(connection, names.journal(entity.path))
-    entry = Publish(*marker(entity, term, boot))
+    entry = Publish(*marker(entity, term, addresses.boot))
     state.attempts.add(term)
 
     def replayed(entries: Sequence[Entry]) -> Replay:
         replay = Replay(
-            is_partitioned=entity.enable_partitioning, readers=state.attempts, fingerprint=boot
+            is_partitioned=entity.enable_partitioning,
+            readers=state.attempts,
+            fingerprint=addresses.boot,
         )
         for each in entries:
             replay.feed(each.properties, each.body)
@@ -88,7 +90,8 @@ async def read_journal(
         if not others:
             state.meters.takeover_entries = replay.entries
             return replay
-        await await_ends(connection, others)
+        for address in others:
+            await addresses.await_end(connection, address)
         over |= others
 
 

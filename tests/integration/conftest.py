@@ -10,6 +10,7 @@ import pytest_asyncio
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.sidecar.shared_connection import SharedConnection
 from tests.fixtures.broker import Broker
 
 
@@ -25,6 +26,14 @@ async def connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
     opened = await Connection.open(endpoint, name="test")
     yield opened
     await opened.close()
+
+
+@pytest_asyncio.fixture
+async def shared(endpoint: Endpoint, connection: Connection) -> SharedConnection:
+    """The connection as sequencers share it."""
+    opened = SharedConnection(endpoint, connection)
+    await opened.open()
+    return opened
 
 
 @pytest_asyncio.fixture

@@ -18,6 +18,7 @@ from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Tier
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.wire import journal
 from bridge.wire.basic import Properties
@@ -29,7 +30,7 @@ LATE = 300
 
 
 async def test_publications_that_come_late_keep_their_numbers(
-    rig: Callable[..., Rig], connection: Connection, endpoint: Endpoint
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection, endpoint: Endpoint
 ) -> None:
     """The next number is the one after those.
 
@@ -49,11 +50,9 @@ async def test_publications_that_come_late_keep_their_numbers(
         publishes = [Publish(*each) for each in entries]
         await handover.move(publishes, failpoint="sequencer.number")
 
-    await publish(marker(queue, ELDER, "boot"), *elder.snapshot(ELDER, "boot", 0))
+    await publish(marker(queue, ELDER, shared.boot), *elder.snapshot(ELDER, shared.boot, 0))
     orders.publish(b"last")
-    leader = Leader(
-        LeaderState(queue, Tier.STANDARD), connection, await connection.channel(), boot="boot"
-    )
+    leader = Leader(LeaderState(queue, Tier.STANDARD), connection, shared)
     living = asyncio.create_task(leader.run())
     await _await_marker(connection, queue.name, but=ELDER)
     for number in range(1, LATE + 1):

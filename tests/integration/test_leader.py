@@ -21,6 +21,7 @@ from bridge.model.entity import Namespace, Tier
 from bridge.sidecar.arrival_buffer import PrefetchChanged
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import Companion, LeaderState
+from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
 from bridge.wire import headers, journal
@@ -29,20 +30,22 @@ from tests.fixtures.sidecar import Rig
 from tests.fixtures.waiting import until
 
 
-async def begin(orders: Rig, connection: Connection) -> tuple[Leader, asyncio.Task[None]]:
+async def begin(
+    orders: Rig, connection: Connection, shared: SharedConnection
+) -> tuple[Leader, asyncio.Task[None]]:
     """Begin a term that finds an arrival."""
     orders.publish(b"a")
     state = LeaderState(orders.queue, Tier.STANDARD)
-    leader = Leader(state, connection, await connection.channel(), boot="boot")
+    leader = Leader(state, connection, shared)
     return leader, asyncio.create_task(leader.run())
 
 
 async def test_a_term_that_has_ended_takes_over_no_more(
-    rig: Callable[..., Rig], connection: Connection
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
 ) -> None:
     """An arrival that is one too many may come in one packet with the last confirm of the start."""
     orders = rig()
-    leader, living = await begin(orders, connection)
+    leader, living = await begin(orders, connection, shared)
     while not hasattr(leader, "in_flight"):  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
     leader.in_flight.on_confirmed = lambda: leader.fail(
@@ -95,11 +98,15 @@ async def entries(connection: Connection, entity: str) -> list[str]:
     ],
 )
 async def test_a_term_says_at_its_end_whether_all_has_landed(
-    rig: Callable[..., Rig], connection: Connection, end: Callable[[Leader], None], last: str
+    rig: Callable[..., Rig],
+    connection: Connection,
+    shared: SharedConnection,
+    end: Callable[[Leader], None],
+    last: str,
 ) -> None:
     """As the journal's last entry, when nothing that it published has failed."""
     orders = rig()
-    leader, living = await begin(orders, connection)
+    leader, living = await begin(orders, connection, shared)
     await asyncio.to_thread(orders.take, 1)
     await leader.in_flight.settle()
     end(leader)
@@ -110,11 +117,11 @@ async def test_a_term_says_at_its_end_whether_all_has_landed(
 
 
 async def test_a_term_that_is_stopped_says_that_all_has_landed(
-    rig: Callable[..., Rig], connection: Connection
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
 ) -> None:
     """Once, and behind all that it published."""
     orders = rig()
-    leader, living = await begin(orders, connection)
+    leader, living = await begin(orders, connection, shared)
     await asyncio.to_thread(orders.take, 1)
     await leader.stop()
     await living
@@ -178,14 +185,14 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
 
 
 async def test_little_of_a_backlog_is_on_its_way_at_a_time(
-    rig: Callable[..., Rig], connection: Connection
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
 ) -> None:
     """Acks come behind what was published before: a kill leaves a second copy of as many."""
     orders = rig()
     count = 2_000
     for _ in range(count):
         orders.send(b"a")
-    leader, living = await begin(orders, connection)
+    leader, living = await begin(orders, connection, shared)
     most = 0
     async with asyncio.timeout(30):
         while leader.meters.arrivals < count:

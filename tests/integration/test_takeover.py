@@ -9,13 +9,14 @@ from bridge.broker.connection.connection import Connection
 from bridge.model.entity import Tier
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.shared_connection import SharedConnection
 from tests.fixtures.sidecar import Rig
 
 MESSAGES = 3_000
 
 
 async def test_each_of_ten_restarts_reads_no_more_than_the_one_before(
-    rig: Callable[..., Rig], connection: Connection
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
 ) -> None:
     """One reads what the first wrote since its last snapshot; the others a few entries."""
     orders = rig()
@@ -25,7 +26,7 @@ async def test_each_of_ten_restarts_reads_no_more_than_the_one_before(
     numbers: list[int] = []
     for index in range(10):
         state = LeaderState(orders.queue, Tier.STANDARD)
-        leader = Leader(state, connection, await connection.channel(), boot="boot")
+        leader = Leader(state, connection, shared)
         living = asyncio.create_task(leader.run())
         orders.publish(b"last")
         seen = await asyncio.to_thread(orders.take, 1 if index else MESSAGES + 1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
 from typing import Protocol
 
 from bridge.broker.connection.channel import Channel
@@ -33,13 +32,12 @@ async def take_address(channel: Channel) -> None:
     await channel.consumers.consume(DIRECT_REPLY_TO, _ignore, no_ack=True)
 
 
-async def await_ends(connection: HasChannels, addresses: Iterable[str]) -> None:
-    """Wait until the channels that have these addresses are over; `connection` is where to ask."""
-    for address in addresses:
-        with contextlib.suppress(NotFound), await connection.channel() as channel:
-            while True:  # RabbitMQ tells nobody
-                await channel.declarations.declare_queue(address, passive=True)
-                await asyncio.sleep(POLL_S)
+async def await_end(connection: HasChannels, address: str) -> None:
+    """Wait until the channel that has this address is over; `connection` is where to ask."""
+    with contextlib.suppress(NotFound), await connection.channel() as channel:
+        while True:  # RabbitMQ tells nobody
+            await channel.declarations.declare_queue(address, passive=True)
+            await asyncio.sleep(POLL_S)
 
 
 async def is_there(connection: HasChannels, name: str) -> bool:

@@ -53,15 +53,24 @@ async def node_boot(connection: Connection) -> str:
             channel.publisher.publish(
                 "", probe.name, Properties(reply_to=DIRECT_REPLY_TO).encode(), b""
             )
-            return _creation(await address)
+            return boot_of(await address)
     except TimeoutError:
         raise BrokerSilent(text=f"no reply address within {TIMEOUT_S:g} s") from None
     finally:
         channel.abandon()
 
 
-def _creation(address: str) -> str:
-    """Take node and creation out of a reply address."""
+def node_of(boot: str) -> str:
+    """Return which node a boot is one of."""
+    return boot.partition("-")[0]
+
+
+def boot_of(address: str) -> str:
+    """Return the boot that a channel's address is of, as `node_boot` names it.
+
+    Raises:
+        BrokerError: it is no such address.
+    """
     encoded = address.removeprefix(DIRECT_REPLY_TO + ".").partition(".")[0]
     try:
         pid = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)

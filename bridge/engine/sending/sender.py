@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from bridge.broker import failpoint
+from bridge.broker.connection.address import HasChannels
+from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
@@ -82,6 +84,7 @@ class Sender:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
+        self._addresses: Addresses | None = None
         self._publishers: dict[str, Publisher] = {}
         self._silent: dict[str, _Silence] = {}
         self._unconfirmed: set[asyncio.Future[None]] = set()
@@ -237,10 +240,23 @@ class Sender:
         if self._connection is None or self.blocked is not None:
             return False
         properties = Properties(correlation_id=correlation_id).encode()
+        if self._addresses is not None and self._addresses.is_elsewhere(reply_to):
+            self._addresses.answer(reply_to, properties, body)
+            return True
         publisher = self._publisher(_ANSWERS)
         publisher.answer(reply_to, properties, body)
         self._pass("engine.tell.published", publisher)
         return True
+
+    async def is_there(self, connection: HasChannels, address: str) -> bool:
+        """Whether there is a process that `answer` reaches, asked on another connection.
+
+        Raises:
+            BrokerError: nobody knows.
+        """
+        if self._addresses is None:
+            raise ConnectionLost(text="not connected")
+        return await self._addresses.is_there(connection, address)
 
     @property
     def silent(self) -> dict[str, int]:
@@ -315,6 +331,8 @@ class Sender:
     async def _work(self, connection: Connection) -> None:
         connection.on_blocked = self._on_blocked
         self._connection = connection
+        self._addresses = Addresses(self._endpoint, connection)
+        opening = self._loop.create_task(self._addresses.open_if_needed(), name="addresses")
         self.lost = None
         self.ready.set()
         try:
@@ -322,6 +340,7 @@ class Sender:
                 await asyncio.sleep(IDLE_S)
                 self._retire()
         finally:
+            opening.cancel()
             self._connection = None
             self.ready.clear()
 

@@ -1,0 +1,134 @@
+"""The addresses of other channels: to answer them, and to see whether they still are.
+
+Before RabbitMQ 4.0 a question about an address whose node is dead ends the connection that asks,
+and an answer to it the one that publishes (541; docs/rabbitmq-faults.md: dead-address). So there
+what is of other nodes goes over connections of its own; an answer that is lost with one is asked
+for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bridge.broker.connection.address import HasChannels, await_end, is_there
+from bridge.broker.connection.boot import boot_of, node_boot, node_of
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerError, ConnectionLost
+
+IDLE_S = 5.0
+"""A connection for answers is closed when it was not used for so long."""
+
+ANSWERS_MAX = 10_000
+"""More answers do not wait for such a connection."""
+
+_INTERNAL_ERROR = 541
+_SINCE_4_0 = 4
+"""From this major version on RabbitMQ says of an address of a dead node that it is not there."""
+
+
+class Addresses:
+    """The addresses that are known on one connection.
+
+    Attributes:
+        boot: which boot of RabbitMQ the connection leads to; known once opened.
+    """
+
+    def __init__(self, endpoint: Endpoint, connection: Connection) -> None:
+        self.boot = ""
+        self._endpoint = endpoint
+        self._connection = connection
+        self._is_apart = _major(connection) < _SINCE_4_0
+        self._answers: deque[tuple[str, bytes, bytes]] = deque(maxlen=ANSWERS_MAX)
+        self._has_answers = asyncio.Event()
+        self._answering: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Addresses on {self._connection!r} [{len(self._answers)} answers wait]>"
+
+    async def open(self) -> None:
+        """Learn which boot of RabbitMQ this is."""
+        self.boot = self.boot or await node_boot(self._connection)
+
+    async def open_if_needed(self) -> None:
+        """Learn it where it matters; until then every address counts as elsewhere."""
+        if self._is_apart:
+            with contextlib.suppress(BrokerError):
+                await self.open()
+
+    async def await_end(self, connection: HasChannels, address: str) -> None:
+        """Wait until the channel that has an address is over; `connection` leads to this node."""
+        if not self.is_elsewhere(address):
+            await await_end(connection, address)
+            return
+        async with self._apart() as apart:
+            try:
+                await await_end(apart, address)
+            except ConnectionLost as error:
+                if error.code != _INTERNAL_ERROR:
+                    raise
+
+    async def is_there(self, connection: HasChannels, address: str) -> bool:
+        """Whether there is a channel that has an address; `connection` leads to this node."""
+        if not self.is_elsewhere(address):
+            return await is_there(connection, address)
+        async with self._apart() as apart:
+            try:
+                return await is_there(apart, address)
+            except ConnectionLost as error:
+                if error.code != _INTERNAL_ERROR:
+                    raise
+                return False
+
+    def is_elsewhere(self, address: str) -> bool:
+        """Whether what concerns an address must not go over the connection itself."""
+        if not self._is_apart:
+            return False
+        try:
+            return node_of(boot_of(address)) != node_of(self.boot)
+        except BrokerError:
+            return True
+
+    def answer(self, address: str, properties: bytes, body: bytes) -> None:
+        """Publish to an address that is elsewhere; it may be lost."""
+        self._answers.append((address, properties, body))
+        self._has_answers.set()
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.create_task(self._answer(), name="answers elsewhere")
+
+    async def _answer(self) -> None:
+        try:
+            while self._answers:
+                async with self._apart() as apart:
+                    await self._publish(await apart.channel())
+        except BrokerError:
+            self._answers.clear()
+
+    async def _publish(self, channel: Channel) -> None:
+        """Publish what there is, until nothing comes for a while or the connection has ended."""
+        with contextlib.suppress(BrokerError, TimeoutError):
+            while True:
+                while self._answers:
+                    address, properties, body = self._answers.popleft()
+                    channel.publisher.publish("", address, properties, body, mandatory=False)
+                self._has_answers.clear()
+                async with asyncio.timeout(IDLE_S):
+                    await self._has_answers.wait()
+
+    @asynccontextmanager
+    async def _apart(self) -> AsyncIterator[Connection]:
+        connection = await Connection.open(self._endpoint, name=f"{self._connection.name} apart")
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+def _major(connection: Connection) -> int:
+    version = str(connection.server_properties.get("version", ""))
+    return int(version.partition(".")[0] or 0) if version[:1].isdigit() else _SINCE_4_0

@@ -1,0 +1,89 @@
+"""What is known of the channels of others, by their addresses, when a node of a cluster dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import parse_url
+from bridge.machine.arrival import ReplyTo
+from bridge.machine.sequencer import Answer
+from bridge.sidecar.shared_connection import SharedConnection
+from bridge.wire.headers import DIRECT_REPLY_TO
+from tests.brokers.node import CREDENTIALS, Node
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
+
+pytestmark = pytest.mark.long
+
+
+class Listener:
+    """Somebody who has an address, in plain pika; keeps what comes there."""
+
+    def __init__(self, node: Node) -> None:
+        url = f"amqp://{CREDENTIALS}@127.0.0.1:{node.port}/%2F"
+        self._connection = pika.BlockingConnection(pika.URLParameters(url))
+        self._channel: BlockingChannel = self._connection.channel()
+        self._heard: list[bytes] = []
+        self._channel.basic_consume(
+            DIRECT_REPLY_TO, lambda _1, _2, _3, body: self._heard.append(body), auto_ack=True
+        )
+        probe = self._channel.queue_declare("", exclusive=True).method.queue
+        asked = pika.BasicProperties(reply_to=DIRECT_REPLY_TO)
+        self._channel.basic_publish("", probe, b"", asked)
+        self.address = next(
+            properties.reply_to
+            for _, properties, _ in self._channel.consume(probe, auto_ack=True)
+            if properties.reply_to is not None
+        )
+
+    def close(self) -> None:
+        """Go, if the node is there to hear that."""
+        with contextlib.suppress(pika.exceptions.AMQPError):
+            self._connection.close()
+
+    def heard(self) -> list[bytes]:
+        """What came so far."""
+        self._connection.process_data_events(0)
+        return self._heard
+
+
+async def test_who_was_on_a_dead_node_is_gone_and_ends_no_connection(cluster: Broker) -> None:
+    """Before 4.0 RabbitMQ ends each connection that asks about such an address, or publishes."""
+    assert cluster.cluster is not None
+    dying, ours, other = cluster.cluster.nodes
+    endpoint = parse_url(f"amqp://{CREDENTIALS}@127.0.0.1:{ours.port}")
+    connection = await Connection.open(endpoint, name="test")
+    shared = SharedConnection(endpoint, connection)
+    await shared.open()
+    gone = await asyncio.to_thread(Listener, dying)
+    near = await asyncio.to_thread(Listener, ours)
+    far = await asyncio.to_thread(Listener, other)
+    there = [gone, near, far]
+    assert all([await shared.addresses.is_there(connection, each.address) for each in there])
+
+    waiting = asyncio.create_task(shared.addresses.await_end(connection, gone.address))
+    await asyncio.to_thread(dying.kill)
+    async with asyncio.timeout(60):
+        await waiting
+
+    assert not await shared.addresses.is_there(connection, gone.address)
+    shared.answer(Answer(ReplyTo(gone.address, "1"), b"lost"))
+    for listener in (near, far):
+
+        def is_heard(listener: Listener = listener) -> bool:
+            shared.answer(Answer(ReplyTo(listener.address, "1"), b"yes"))
+            return b"yes" in listener.heard()
+
+        await until(is_heard)  # an answer that is lost is asked for again
+    assert await shared.addresses.is_there(connection, far.address)
+    assert not connection.is_closed
+    for listener in there:
+        listener.close()
+    await connection.close()
