@@ -219,8 +219,6 @@ class ServiceBusClient:
             ServiceBusConnectionError: they are not, in time.
             ServiceBusAuthenticationError: RabbitMQ refuses the login.
         """
-        if self._is_closed:
-            raise ValueError("The ServiceBusClient is closed.")
         thread = self._thread or self._start()
         assert self._namespace is not None
         wires = [self._sending, self._receiving if is_receiving else None]
@@ -240,7 +238,7 @@ class ServiceBusClient:
 
     def _start(self) -> IoThread:
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and not self._is_closed:
                 thread = IoThread()
                 address = self._options.address
                 self._sending = PikaWire(thread, address, "publishing")
@@ -248,7 +246,11 @@ class ServiceBusClient:
                 self._namespace = Namespace(self._sending, self._receiving)
                 thread.on_torn.append(self._namespace.lose)
                 self._thread = thread
-            return self._thread
+            started = self._thread
+        if started is None or self._is_closed:
+            self.close()  # the other close may have come before there was a thread to end
+            raise ValueError("The ServiceBusClient is closed.")
+        return started
 
 
 def _is_foreign(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -133,6 +134,37 @@ def test_closing_a_client_in_a_forked_child_is_nothing(monkeypatch: pytest.Monke
     assert thread._thread.is_alive()
     thread.stop()
     thread.join(5)
+
+
+def test_a_call_that_begins_while_its_client_is_closed_starts_nothing() -> None:
+    """It was let in before the close, and comes to start the thread behind it."""
+    client = ServiceBusClient("amqp://localhost:1", retry_total=0)
+
+    @contextmanager
+    def closed_first() -> Iterator[None]:
+        client.close()
+        yield
+
+    client._lock = closed_first()  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="closed"):
+        client._run(Call("check", ("orders",)))
+    assert client._thread is None
+
+
+def test_a_close_while_the_thread_is_started_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a signal handler, or another thread, that sees no thread yet."""
+    client = ServiceBusClient("amqp://localhost:1", retry_total=0)
+    started: list[IoThread] = []
+
+    def start() -> IoThread:
+        client.close()
+        started.append(IoThread())
+        return started[0]
+
+    monkeypatch.setattr("bridge.client.sync.client.IoThread", start)
+    with pytest.raises(ValueError, match="closed"):
+        client._run(Call("check", ("orders",)))
+    assert not started[0]._thread.is_alive()
 
 
 class Namespace:
