@@ -154,6 +154,16 @@ def test_what_is_no_property_is_refused(admin: Any) -> None:
         admin.list_queues(page=1)
 
 
+def test_without_its_name_nothing_else_is_deleted(admin: Any, topic: str) -> None:
+    """A subscription's path would be its topic's, a rule's its subscription's."""
+    admin.create_subscription(topic, "audit")
+    with pytest.raises(TypeError, match="NoneType"):
+        admin.delete_rule(topic, "audit", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        admin.delete_subscription(topic, None)
+    assert admin.get_subscription(topic, "audit").name == "audit"
+
+
 @pytest.mark.parametrize("lane", LANES[1:])
 def test_who_may_not_write_to_the_exchange_may_not_administer(
     lane: str, bridge: Bridge, broker: Broker

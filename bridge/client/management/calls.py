@@ -169,21 +169,22 @@ class Calls:
         return Request(method=method, path=path, host=self._host, **more)
 
 
-def path_of(entity: str, subscription: str | None = None, rule: str | None = None) -> str:
+def path_of(entity: str, *below: str) -> str:
     """Return the path of an entity or a rule, percent-encoded.
 
+    Args:
+        below: of a topic a subscription, of that a rule.
+
     Raises:
-        TypeError: a name is no text.
+        TypeError: a name is no text; without it the path would name what is above.
     """
-    for name in (entity, subscription, rule):
-        if not isinstance(name, str | None):
+    for name in (entity, *below):
+        if not isinstance(name, str):
             raise TypeError(f"A name is a str, not {type(name).__name__}.")
     if not entity:
         raise ValueError("A name has a character at least.")
-    path = quote(entity)
-    if subscription is not None:
-        path += f"/Subscriptions/{quote(subscription, safe='')}"
-    return path if rule is None else f"{path}/Rules/{quote(rule, safe='')}"
+    steps = zip(("Subscriptions", "Rules"), below, strict=False)
+    return "/".join((quote(entity), *(f"{step}/{quote(name, safe='')}" for step, name in steps)))
 
 
 def properties_of(made: type[Result], given: object) -> Result:
