@@ -7,19 +7,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
 from bridge.client.aio.client import ServiceBusClient
-from bridge.client.management.calls import (
-    QUEUE,
-    QUEUES,
-    SUBSCRIPTION,
-    TOPIC,
-    TOPICS,
-    Call,
-    Calls,
-    Listing,
-    name_of,
-    path_of,
-    properties_of,
-)
+from bridge.client.management.calls import Call, Calls, Listing
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
     PageOptions,
@@ -33,7 +21,7 @@ from bridge.client.management.properties import (
     SubscriptionProperties,
     TopicProperties,
 )
-from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction, TrueRuleFilter
+from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction
 from bridge.client.management.runtime import (
     QueueRuntimeProperties,
     SubscriptionRuntimeProperties,
@@ -127,39 +115,35 @@ class ServiceBusAdministrationClient:
         self, queue_name: str, **options: Unpack[QueueOptions]
     ) -> QueueProperties:
         """Create a queue; what is not given has the service's default."""
-        path = path_of(queue_name)
-        return await self._ask(self._calls.create(path, queue_name, QueueProperties, dict(options)))
+        return await self._ask(self._calls.create(QueueProperties, options, queue_name))
 
     async def get_queue(self, queue_name: str) -> QueueProperties:
         """Return a queue's properties."""
-        path = path_of(queue_name)
-        return await self._ask(self._calls.get(path, queue_name, QUEUE, QueueProperties))
+        return await self._ask(self._calls.get(QueueProperties, queue_name))
 
     async def get_queue_runtime_properties(self, queue_name: str) -> QueueRuntimeProperties:
         """Return a queue's times and counts."""
-        path = path_of(queue_name)
-        return await self._ask(self._calls.get(path, queue_name, QUEUE, QueueRuntimeProperties))
+        return await self._ask(self._calls.get(QueueRuntimeProperties, queue_name))
 
     async def update_queue(
         self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
     ) -> None:
         """Change a queue; it is described whole, and options come before what is described."""
-        path = path_of(name_of(QueueProperties, queue))
-        await self._ask(self._calls.update(path, QueueProperties, queue, dict(options)))
+        await self._ask(self._calls.update(QueueProperties, queue, options))
 
     async def delete_queue(self, queue_name: str) -> None:
         """Delete a queue with all that is in it."""
-        await self._ask(self._calls.delete(path_of(queue_name)))
+        await self._ask(self._calls.delete(queue_name))
 
     def list_queues(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[QueueProperties]:
         """List the queues."""
-        return self._list(QUEUES, QUEUE, QueueProperties, options)
+        return AsyncItemPaged(self, self._calls.listing(QueueProperties, options))
 
     def list_queues_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[QueueRuntimeProperties]:
         """List the queues' times and counts."""
-        return self._list(QUEUES, QUEUE, QueueRuntimeProperties, options)
+        return AsyncItemPaged(self, self._calls.listing(QueueRuntimeProperties, options))
 
     # -- topics
 
@@ -167,39 +151,35 @@ class ServiceBusAdministrationClient:
         self, topic_name: str, **options: Unpack[TopicOptions]
     ) -> TopicProperties:
         """Create a topic; what is not given has the service's default."""
-        path = path_of(topic_name)
-        return await self._ask(self._calls.create(path, topic_name, TopicProperties, dict(options)))
+        return await self._ask(self._calls.create(TopicProperties, options, topic_name))
 
     async def get_topic(self, topic_name: str) -> TopicProperties:
         """Return a topic's properties."""
-        path = path_of(topic_name)
-        return await self._ask(self._calls.get(path, topic_name, TOPIC, TopicProperties))
+        return await self._ask(self._calls.get(TopicProperties, topic_name))
 
     async def get_topic_runtime_properties(self, topic_name: str) -> TopicRuntimeProperties:
         """Return a topic's times and counts."""
-        path = path_of(topic_name)
-        return await self._ask(self._calls.get(path, topic_name, TOPIC, TopicRuntimeProperties))
+        return await self._ask(self._calls.get(TopicRuntimeProperties, topic_name))
 
     async def update_topic(
         self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
     ) -> None:
         """Change a topic; it is described whole, and options come before what is described."""
-        path = path_of(name_of(TopicProperties, topic))
-        await self._ask(self._calls.update(path, TopicProperties, topic, dict(options)))
+        await self._ask(self._calls.update(TopicProperties, topic, options))
 
     async def delete_topic(self, topic_name: str) -> None:
         """Delete a topic with its subscriptions and all that is in them."""
-        await self._ask(self._calls.delete(path_of(topic_name)))
+        await self._ask(self._calls.delete(topic_name))
 
     def list_topics(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[TopicProperties]:
         """List the topics."""
-        return self._list(TOPICS, TOPIC, TopicProperties, options)
+        return AsyncItemPaged(self, self._calls.listing(TopicProperties, options))
 
     def list_topics_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[TopicRuntimeProperties]:
         """List the topics' times and counts."""
-        return self._list(TOPICS, TOPIC, TopicRuntimeProperties, options)
+        return AsyncItemPaged(self, self._calls.listing(TopicRuntimeProperties, options))
 
     # -- subscriptions
 
@@ -207,22 +187,24 @@ class ServiceBusAdministrationClient:
         self, topic_name: str, subscription_name: str, **options: Unpack[SubscriptionOptions]
     ) -> SubscriptionProperties:
         """Create a subscription that takes every message; what is not given has the default."""
-        path, made = path_of(topic_name, subscription_name), SubscriptionProperties
-        return await self._ask(self._calls.create(path, subscription_name, made, dict(options)))
+        names = topic_name, subscription_name
+        return await self._ask(self._calls.create(SubscriptionProperties, options, *names))
 
     async def get_subscription(
         self, topic_name: str, subscription_name: str
     ) -> SubscriptionProperties:
         """Return a subscription's properties."""
-        path, made = path_of(topic_name, subscription_name), SubscriptionProperties
-        return await self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
+        return await self._ask(
+            self._calls.get(SubscriptionProperties, topic_name, subscription_name)
+        )
 
     async def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str
     ) -> SubscriptionRuntimeProperties:
         """Return a subscription's times and counts."""
-        path, made = path_of(topic_name, subscription_name), SubscriptionRuntimeProperties
-        return await self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
+        return await self._ask(
+            self._calls.get(SubscriptionRuntimeProperties, topic_name, subscription_name)
+        )
 
     async def update_subscription(
         self,
@@ -232,26 +214,27 @@ class ServiceBusAdministrationClient:
     ) -> None:
         """Change a subscription; it is described whole, and options come before that."""
         made = SubscriptionProperties
-        path = path_of(topic_name, name_of(made, subscription))
-        await self._ask(self._calls.update(path, made, subscription, dict(options)))
+        await self._ask(self._calls.update(made, subscription, options, topic_name))
 
     async def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
         """Delete a subscription with all that is in it."""
-        await self._ask(self._calls.delete(path_of(topic_name, subscription_name)))
+        await self._ask(self._calls.delete(topic_name, subscription_name))
 
     def list_subscriptions(
         self, topic_name: str, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[SubscriptionProperties]:
         """List the subscriptions of a topic."""
-        path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, SUBSCRIPTION, SubscriptionProperties, options)
+        return AsyncItemPaged(
+            self, self._calls.listing(SubscriptionProperties, options, topic_name)
+        )
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
         """List the times and counts of a topic's subscriptions."""
-        path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, SUBSCRIPTION, SubscriptionRuntimeProperties, options)
+        return AsyncItemPaged(
+            self, self._calls.listing(SubscriptionRuntimeProperties, options, topic_name)
+        )
 
     # -- rules
 
@@ -265,41 +248,34 @@ class ServiceBusAdministrationClient:
         action: SqlRuleAction | None = None,
     ) -> RuleProperties:
         """Create a rule; without a filter it takes every message."""
-        path = path_of(topic_name, subscription_name, rule_name)
-        given = filter or TrueRuleFilter()
-        rule = RuleProperties(rule_name, filter=given, action=action, created_at_utc=None)
-        return await self._ask(self._calls.put_rule(path, rule, is_new=True))
+        rule = RuleProperties(rule_name, filter=filter, action=action, created_at_utc=None)
+        return await self._ask(
+            self._calls.put_rule(topic_name, subscription_name, rule, is_new=True)
+        )
 
     async def get_rule(
         self, topic_name: str, subscription_name: str, rule_name: str
     ) -> RuleProperties:
         """Return a rule."""
-        path = path_of(topic_name, subscription_name, rule_name)
-        return await self._ask(self._calls.get_rule(path, rule_name))
+        names = topic_name, subscription_name, rule_name
+        return await self._ask(self._calls.get(RuleProperties, *names))
 
     async def update_rule(
         self, topic_name: str, subscription_name: str, rule: RuleProperties | Mapping[str, Any]
     ) -> None:
         """Change a rule."""
-        given = properties_of(RuleProperties, rule)
-        path = path_of(topic_name, subscription_name, given.name)
-        await self._ask(self._calls.put_rule(path, given, is_new=False))
+        await self._ask(self._calls.put_rule(topic_name, subscription_name, rule, is_new=False))
 
     async def delete_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> None:
         """Delete a rule."""
-        await self._ask(self._calls.delete(path_of(topic_name, subscription_name, rule_name)))
+        await self._ask(self._calls.delete(topic_name, subscription_name, rule_name))
 
     def list_rules(
         self, topic_name: str, subscription_name: str, **options: Unpack[PageOptions]
     ) -> AsyncItemPaged[RuleProperties]:
         """List the rules of a subscription."""
-        path = f"{path_of(topic_name, subscription_name)}/Rules"
-        return AsyncItemPaged(self, self._calls.rules(path, options))
-
-    def _list(
-        self, path: str, root: str, made: type[Described], options: PageOptions
-    ) -> AsyncItemPaged[Described]:
-        return AsyncItemPaged(self, self._calls.entities(path, root, made, options))
+        names = topic_name, subscription_name
+        return AsyncItemPaged(self, self._calls.listing(RuleProperties, options, *names))
 
     async def _ask(self, call: Call[Result]) -> Result:
         result: Result = await self._client._administer(call.request, call.read)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -17,22 +18,35 @@ from bridge.client.management.properties import (
     TopicProperties,
 )
 from bridge.client.management.rules import RuleProperties
-from bridge.client.mapping import Mapped
+from bridge.client.management.runtime import (
+    QueueRuntimeProperties,
+    SubscriptionRuntimeProperties,
+    TopicRuntimeProperties,
+)
 from bridge.wire.administration import Request, Response
 from bridge.wire.atom.xml import Element
 
 Result = TypeVar("Result")
 Described = TypeVar("Described")
 
-QUEUE, TOPIC, SUBSCRIPTION = "QueueDescription", "TopicDescription", "SubscriptionDescription"
-QUEUES, TOPICS = "$Resources/Queues", "$Resources/Topics"
-
-ROOTS: dict[type[Mapped], str] = {
-    QueueProperties: QUEUE,
-    TopicProperties: TOPIC,
-    SubscriptionProperties: SUBSCRIPTION,
+_KINDS: dict[type, str] = {
+    QueueProperties: "Queue",
+    QueueRuntimeProperties: "Queue",
+    TopicProperties: "Topic",
+    TopicRuntimeProperties: "Topic",
+    SubscriptionProperties: "Subscription",
+    SubscriptionRuntimeProperties: "Subscription",
+    RuleProperties: "Rule",
 }
-RULE = "RuleDescription"
+"""What each describes."""
+
+_LISTS = {
+    "Queue": "$Resources/Queues",
+    "Topic": "$Resources/Topics",
+    "Subscription": "Subscriptions",
+    "Rule": "Rules",
+}
+"""Where all of a kind are listed, below what they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,8 @@ class Listing(Generic[Described]):
 class Calls:
     """Makes requests.
 
+    Names are those on the way to an entity: queue, or topic, subscription, rule.
+
     Args:
         host: what the client calls the namespace; URLs of entities begin with `sb://` and this.
     """
@@ -62,27 +78,13 @@ class Calls:
     def __init__(self, host: str) -> None:
         self._host = host
 
-    def get(self, path: str, name: str, root: str, made: type[Described]) -> Call[Described]:
-        """Ask for an entity.
+    def get(self, made: type[Described], *names: str) -> Call[Described]:
+        """Ask for an entity or a rule.
 
         Args:
-            path: see `path_of`.
-            root: the element that describes it.
             made: what it is read as: properties, or runtime properties.
         """
-
-        def read(response: Response) -> Described:
-            found = reading.description_of(reading.root_of(response), root)
-            if found is None:
-                kind = root.removesuffix("Description")
-                raise ResourceNotFoundError(f"{kind} '{name}' does not exist", 404)
-            return reading.described(made, name, found)
-
-        return Call(self._request("GET", path), read)
-
-    def get_rule(self, path: str, name: str) -> Call[RuleProperties]:
-        """Ask for a rule."""
-        return Call(self._request("GET", path), lambda response: _rule(name, response))
+        return Call(self._request("GET", path_of(*names)), partial(_described, made, names[-1]))
 
     def get_namespace(self) -> Call[NamespaceProperties]:
         """Ask for the namespace."""
@@ -96,74 +98,77 @@ class Calls:
         return Call(self._request("GET", "$namespaceinfo"), read)
 
     def create(
-        self, path: str, name: str, made: type[Described], options: Mapping[str, Any]
+        self, made: type[Described], options: Mapping[str, object], *names: str
     ) -> Call[Described]:
         """Create an entity.
 
         Raises:
             TypeError: an option is no property of it.
         """
-        given = _with_defaults(made, name, options)
-        root = ROOTS[type(given)]
-        body = writing.entity_document(root, given)
-        return Call(self._request("PUT", path, body=body), self.get(path, name, root, made).read)
+        properties: Any = made
+        nothing = dict.fromkeys(each.name for each in fields(properties) if each.name != "name")
+        given = properties(names[-1], **nothing | dict(options))
+        body = writing.entity_document(_root(made), given)
+        request = self._request("PUT", path_of(*names), body=body)
+        return Call(request, partial(_described, made, names[-1]))
 
     def update(
-        self, path: str, made: type[Mapped], given: object, options: Mapping[str, Any]
+        self, made: type[Any], given: object, options: Mapping[str, object], *topic: str
     ) -> Call[None]:
         """Describe an entity anew.
 
         Args:
             given: all its properties, or a mapping of them; `options` come before these.
+            topic: a subscription's.
+
+        Raises:
+            TypeError: an option is no property of it.
         """
-        entity = _with(properties_of(made, given), options)
-        body = writing.entity_document(ROOTS[made], entity)
+        found = _properties_of(made, given)
+        body = writing.entity_document(_root(made), replace(found, **options))
+        path = path_of(*topic, found.name)
         return Call(self._request("PUT", path, body=body, etag="*"), _done)
 
-    def put_rule(self, path: str, rule: RuleProperties, *, is_new: bool) -> Call[RuleProperties]:
+    def put_rule(
+        self, topic: str, subscription: str, given: object, *, is_new: bool
+    ) -> Call[RuleProperties]:
         """Create a rule, or change one that is there."""
-        body = writing.rule_document(rule)
+        rule = _properties_of(RuleProperties, given)
+        path = path_of(topic, subscription, rule.name)
+        body = writing.rule_document(_root(RuleProperties), rule)
         request = self._request("PUT", path, body=body, etag="" if is_new else "*")
-        return Call(request, lambda response: _rule(rule.name, response))
+        return Call(request, partial(_described, RuleProperties, rule.name))
 
-    def delete(self, path: str) -> Call[None]:
+    def delete(self, *names: str) -> Call[None]:
         """Delete an entity or a rule."""
-        return Call(self._request("DELETE", path), _done)
+        return Call(self._request("DELETE", path_of(*names)), _done)
 
-    def entities(
-        self, path: str, root: str, made: type[Described], options: PageOptions
+    def listing(
+        self, made: type[Described], options: PageOptions, *names: str
     ) -> Listing[Described]:
-        """List entities."""
-        return self._listing(
-            path, root, lambda name, found: reading.described(made, name, found), options
-        )
+        """List entities, or the rules of a subscription.
 
-    def rules(self, path: str, options: PageOptions) -> Listing[RuleProperties]:
-        """List the rules of a subscription."""
-        return self._listing(path, RULE, reading.rule, options)
+        Args:
+            names: what they belong to.
 
-    def _listing(
-        self,
-        path: str,
-        root: str,
-        convert: Callable[[str, Element], Described],
-        options: PageOptions,
+        Raises:
+            TypeError: a list has no such option.
+        """
+        within = f"{path_of(*names)}/" if names else ""
+        return self._pages(made, within + _LISTS[_KINDS[made]], **options)
+
+    def _pages(
+        self, made: type[Described], path: str, *, start_index: int = 0, max_page_size: int = 100
     ) -> Listing[Described]:
-        unknown = sorted(set(options) - {"start_index", "max_page_size"})
-        if unknown:
-            raise TypeError(f"A list has no option {', '.join(unknown)}.")
+        def read(response: Response) -> tuple[list[Described], tuple[int, int] | None]:
+            found = reading.page_of(reading.root_of(response), _root(made))
+            return [_read(made, *each) for each in found.entries], found.next
 
         def page(skip: int, top: int) -> Call[tuple[list[Described], tuple[int, int] | None]]:
-            def read(
-                response: Response,
-            ) -> tuple[list[Described], tuple[int, int] | None]:
-                found = reading.page_of(reading.root_of(response), root)
-                return [convert(*each) for each in found.entries], found.next
-
             query = {"$skip": str(skip), "$top": str(top)}
             return Call(self._request("GET", path, query=query), read)
 
-        return Listing(page, options.get("start_index", 0), options.get("max_page_size", 100))
+        return Listing(page, start_index, max_page_size)
 
     def _request(self, method: str, path: str, **more: Any) -> Request:
         return Request(method=method, path=path, host=self._host, **more)
@@ -187,7 +192,7 @@ def path_of(entity: str, *below: str) -> str:
     return "/".join((quote(entity), *(f"{step}/{quote(name, safe='')}" for step, name in steps)))
 
 
-def properties_of(made: type[Result], given: object) -> Result:
+def _properties_of(made: type[Result], given: object) -> Result:
     """Return properties that were given as they are, or as a mapping."""
     if isinstance(given, made):
         return given
@@ -196,32 +201,22 @@ def properties_of(made: type[Result], given: object) -> Result:
     return made(**given)
 
 
-def name_of(made: type[Any], given: object) -> str:
-    """Return the name in properties, given as such or as a mapping."""
-    name: str = properties_of(made, given).name
-    return name
+def _root(made: type) -> str:
+    """Return the element that describes it."""
+    return f"{_KINDS[made]}Description"
 
 
-def _with_defaults(made: type[Any], name: str, options: Mapping[str, Any]) -> Mapped:
-    names = {each.name for each in fields(made)} - {"name"}
-    if unknown := sorted(set(options) - names):
-        raise TypeError(f"{made.__name__} has no {', '.join(unknown)}.")
-    properties: Mapped = made(name, **dict.fromkeys(names) | dict(options))
-    return properties
-
-
-def _with(given: Mapped, options: Mapping[str, Any]) -> Mapped:
-    if unknown := sorted(set(options) - set(given.keys())):
-        raise TypeError(f"{type(given).__name__} has no {', '.join(unknown)}.")
-    return type(given)(**dict(given.items()) | dict(options))
-
-
-def _rule(name: str, response: Response) -> RuleProperties:
-    root = reading.root_of(response)
-    found = reading.description_of(root, RULE)
+def _described(made: type[Described], name: str, response: Response) -> Described:
+    found = reading.description_of(reading.root_of(response), _root(made))
     if found is None:
-        raise ResourceNotFoundError(f"Rule '{name}' does not exist", 404)
-    return reading.rule(name, found)
+        raise ResourceNotFoundError(f"{_KINDS[made]} '{name}' does not exist", 404)
+    return _read(made, name, found)
+
+
+def _read(made: type[Described], name: str, found: Element) -> Described:
+    read: Any = reading.rule if made is RuleProperties else partial(reading.described, made)
+    result: Described = read(name, found)
+    return result
 
 
 def _done(response: Response) -> None:

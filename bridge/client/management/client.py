@@ -6,19 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
-from bridge.client.management.calls import (
-    QUEUE,
-    QUEUES,
-    SUBSCRIPTION,
-    TOPIC,
-    TOPICS,
-    Call,
-    Calls,
-    Listing,
-    name_of,
-    path_of,
-    properties_of,
-)
+from bridge.client.management.calls import Call, Calls, Listing
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
     PageOptions,
@@ -32,7 +20,7 @@ from bridge.client.management.properties import (
     SubscriptionProperties,
     TopicProperties,
 )
-from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction, TrueRuleFilter
+from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction
 from bridge.client.management.runtime import (
     QueueRuntimeProperties,
     SubscriptionRuntimeProperties,
@@ -123,77 +111,69 @@ class ServiceBusAdministrationClient:
 
     def create_queue(self, queue_name: str, **options: Unpack[QueueOptions]) -> QueueProperties:
         """Create a queue; what is not given has the service's default."""
-        path = path_of(queue_name)
-        return self._ask(self._calls.create(path, queue_name, QueueProperties, dict(options)))
+        return self._ask(self._calls.create(QueueProperties, options, queue_name))
 
     def get_queue(self, queue_name: str) -> QueueProperties:
         """Return a queue's properties."""
-        path = path_of(queue_name)
-        return self._ask(self._calls.get(path, queue_name, QUEUE, QueueProperties))
+        return self._ask(self._calls.get(QueueProperties, queue_name))
 
     def get_queue_runtime_properties(self, queue_name: str) -> QueueRuntimeProperties:
         """Return a queue's times and counts."""
-        path = path_of(queue_name)
-        return self._ask(self._calls.get(path, queue_name, QUEUE, QueueRuntimeProperties))
+        return self._ask(self._calls.get(QueueRuntimeProperties, queue_name))
 
     def update_queue(
         self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
     ) -> None:
         """Change a queue; it is described whole, and options come before what is described."""
-        path = path_of(name_of(QueueProperties, queue))
-        self._ask(self._calls.update(path, QueueProperties, queue, dict(options)))
+        self._ask(self._calls.update(QueueProperties, queue, options))
 
     def delete_queue(self, queue_name: str) -> None:
         """Delete a queue with all that is in it."""
-        self._ask(self._calls.delete(path_of(queue_name)))
+        self._ask(self._calls.delete(queue_name))
 
     def list_queues(self, **options: Unpack[PageOptions]) -> ItemPaged[QueueProperties]:
         """List the queues."""
-        return self._list(QUEUES, QUEUE, QueueProperties, options)
+        return ItemPaged(self, self._calls.listing(QueueProperties, options))
 
     def list_queues_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> ItemPaged[QueueRuntimeProperties]:
         """List the queues' times and counts."""
-        return self._list(QUEUES, QUEUE, QueueRuntimeProperties, options)
+        return ItemPaged(self, self._calls.listing(QueueRuntimeProperties, options))
 
     # -- topics
 
     def create_topic(self, topic_name: str, **options: Unpack[TopicOptions]) -> TopicProperties:
         """Create a topic; what is not given has the service's default."""
-        path = path_of(topic_name)
-        return self._ask(self._calls.create(path, topic_name, TopicProperties, dict(options)))
+        return self._ask(self._calls.create(TopicProperties, options, topic_name))
 
     def get_topic(self, topic_name: str) -> TopicProperties:
         """Return a topic's properties."""
-        path = path_of(topic_name)
-        return self._ask(self._calls.get(path, topic_name, TOPIC, TopicProperties))
+        return self._ask(self._calls.get(TopicProperties, topic_name))
 
     def get_topic_runtime_properties(self, topic_name: str) -> TopicRuntimeProperties:
         """Return a topic's times and counts."""
-        path = path_of(topic_name)
-        return self._ask(self._calls.get(path, topic_name, TOPIC, TopicRuntimeProperties))
+        return self._ask(self._calls.get(TopicRuntimeProperties, topic_name))
 
     def update_topic(
         self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
     ) -> None:
         """Change a topic; it is described whole, and options come before what is described."""
-        path = path_of(name_of(TopicProperties, topic))
-        self._ask(self._calls.update(path, TopicProperties, topic, dict(options)))
+        self._ask(self._calls.update(TopicProperties, topic, options))
 
     def delete_topic(self, topic_name: str) -> None:
         """Delete a topic with its subscriptions and all that is in them."""
-        self._ask(self._calls.delete(path_of(topic_name)))
+        self._ask(self._calls.delete(topic_name))
 
     def list_topics(self, **options: Unpack[PageOptions]) -> ItemPaged[TopicProperties]:
         """List the topics."""
-        return self._list(TOPICS, TOPIC, TopicProperties, options)
+        return ItemPaged(self, self._calls.listing(TopicProperties, options))
 
     def list_topics_runtime_properties(
         self, **options: Unpack[PageOptions]
     ) -> ItemPaged[TopicRuntimeProperties]:
         """List the topics' times and counts."""
-        return self._list(TOPICS, TOPIC, TopicRuntimeProperties, options)
+        return ItemPaged(self, self._calls.listing(TopicRuntimeProperties, options))
 
     # -- subscriptions
 
@@ -201,20 +181,20 @@ class ServiceBusAdministrationClient:
         self, topic_name: str, subscription_name: str, **options: Unpack[SubscriptionOptions]
     ) -> SubscriptionProperties:
         """Create a subscription that takes every message; what is not given has the default."""
-        path, made = path_of(topic_name, subscription_name), SubscriptionProperties
-        return self._ask(self._calls.create(path, subscription_name, made, dict(options)))
+        names = topic_name, subscription_name
+        return self._ask(self._calls.create(SubscriptionProperties, options, *names))
 
     def get_subscription(self, topic_name: str, subscription_name: str) -> SubscriptionProperties:
         """Return a subscription's properties."""
-        path, made = path_of(topic_name, subscription_name), SubscriptionProperties
-        return self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
+        return self._ask(self._calls.get(SubscriptionProperties, topic_name, subscription_name))
 
     def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str
     ) -> SubscriptionRuntimeProperties:
         """Return a subscription's times and counts."""
-        path, made = path_of(topic_name, subscription_name), SubscriptionRuntimeProperties
-        return self._ask(self._calls.get(path, subscription_name, SUBSCRIPTION, made))
+        return self._ask(
+            self._calls.get(SubscriptionRuntimeProperties, topic_name, subscription_name)
+        )
 
     def update_subscription(
         self,
@@ -224,26 +204,25 @@ class ServiceBusAdministrationClient:
     ) -> None:
         """Change a subscription; it is described whole, and options come before that."""
         made = SubscriptionProperties
-        path = path_of(topic_name, name_of(made, subscription))
-        self._ask(self._calls.update(path, made, subscription, dict(options)))
+        self._ask(self._calls.update(made, subscription, options, topic_name))
 
     def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
         """Delete a subscription with all that is in it."""
-        self._ask(self._calls.delete(path_of(topic_name, subscription_name)))
+        self._ask(self._calls.delete(topic_name, subscription_name))
 
     def list_subscriptions(
         self, topic_name: str, **options: Unpack[PageOptions]
     ) -> ItemPaged[SubscriptionProperties]:
         """List the subscriptions of a topic."""
-        path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, SUBSCRIPTION, SubscriptionProperties, options)
+        return ItemPaged(self, self._calls.listing(SubscriptionProperties, options, topic_name))
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, **options: Unpack[PageOptions]
     ) -> ItemPaged[SubscriptionRuntimeProperties]:
         """List the times and counts of a topic's subscriptions."""
-        path = f"{path_of(topic_name)}/Subscriptions"
-        return self._list(path, SUBSCRIPTION, SubscriptionRuntimeProperties, options)
+        return ItemPaged(
+            self, self._calls.listing(SubscriptionRuntimeProperties, options, topic_name)
+        )
 
     # -- rules
 
@@ -257,39 +236,30 @@ class ServiceBusAdministrationClient:
         action: SqlRuleAction | None = None,
     ) -> RuleProperties:
         """Create a rule; without a filter it takes every message."""
-        path = path_of(topic_name, subscription_name, rule_name)
-        given = filter or TrueRuleFilter()
-        rule = RuleProperties(rule_name, filter=given, action=action, created_at_utc=None)
-        return self._ask(self._calls.put_rule(path, rule, is_new=True))
+        rule = RuleProperties(rule_name, filter=filter, action=action, created_at_utc=None)
+        return self._ask(self._calls.put_rule(topic_name, subscription_name, rule, is_new=True))
 
     def get_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> RuleProperties:
         """Return a rule."""
-        path = path_of(topic_name, subscription_name, rule_name)
-        return self._ask(self._calls.get_rule(path, rule_name))
+        names = topic_name, subscription_name, rule_name
+        return self._ask(self._calls.get(RuleProperties, *names))
 
     def update_rule(
         self, topic_name: str, subscription_name: str, rule: RuleProperties | Mapping[str, Any]
     ) -> None:
         """Change a rule."""
-        given = properties_of(RuleProperties, rule)
-        path = path_of(topic_name, subscription_name, given.name)
-        self._ask(self._calls.put_rule(path, given, is_new=False))
+        self._ask(self._calls.put_rule(topic_name, subscription_name, rule, is_new=False))
 
     def delete_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> None:
         """Delete a rule."""
-        self._ask(self._calls.delete(path_of(topic_name, subscription_name, rule_name)))
+        self._ask(self._calls.delete(topic_name, subscription_name, rule_name))
 
     def list_rules(
         self, topic_name: str, subscription_name: str, **options: Unpack[PageOptions]
     ) -> ItemPaged[RuleProperties]:
         """List the rules of a subscription."""
-        path = f"{path_of(topic_name, subscription_name)}/Rules"
-        return ItemPaged(self, self._calls.rules(path, options))
-
-    def _list(
-        self, path: str, root: str, made: type[Described], options: PageOptions
-    ) -> ItemPaged[Described]:
-        return ItemPaged(self, self._calls.entities(path, root, made, options))
+        names = topic_name, subscription_name
+        return ItemPaged(self, self._calls.listing(RuleProperties, options, *names))
 
     def _ask(self, call: Call[Result]) -> Result:
         result: Result = self._client._administer(call.request, call.read)

@@ -38,7 +38,7 @@ def entity_document(root: str, given: Mapped) -> bytes:
     return _entry(root, nodes)
 
 
-def rule_document(rule: RuleProperties) -> bytes:
+def rule_document(root: str, rule: RuleProperties) -> bytes:
     """Return the document of a rule."""
     action = rule.action or SqlRuleAction()
     nodes = (
@@ -46,7 +46,7 @@ def rule_document(rule: RuleProperties) -> bytes:
         action_node(action.sql_expression or "", _pairs(action.parameters)),
         Node("Name", rule.name),
     )
-    return _entry("RuleDescription", nodes)
+    return _entry(root, nodes)
 
 
 def _entry(root: str, nodes: Iterable[Node]) -> bytes:
