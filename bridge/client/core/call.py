@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from bridge.client.core.answers import Nobody
+from bridge.client.core.answers import Told
 from bridge.client.core.directory import guarded
 from bridge.client.core.wire import Answer
 
@@ -42,7 +42,7 @@ class Call:
         if self.undone_by is None or not answer.done() or answer.cancelled():
             return
         if answer.exception() is None:
-            self.undone_by(answer.result()).begin(namespace, Nobody())
+            self.undone_by(answer.result()).begin(namespace, Told())
 
 
 def check_timeout(timeout: float | None) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
+from bridge.client.core.answers import Told
 from bridge.client.core.directory import Directory, guarded
 from bridge.client.core.entity_receiver import EntityReceiver
 from bridge.client.core.envelopes import batch_body, new_identity, send_entity
@@ -264,10 +265,9 @@ class Namespace:
         if self._is_closed:
             return
         if receiver.is_in_use:
-            refreshed = _Refreshed(receiver)
-            guarded(
-                refreshed, self._directory.known, receiver.place.path, refreshed, refreshed.learn
-            )
+            told = Told(error=partial(_not_learnt, receiver))
+            learn = partial(_learn, receiver)
+            guarded(told, self._directory.known, receiver.place.path, told, learn)
         self._receiving.later(REFRESH_S, partial(self._refresh, receiver))
 
     def _ask_sequencer(self, described: Described, body: bytes, path: str, answer: Answer) -> None:
@@ -314,32 +314,18 @@ def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
         raise ServiceBusError(RECEIVER_OF_FORWARDED)
 
 
-class _Refreshed:
-    """The future of a definition that is read again: who waits is told that nothing may come."""
+def _learn(receiver: EntityReceiver, described: Described) -> None:
+    """Have a receiver follow its definition, and receive no more if that is so now."""
+    place, entity = receiver.place, described.entity
+    if not isinstance(entity, model.Topic):
+        receiver.update(described)
+    try:
+        _check_receivable(entity, SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE)
+    except ServiceBusError as error:
+        receiver.refuse(error)
 
-    def __init__(self, receiver: EntityReceiver) -> None:
-        self._receiver = receiver
 
-    def learn(self, described: Described) -> None:
-        """Have the receiver follow the definition, and receive no more if that is so now."""
-        place, entity = self._receiver.place, described.entity
-        if not isinstance(entity, model.Topic):
-            self._receiver.update(described)
-        try:
-            _check_receivable(
-                entity, SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE
-            )
-        except ServiceBusError as error:
-            self._receiver.refuse(error)
-
-    def done(self) -> bool:
-        """Whether it has a result: it never has."""
-        return False
-
-    def set_result(self, result: object) -> None:
-        """Nothing is to be done."""
-
-    def set_exception(self, error: BaseException) -> None:
-        """Tell those who wait, if no waiting helps."""
-        if isinstance(error, MessagingEntityNotFoundError):
-            self._receiver.refuse(error)
+def _not_learnt(receiver: EntityReceiver, error: BaseException) -> None:
+    """Tell those who wait, if no waiting helps."""
+    if isinstance(error, MessagingEntityNotFoundError):
+        receiver.refuse(error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bridge.client.core.answers import Told
 from bridge.client.core.directory import Directory, guarded
 from bridge.client.core.entity_receiver import EntityReceiver
 from bridge.client.core.remote import Remote
@@ -68,7 +69,8 @@ class Peeking:
                 guarded(answer, ask, answer)
             elif isinstance(error, Unroutable):
                 again = partial(self._tell, path, receivers, ask, answer, is_first=True)
-                guarded(answer, self._remote.peek, path, 1, 0, _Begun(answer, again))
+                begun = Told(lambda found: guarded(answer, again), partial(fail, answer))
+                guarded(answer, self._remote.peek, path, 1, 0, begun)
             else:
                 busy = ServiceBusCommunicationError(f"RabbitMQ takes nothing now: {error}")
                 fail(answer, busy)
@@ -93,23 +95,3 @@ class Peeking:
                 told(error)
 
         self._settlements.tell(receivers.pop().record, confirmed)
-
-
-class _Begun:
-    """The answer of a peek of nothing; then something else is done."""
-
-    def __init__(self, answer: Answer, then: Callable[[], None]) -> None:
-        self._answer = answer
-        self._then = then
-
-    def done(self) -> bool:
-        """Whether the caller has given up."""
-        return self._answer.done()
-
-    def set_result(self, result: object) -> None:
-        """Go on."""
-        guarded(self._answer, self._then)
-
-    def set_exception(self, error: BaseException) -> None:
-        """It is the caller's."""
-        fail(self._answer, error)

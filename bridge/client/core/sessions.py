@@ -15,13 +15,14 @@ from typing import Any
 from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core.answers import Loses, Nobody, OfSession
+from bridge.client.core.answers import Told, ignore
 from bridge.client.core.directory import Directory, content_of, guarded
 from bridge.client.core.held_session import LOCK_LOST, HeldSession
 from bridge.client.core.publisher import TIMEOUT_S, Publisher
 from bridge.client.core.remote import Remote, details_of
 from bridge.client.core.wire import Answer, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
+    MessageLockLostError,
     OutcomeUnknownError,
     ServiceBusConnectionError,
     ServiceBusError,
@@ -81,7 +82,8 @@ class Sessions:
         def replied(bridge: str, reply: bytes | Exception) -> None:
             guarded(answer, self._accepted, number, path, mode, answer, bridge, reply)
 
-        self._ask_acceptor(question, replied, wait_s + TIMEOUT_S)
+        # Any bridge can accept a session of every entity.
+        self._directory.ask_any(question, replied, wait_s=wait_s + TIMEOUT_S)
 
     def list(
         self, path: str, updated_after_ms: int | None, skip: int, top: int, answer: Answer
@@ -132,8 +134,14 @@ class Sessions:
     ) -> None:
         """End a message's lock; see `Namespace.settle`."""
         held.check()
-        path = EntityPath(held.path)
-        self._remote.settle(path, token, how, details_of(reason, description), OfSession(answer))
+
+        def failed(error: BaseException) -> None:
+            is_lost = isinstance(error, MessageLockLostError)
+            fail(answer, SessionLockLostError(LOCK_LOST) if is_lost else error)
+
+        told = Told(partial(succeed, answer), failed)
+        details = details_of(reason, description)
+        self._remote.settle(EntityPath(held.path), token, how, details, told)
 
     def renew(self, held: HeldSession, answer: Answer) -> None:
         """Give the session's lock its full duration from now; the answer is its end (UTC ms)."""
@@ -185,7 +193,7 @@ class Sessions:
         """End all locks, without waiting for that."""
         for held in list(self._held.values()):
             try:
-                self.close(held, Nobody())
+                self.close(held, Told())
             except ServiceBusError:
                 continue  # there is no connection: they end with its address
 
@@ -193,9 +201,7 @@ class Sessions:
 
     def credit(self, held: HeldSession, count: int) -> None:
         """A session's receiver wants so many more messages."""
-        loses = Loses(held)
-        fields: Table = {"count": long(count)}
-        guarded(loses, self._ask, held, "credit", fields, loses, lambda reply: None)
+        self._ask_surely(held, "credit", {"count": long(count)}, ignore)
 
     def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
         """It wants no more; all that it was told of has come before this is answered."""
@@ -204,16 +210,9 @@ class Sessions:
             self._compare(held, reply.numbers[0])
             done()
 
-        loses = Loses(held)
-        guarded(loses, self._ask, held, "drain", {}, loses, then)
+        self._ask_surely(held, "drain", {}, then)
 
     # What bridges say.
-
-    def _ask_acceptor(
-        self, question: Table, replied: Callable[[str, bytes | Exception], None], wait_s: float
-    ) -> None:
-        """Ask whoever can accept a session of an entity: any bridge can, of every session."""
-        self._directory.ask_any(question, replied, wait_s=wait_s)
 
     def _accepted(
         self,
@@ -243,7 +242,7 @@ class Sessions:
         self._ping_later()
         succeed(answer, held)
         if answer.cancelled():  # its caller has given up
-            self.close(held, Nobody())
+            self.close(held, Told())
 
     def _hear(self, held: HeldSession, said: bytes | Exception) -> None:
         found = content_of(said)
@@ -252,6 +251,11 @@ class Sessions:
             return
         for each in decode(found.content):
             held.on_message(read_shown(each))
+
+    def _ask_surely(self, held: HeldSession, what: str, fields: Table, then: Then) -> None:
+        """Ask what the session's messages do not come without: it is lost with the answer."""
+        told = Told(error=lambda error: held.lose(str(error)))
+        guarded(told, self._ask, held, what, fields, told, then)
 
     def _ask(self, held: HeldSession, what: str, fields: Table, answer: Answer, then: Then) -> None:
         held.check()
@@ -278,7 +282,7 @@ class Sessions:
             self._lose(held, LOCK_LOST)
         elif told > held.arrived:
             error = "Messages were lost on their way from the bridge that held the session."
-            self.close(held, Nobody())
+            self.close(held, Told())
             held.lost = error
 
     def _lose(self, held: HeldSession, why: str) -> None:
