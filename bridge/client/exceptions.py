@@ -121,9 +121,7 @@ _OF_MODEL: dict[type[model.ServiceBusError], type[ServiceBusError]] = {
     model.OperationTimeout: OperationTimeoutError,
 }
 
-_OF_CONDITION = {made.condition: made for made in _OF_MODEL} | {
-    model.InternalError.condition: model.InternalError
-}
+_OF_CONDITION = {made.condition: ours for made, ours in _OF_MODEL.items()}
 
 
 def of_model(error: model.ServiceBusError) -> ServiceBusError:
@@ -133,7 +131,4 @@ def of_model(error: model.ServiceBusError) -> ServiceBusError:
 
 def of_condition(condition: str, description: str) -> ServiceBusError:
     """Return the SDK's error for a condition that another process has answered."""
-    made = _OF_CONDITION.get(condition)
-    if made is None or made not in _OF_MODEL:
-        return ServiceBusError(description)
-    return _OF_MODEL[made](description)
+    return _OF_CONDITION.get(condition, ServiceBusError)(description)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from typing import Any
 
 from bridge.client.address import Address, parse, rabbitmq_url
@@ -60,7 +59,6 @@ class Options:
             raise TypeError(f"bridge.client has no option {', '.join(unknown)}.")
         if credential is not None:
             log.warning("The credential is not used: RabbitMQ's login is the one in its URL.")
-        self.entity_name = _entity_path(given) or options.get("entity_name")
 
 
 def subscription_path(topic: str, subscription: str) -> str:
@@ -83,8 +81,3 @@ def sub_queue_of(value: object, path: str) -> SubQueue:
     if text == "transferdeadletter":
         raise NotImplementedError(f"'{EntityPath(path)}' has no transfer dead-letter sub-queue.")
     raise ValueError(f"{value!r} is no sub-queue: 'deadletter' is.")
-
-
-def _entity_path(given: str) -> str | None:
-    found = re.search(r"(?:^|;)\s*EntityPath\s*=\s*([^;]+)", given or "", re.IGNORECASE)
-    return found[1].strip() if found is not None else None

@@ -5,11 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class _Word(StrEnum):
-    """A text of its own name."""
-
-
-class ApiVersion(_Word):
+class ApiVersion(StrEnum):
     """Accepted and not used: there is one version of what a bridge answers."""
 
     V2024_05 = "2024-05"
@@ -17,7 +13,7 @@ class ApiVersion(_Word):
     V2017_04 = "2017-04"
 
 
-class AccessRights(_Word):
+class AccessRights(StrEnum):
     """What a shared access rule allows."""
 
     MANAGE = "Manage"
@@ -25,7 +21,7 @@ class AccessRights(_Word):
     LISTEN = "Listen"
 
 
-class EntityStatus(_Word):
+class EntityStatus(StrEnum):
     """What may be done with an entity."""
 
     ACTIVE = "Active"
@@ -39,7 +35,7 @@ class EntityStatus(_Word):
     UNKNOWN = "Unknown"
 
 
-class EntityAvailabilityStatus(_Word):
+class EntityAvailabilityStatus(StrEnum):
     """Whether an entity can be used."""
 
     AVAILABLE = "Available"
@@ -49,7 +45,7 @@ class EntityAvailabilityStatus(_Word):
     UNKNOWN = "Unknown"
 
 
-class MessagingSku(_Word):
+class MessagingSku(StrEnum):
     """The tier of a namespace."""
 
     BASIC = "Basic"
@@ -57,7 +53,7 @@ class MessagingSku(_Word):
     STANDARD = "Standard"
 
 
-class NamespaceType(_Word):
+class NamespaceType(StrEnum):
     """What a namespace is for."""
 
     MESSAGING = "Messaging"
