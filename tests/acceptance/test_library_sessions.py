@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,9 @@ from tests.fixtures.waiting import eventually
 
 _IN_SESSIONS = {"LockDuration": "PT1M", "MaxDeliveryCount": 10, "RequiresSession": True}
 ENTITIES = {
-    f"{name}-{lane}": _IN_SESSIONS for name in ("cut", "killed", "moved") for lane in LANES[1:]
+    f"{name}-{lane}": _IN_SESSIONS
+    for name in ("cut", "killed", "moved", "given")
+    for lane in LANES[1:]
 }
 ENTITIES |= {"cancelled": _IN_SESSIONS}
 TOPICS = [
@@ -115,6 +118,26 @@ def test_a_client_that_is_closed(bridge: Any, lane_name: str) -> None:
         receiver = accepted(lane, queue)
         assert [(str(each), each.delivery_count) for each in take(receiver)] == [("left", 0)]
         receiver.close()
+
+
+def test_a_wait_for_a_session_ends_with_its_client(bridge: Any, lane_name: str) -> None:
+    """Not a minute later: whatever is given then is given to nobody."""
+    with lane_of(lane_name, bridge) as lane, ThreadPoolExecutor(1) as pool:
+        _, waiting = waits(lane, f"given-{lane_name}", pool)
+        lane.client.close()
+        with pytest.raises(lane.errors.ServiceBusConnectionError):
+            waiting.result(SOON_S)
+
+
+def waits(lane: Lane, queue: str, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
+    """Have a receiver wait for the next session; return it, and its call."""
+    with lane.client.get_queue_sender(queue):
+        pass  # so the client knows its bridge and the queue, and asks for nothing else
+    receiver = lane.client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION)
+    waiting = pool.submit(receiver.receive_messages)
+    namespace = getattr(lane.client, "_inner", lane.client)._namespace
+    eventually(lambda: namespace._publisher._questions or waiting.done(), "a session is asked for")
+    return receiver, waiting
 
 
 KILLED = """

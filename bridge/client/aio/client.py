@@ -7,20 +7,23 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import tenacity
 
 from bridge.client.aio.connection import AioWire
 from bridge.client.aio.receiver import ServiceBusReceiver
 from bridge.client.aio.sender import ServiceBusSender
-from bridge.client.core.call import Call
+from bridge.client.core.call import ENDED, Call
 from bridge.client.core.namespace import Namespace
 from bridge.client.core.options import Options, subscription_path
 from bridge.client.core.receiving import receiving_from
 from bridge.client.core.session_listing import Listing
-from bridge.client.exceptions import OperationTimeoutError
+from bridge.client.core.wire import fail
+from bridge.client.exceptions import OperationTimeoutError, OutcomeUnknownError
 from bridge.message.received import Received
+
+Result = TypeVar("Result")
 
 CONNECT_S = 20.0
 """How long an operation waits for a connection before it fails."""
@@ -46,6 +49,7 @@ class ServiceBusClient:
         self._sending: AioWire | None = None
         self._receiving: AioWire | None = None
         self._namespace: Namespace | None = None
+        self._awaited: set[asyncio.Future[Any]] = set()
         self._is_closed = False
         self.fully_qualified_namespace = str(self._options.address)
 
@@ -125,6 +129,8 @@ class ServiceBusClient:
         for wire in (self._sending, self._receiving):
             if wire is not None:
                 await wire.close()
+        for answer in self._awaited:
+            fail(answer, OutcomeUnknownError(ENDED))
         self._sending = self._receiving = self._namespace = None
 
     async def _administer(self, request: Any, read: Callable[[Any], Any]) -> Any:
@@ -148,7 +154,7 @@ class ServiceBusClient:
         call.begin(namespace, answer)
         try:
             async with asyncio.timeout(call.timeout_s or self._options.try_timeout):
-                result = await answer
+                result = await self._result(answer)
         except TimeoutError as error:
             call.undo(namespace, answer)
             raise OperationTimeoutError(f"{call.name} did not end in time.", error=error) from None
@@ -182,7 +188,7 @@ class ServiceBusClient:
         answer: asyncio.Future[list[Received]] = loop.create_future()
         call.begin(namespace, answer, stops.append)
         try:
-            return await answer
+            return await self._result(answer)
         except asyncio.CancelledError:
             for stop in stops:
                 stop()
@@ -191,6 +197,14 @@ class ServiceBusClient:
                     if back is not None:
                         back.begin(namespace, loop.create_future())
             raise
+
+    async def _result(self, answer: asyncio.Future[Result]) -> Result:
+        """Wait for an answer; at the latest until the client is closed."""
+        self._awaited.add(answer)
+        try:
+            return await answer
+        finally:
+            self._awaited.discard(answer)
 
     async def _connected(self, is_receiving: bool) -> Namespace:
         """Wait until the connections are there.
@@ -205,10 +219,8 @@ class ServiceBusClient:
             self._sending = AioWire(self._options.address, "publishing")
             self._receiving = AioWire(self._options.address, "consuming")
             self._namespace = Namespace(self._sending, self._receiving)
-        assert self._sending is not None
-        assert self._receiving is not None
-        if not self._sending.is_up:
-            await self._sending.ready(CONNECT_S)
-        if is_receiving and not self._receiving.is_up:
-            await self._receiving.ready(CONNECT_S)
-        return self._namespace
+        namespace = self._namespace
+        for wire in (self._sending, self._receiving if is_receiving else None):
+            if wire is not None and not wire.is_up:
+                await wire.ready(CONNECT_S)
+        return namespace

@@ -17,8 +17,10 @@ from bridge.client.address import Address
 from bridge.client.aio.channel import AioChannel
 from bridge.client.aio.raw import tell_blocked
 from bridge.client.core.backoff import Backoff
+from bridge.client.core.call import ENDED
 from bridge.client.core.wire import BLOCKED_GRACE_S
 from bridge.client.exceptions import (
+    OutcomeUnknownError,
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
     ServiceBusError,
@@ -65,8 +67,9 @@ class AioWire:
         Raises:
             ServiceBusConnectionError: it is not, in time.
             ServiceBusAuthenticationError: RabbitMQ refuses the login.
+            OutcomeUnknownError: it is closed for good.
         """
-        if self._task is None:
+        if self._task is None and self._refused is None:
             self._task = self._loop.create_task(self._keep())
         try:
             async with asyncio.timeout(timeout_s):
@@ -126,6 +129,8 @@ class AioWire:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+        self._refused = OutcomeUnknownError(ENDED)
+        self._changed.set()
 
     async def _keep(self) -> None:
         """Connect, again and again."""

@@ -11,6 +11,8 @@ from bridge.client.core.answers import Told
 from bridge.client.core.directory import guarded
 from bridge.client.core.wire import Answer
 
+ENDED = "The client was closed before the call had ended."
+
 
 @dataclass(slots=True)
 class Call:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bridge.client.core.call import ENDED
 from bridge.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bridge.client.sync.loop import Loop
 from bridge.client.sync.outcome import Outcome
@@ -24,7 +25,6 @@ PASS_MAX_S = 0.005
 """So long what RabbitMQ sends may wait for them."""
 
 TORN = "The client was interrupted in the middle of a call: nobody knows what came of this one."
-ENDED = "The client was closed before the call had ended."
 INTERRUPTING = (
     "A signal handler has interrupted this ServiceBusClient in the middle of a call: there it can "
     "only be closed."
