@@ -129,6 +129,20 @@ def test_a_wait_for_a_session_ends_with_its_client(bridge: Any, lane_name: str) 
             waiting.result(SOON_S)
 
 
+def test_a_session_that_is_given_to_a_closed_receiver(bridge: Any, lane_name: str) -> None:
+    """Somebody else has it at once; the call that waited for it hears that it was closed."""
+    queue = f"given-{lane_name}"
+    with lane_of(lane_name, bridge) as lane, ThreadPoolExecutor(1) as pool:
+        first, waiting = waits(lane, queue, pool)
+        first.close()
+        send(lane, queue, "one")
+        with pytest.raises(ValueError, match="shutdown"):
+            waiting.result(SOON_S)
+        receiver = accepted(lane, queue)
+        assert [str(each) for each in take(receiver)] == ["one"]
+        receiver.close()
+
+
 def waits(lane: Lane, queue: str, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
     """Have a receiver wait for the next session; return it, and its call."""
     with lane.client.get_queue_sender(queue):

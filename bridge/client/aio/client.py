@@ -14,6 +14,7 @@ import tenacity
 from bridge.client.aio.connection import AioWire
 from bridge.client.aio.receiver import ServiceBusReceiver
 from bridge.client.aio.sender import ServiceBusSender
+from bridge.client.core.answers import Told
 from bridge.client.core.call import ENDED, Call
 from bridge.client.core.namespace import Namespace
 from bridge.client.core.options import Options, subscription_path
@@ -184,8 +185,7 @@ class ServiceBusClient:
             stops: what ends the wait, once messages are asked for.
         """
         namespace = await self._connected(True)
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[Received]] = loop.create_future()
+        answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
         call.begin(namespace, answer, stops.append)
         try:
             return await self._result(answer)
@@ -195,7 +195,7 @@ class ServiceBusClient:
             if not answer.cancelled() and answer.exception() is None:
                 for back in map(put_back, answer.result()):
                     if back is not None:
-                        back.begin(namespace, loop.create_future())
+                        back.begin(namespace, Told())
             raise
 
     async def _result(self, answer: asyncio.Future[Result]) -> Result:

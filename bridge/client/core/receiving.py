@@ -144,11 +144,14 @@ class Receiving:
         _check_wait(wait_s)
         return self._source.open(wait_s)
 
-    def opened(self, receiver: Any, found: Any) -> None:
-        """It is there; a session's lock is kept."""
+    def opened(self, receiver: Any, found: Any) -> Call | None:
+        """It is there; a session's lock is kept, or ends where somebody closed the receiver."""
         self._source.opened(found)
+        if self.is_closed:
+            return self._source.close()
         if self._renewer is not None and self.session is not None:
             self._renewer.register(receiver, receiver.session)
+        return None
 
     def close(self) -> Call | None:
         """Ask for nothing more; a session's lock ends."""

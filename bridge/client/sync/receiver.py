@@ -140,15 +140,17 @@ class ServiceBusReceiver:
 
         A session's lock ends, and those of its messages.
         """
-        asked = self._receiving.close()
-        if asked is not None:
-            with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
-                self._client._run(asked)
+        self._end(self._receiving.close())
 
     def _open(self, wait_s: float | None = None) -> None:
         if not self._receiving.is_open:
             found = self._client._run(self._receiving.open(wait_s))
-            self._receiving.opened(self, found)
+            self._end(self._receiving.opened(self, found))
+
+    def _end(self, asked: Call | None) -> None:
+        if asked is not None:
+            with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
+                self._client._run(asked)
 
     def _run(self, asking: Callable[[], Call]) -> Any:
         """Have something carried out, when there is something to receive from."""
