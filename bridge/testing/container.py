@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 RABBITMQ_IMAGE = "rabbitmq:4.3-management"
@@ -85,12 +84,7 @@ class BusbridgeContainer:
     def __enter__(self) -> BusbridgeContainer:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *args: Any) -> None:
         self.stop()
 
     def start(self) -> BusbridgeContainer:

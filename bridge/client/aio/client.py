@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 import tenacity
@@ -57,12 +56,7 @@ class ServiceBusClient:
     async def __aenter__(self) -> ServiceBusClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
 from bridge.client.aio.client import ServiceBusClient
@@ -93,12 +92,7 @@ class ServiceBusAdministrationClient:
     async def __aenter__(self) -> ServiceBusAdministrationClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.aio.session import ServiceBusSession
@@ -34,12 +33,7 @@ class ServiceBusReceiver:
         await self._open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
     def __aiter__(self) -> AsyncIterator[ServiceBusReceivedMessage]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any
 
 from bridge.client.core.renewal import CALLBACK_FAILED, DURATION_S, Renewal, log
@@ -36,12 +35,7 @@ class AutoLockRenewer:
     async def __aenter__(self) -> AutoLockRenewer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
     def register(

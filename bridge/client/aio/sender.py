@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.batch import ServiceBusMessageBatch
@@ -31,12 +30,7 @@ class ServiceBusSender:
         await self._client._run(self._sending.limit())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
     def __str__(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
 from bridge.client.management.calls import Call, Calls, Listing
@@ -91,12 +90,7 @@ class ServiceBusAdministrationClient:
     def __enter__(self) -> ServiceBusAdministrationClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *args: Any) -> None:
         self.close()
 
     def close(self) -> None:

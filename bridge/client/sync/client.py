@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import tenacity
@@ -57,12 +56,7 @@ class ServiceBusClient:
     def __enter__(self) -> ServiceBusClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *args: Any) -> None:
         self.close()
 
     def __repr__(self) -> str:

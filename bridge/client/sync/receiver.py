@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.core.call import Call, numbers_of
@@ -34,12 +33,7 @@ class ServiceBusReceiver:
         self._open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *args: Any) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[ServiceBusReceivedMessage]:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any
 
 from bridge.client.core.renewal import CALLBACK_FAILED, DURATION_S, Renewal, log
@@ -46,12 +45,7 @@ class AutoLockRenewer:
     def __enter__(self) -> AutoLockRenewer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *args: Any) -> None:
         self.close()
 
     def register(
