@@ -29,7 +29,6 @@ class ServiceBusReceiver:
         self._session = None if source is None else ServiceBusSession(source, self._run)
 
     async def __aenter__(self) -> ServiceBusReceiver:
-        self._receiving.check()
         await self._open()
         return self
 
@@ -135,6 +134,7 @@ class ServiceBusReceiver:
         await self._end(self._receiving.close())
 
     async def _open(self, wait_s: float | None = None) -> None:
+        self._receiving.check()
         if not self._receiving.is_open:
             found = await self._client._run(self._receiving.open(wait_s))
             await self._end(self._receiving.opened(self, found))
@@ -146,14 +146,12 @@ class ServiceBusReceiver:
 
     async def _run(self, asking: Callable[[], Call]) -> Any:
         """Have something carried out, when there is something to receive from."""
-        self._receiving.check()
         await self._open()
         return await self._client._run(asking())
 
     async def _pull(
         self, asking: Callable[[], Call], wait_s: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        self._receiving.check()
         await self._open(wait_s)
         asked = asking()
         return self._receiving.received(

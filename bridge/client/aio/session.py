@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from bridge.client.core.call import Call, check_timeout
+from bridge.client.core.call import Call
 from bridge.client.core.session_source import SessionSource
 from bridge.client.messages import instant
 
@@ -40,7 +40,6 @@ class ServiceBusSession:
 
     async def get_state(self, *, timeout: float | None = None, **options: Any) -> bytes | None:
         """Return what is stored with it."""
-        check_timeout(timeout)
         state: bytes | None = await self._run(lambda: self._source.state(timeout))
         return state
 
@@ -52,7 +51,6 @@ class ServiceBusSession:
         **options: Any,
     ) -> None:
         """Store something with it; `None` clears it."""
-        check_timeout(timeout)
         await self._run(lambda: self._source.store(state, timeout))
 
     async def renew_lock(self, *, timeout: float | None = None, **options: Any) -> datetime:
@@ -61,5 +59,4 @@ class ServiceBusSession:
         Raises:
             SessionLockLostError: it has ended before.
         """
-        check_timeout(timeout)
         return instant(await self._run(lambda: self._source.renew_session(timeout)))

@@ -25,6 +25,9 @@ class Call:
         is_tried_again: what failed for the moment is done again.
         undone_by: makes what undoes a result that its caller gave up.
         read: makes of the result what its caller is given; what it raises may be tried again.
+
+    Raises:
+        ValueError: the timeout can be none.
     """
 
     name: str
@@ -34,6 +37,10 @@ class Call:
     is_tried_again: bool = True
     undone_by: Callable[[Any], Call] | None = None
     read: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise ValueError("The timeout must be greater than 0.")
 
     def begin(self, namespace: Any, answer: Answer, *more: Any) -> None:
         """Have it carried out; what it raises is its waiter's."""
@@ -45,12 +52,6 @@ class Call:
             return
         if answer.exception() is None:
             self.undone_by(answer.result()).begin(namespace, Told())
-
-
-def check_timeout(timeout: float | None) -> None:
-    """Raise ValueError unless a timeout can be one."""
-    if timeout is not None and timeout <= 0:
-        raise ValueError("The timeout must be greater than 0.")
 
 
 def numbers_of(sequence_numbers: Any) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
-from bridge.client.core.call import Call, check_timeout
+from bridge.client.core.call import Call
 from bridge.client.core.options import sub_queue_of
 from bridge.client.core.session_source import SessionSource
 from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
@@ -140,7 +140,6 @@ class Receiving:
         Args:
             wait_s: how long the first call waits, if it says so.
         """
-        self.check()
         _check_wait(wait_s)
         return self._source.open(wait_s)
 
@@ -177,7 +176,7 @@ class Receiving:
 
     def peek(self, count: int, sequence_number: int, timeout: float | None) -> Call:
         """Return messages from a number on, or behind those that were peeked last."""
-        self.check(timeout)
+        self.check()
         if count < 1:
             raise ValueError("max_message_count must be 1 or greater.")
         return self._source.peek(sequence_number or self._next_peek, count, timeout)
@@ -190,7 +189,7 @@ class Receiving:
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call:
         """Receive deferred messages."""
-        self.check(timeout)
+        self.check()
         return self._source.deferred(numbers, timeout)
 
     def received(self, receiver: Any, found: list[Received]) -> list[ServiceBusReceivedMessage]:
@@ -220,14 +219,13 @@ class Receiving:
 
     def renew(self, message: object, timeout: float | None) -> Call:
         """Give a message's lock its full duration; see `_locked` for what is refused."""
-        self.check(timeout)
+        self.check()
         return self._source.renew(self._locked(message), timeout)
 
-    def check(self, timeout: float | None = None) -> None:
+    def check(self) -> None:
         """Raise ValueError when the receiver is closed."""
         if self.is_closed:
             raise ValueError("The handler has already been shutdown. Make another one.")
-        check_timeout(timeout)
 
     def _locked(self, message: object) -> ServiceBusReceivedMessage:
         """Return a message that may have a lock.

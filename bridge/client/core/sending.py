@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from bridge.client.batch import ServiceBusMessageBatch, all_encoded
-from bridge.client.core.call import Call, check_timeout, numbers_of
+from bridge.client.core.call import Call, numbers_of
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.messages import Sendable, milliseconds
 from bridge.model.name import SubQueue
@@ -38,20 +38,20 @@ class Sending:
         self, message: Sendable | ServiceBusMessageBatch | Iterable[Sendable], timeout: float | None
     ) -> Call:
         """Send."""
-        self._check(timeout)
+        self._check()
         return Call("send", (self._entity_name, all_encoded(message)), timeout)
 
     def schedule(
         self, messages: Sendable | Iterable[Sendable], due: datetime, timeout: float | None
     ) -> Call:
         """Send for later; each message has that time then, as with the SDK."""
-        self._check(timeout)
+        self._check()
         asked = self._entity_name, all_encoded(messages, due), milliseconds(due)
         return Call("schedule", asked, timeout)
 
     def cancel(self, sequence_numbers: int | Iterable[int], timeout: float | None) -> Call:
         """Remove what is scheduled."""
-        self._check(timeout)
+        self._check()
         return Call("cancel", (self._entity_name, numbers_of(sequence_numbers)), timeout)
 
     def batch(self, most_bytes: int, wanted_bytes: int | None) -> ServiceBusMessageBatch:
@@ -66,10 +66,9 @@ class Sending:
             )
         return ServiceBusMessageBatch(wanted_bytes or most_bytes)
 
-    def _check(self, timeout: float | None = None) -> None:
+    def _check(self) -> None:
         if self.is_closed:
             raise ValueError("The handler has already been shutdown. Make another one.")
-        check_timeout(timeout)
         if self._entity_name.lower().endswith(_SUB_QUEUE):
             raise ServiceBusError(
                 f"Messages are sent to a queue or topic; '{self._entity_name}' is a sub-queue."

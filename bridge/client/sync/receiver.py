@@ -29,7 +29,6 @@ class ServiceBusReceiver:
         self._session = None if source is None else ServiceBusSession(source, self._run)
 
     def __enter__(self) -> ServiceBusReceiver:
-        self._receiving.check()
         self._open()
         return self
 
@@ -137,6 +136,7 @@ class ServiceBusReceiver:
         self._end(self._receiving.close())
 
     def _open(self, wait_s: float | None = None) -> None:
+        self._receiving.check()
         if not self._receiving.is_open:
             found = self._client._run(self._receiving.open(wait_s))
             self._end(self._receiving.opened(self, found))
@@ -148,14 +148,12 @@ class ServiceBusReceiver:
 
     def _run(self, asking: Callable[[], Call]) -> Any:
         """Have something carried out, when there is something to receive from."""
-        self._receiving.check()
         self._open()
         return self._client._run(asking())
 
     def _pull(
         self, asking: Callable[[], Call], wait_s: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        self._receiving.check()
         self._open(wait_s)
         asked = asking()
         return self._receiving.received(self, self._client._pull(asked))

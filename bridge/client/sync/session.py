@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from bridge.client.core.call import Call, check_timeout
+from bridge.client.core.call import Call
 from bridge.client.core.session_source import SessionSource
 from bridge.client.messages import instant
 
@@ -38,7 +38,6 @@ class ServiceBusSession:
 
     def get_state(self, *, timeout: float | None = None, **options: Any) -> bytes | None:
         """Return what is stored with it."""
-        check_timeout(timeout)
         state: bytes | None = self._run(lambda: self._source.state(timeout))
         return state
 
@@ -50,7 +49,6 @@ class ServiceBusSession:
         **options: Any,
     ) -> None:
         """Store something with it; `None` clears it."""
-        check_timeout(timeout)
         self._run(lambda: self._source.store(state, timeout))
 
     def renew_lock(self, *, timeout: float | None = None, **options: Any) -> datetime:
@@ -59,5 +57,4 @@ class ServiceBusSession:
         Raises:
             SessionLockLostError: it has ended before.
         """
-        check_timeout(timeout)
         return instant(self._run(lambda: self._source.renew_session(timeout)))
