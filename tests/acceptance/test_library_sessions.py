@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -143,11 +144,22 @@ def test_a_session_that_is_given_to_a_closed_receiver(bridge: Any, lane_name: st
         receiver.close()
 
 
-def waits(lane: Lane, queue: str, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
+def test_a_wait_without_an_end(bridge: Any, lane_name: str) -> None:
+    """It ends with the first session that has a message."""
+    queue = f"given-{lane_name}"
+    with lane_of(lane_name, bridge) as lane, ThreadPoolExecutor(1) as pool:
+        receiver, waiting = waits(lane, queue, pool, max_wait_time=math.inf)
+        send(lane, queue, "one")
+        (message,) = waiting.result(SOON_S)
+        receiver.complete_message(message)
+        receiver.close()
+
+
+def waits(lane: Lane, queue: str, pool: ThreadPoolExecutor, **options: Any) -> tuple[Any, Any]:
     """Have a receiver wait for the next session; return it, and its call."""
     with lane.client.get_queue_sender(queue):
         pass  # so the client knows its bridge and the queue, and asks for nothing else
-    receiver = lane.client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION)
+    receiver = lane.client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, **options)
     waiting = pool.submit(receiver.receive_messages)
     namespace = getattr(lane.client, "_inner", lane.client)._namespace
     eventually(lambda: namespace._publisher._questions or waiting.done(), "a session is asked for")

@@ -38,6 +38,9 @@ from bridge.wire.shown import decode
 ACCEPT_S = 65.0
 """How long a client that does not say waits for a next session, as with Service Bus."""
 
+ACCEPT_MAX_S = 30 * 86_400.0
+"""RabbitMQ takes no question that expires later than in 49 days."""
+
 PING_S = 2.0
 """So often the bridges that hold sessions for this client are asked whether they are there."""
 
@@ -68,7 +71,7 @@ class Sessions:
     ) -> None:
         """Lock a session, or (`None`) the next one that has messages; answer with `HeldSession`."""
         number = next(self._numbers)
-        wait_s = wait_s or ACCEPT_S
+        wait_s = min(wait_s or ACCEPT_S, ACCEPT_MAX_S)
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
         question = _question("accept", number)
         question |= {
