@@ -58,6 +58,23 @@ def test_an_entity_that_was_just_deleted(bridge: Any, lane_name: str) -> None:
 
 
 @pytest.mark.parametrize("lane_name", LANES[1:])
+def test_what_is_no_number(bridge: Any, lane_name: str) -> None:
+    """Nothing is asked; sessions are held on."""
+    with (
+        lane_of(lane_name, bridge) as lane,
+        held(lane) as receiver,
+        lane.client.get_queue_sender(f"held-{lane_name}") as sender,
+    ):
+        for number, error in ((1 << 63, ValueError), ("1", TypeError), (1.5, TypeError)):
+            with pytest.raises(error):
+                sender.cancel_scheduled_messages([number])
+            with pytest.raises(error):
+                receiver.receive_deferred_messages([number])
+            with pytest.raises(error):
+                receiver.peek_messages(sequence_number=number)
+
+
+@pytest.mark.parametrize("lane_name", LANES[1:])
 def test_an_entity_that_the_user_may_not_write_to(
     bridge: Any, broker: Broker, lane_name: str
 ) -> None:

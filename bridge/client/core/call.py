@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, index
 from typing import Any
 
 from bridge.client.core.answers import Told
@@ -54,6 +54,20 @@ class Call:
             self.undone_by(answer.result()).begin(namespace, Told())
 
 
+def number_of(given: Any) -> int:
+    """Return a number that can be asked for.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it has more than 64 bits.
+    """
+    number = index(given)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"A number has 64 bits at most, and {number} more.")
+    return number
+
+
 def numbers_of(sequence_numbers: Any) -> list[int]:
     """Return one sequence number, or several, as a list."""
-    return [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)
+    given = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
+    return [number_of(each) for each in given]

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
-from bridge.client.core.call import Call
+from bridge.client.core.call import Call, number_of
 from bridge.client.core.options import sub_queue_of
 from bridge.client.core.session_source import SessionSource
 from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
@@ -179,7 +179,8 @@ class Receiving:
         self.check()
         if count < 1:
             raise ValueError("max_message_count must be 1 or greater.")
-        return self._source.peek(sequence_number or self._next_peek, count, timeout)
+        start = number_of(sequence_number or self._next_peek)
+        return self._source.peek(start, number_of(count), timeout)
 
     def peeked(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
         """Return what was peeked, as the application sees it."""
