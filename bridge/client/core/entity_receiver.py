@@ -132,7 +132,8 @@ class EntityReceiver:
             The pull's number, for `stop`.
         """
         self._last_pull += 1
-        pull: Pull[Held] = Pull(self._last_pull, count, mode, answer)
+        deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        pull: Pull[Held] = Pull(count, answer, number=self._last_pull, deletes=deletes)
         self._pulls[pull.number] = pull
         if wait_s is not None:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
@@ -265,7 +266,7 @@ class EntityReceiver:
         if pull is None:
             self._credit.released(held, self._wire.now_s())
             return
-        if pull.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+        if pull.deletes:
             pull.got.append((held, held.received()))
         else:
             lock = self._locks.acquire(held, self.place.queue.lock_duration_ms)

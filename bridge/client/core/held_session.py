@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.pull import Pull
 from bridge.client.core.wire import Answer, Wire
 from bridge.client.exceptions import SessionLockLostError
@@ -49,7 +48,6 @@ class HeldSession:
         session_id: str,
         until_ms: int,
         *,
-        mode: ServiceBusReceiveMode,
         wire: Wire,
         asked: Asked,
     ) -> None:
@@ -58,14 +56,12 @@ class HeldSession:
         self.path = path
         self.session_id = session_id
         self.until_ms = until_ms
-        self.mode = mode
         self.lost: str | None = None
         self.arrived = 0
         self._wire = wire
         self._asked = asked
         self._pulls: list[Pull[None]] = []
         self._buffer: deque[Received] = deque()
-        self._last_pull = 0
         self._credit = 0
         self._is_draining = False
 
@@ -86,8 +82,7 @@ class HeldSession:
             What ends the wait early.
         """
         self.check()
-        self._last_pull += 1
-        pull: Pull[None] = Pull(self._last_pull, count, self.mode, answer)
+        pull: Pull[None] = Pull(count, answer)
         self._pulls.append(pull)
         if wait_s is not None:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))

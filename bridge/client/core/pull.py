@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.wire import Answer, Timer, Wire, fail, succeed
 from bridge.message.received import Received
 
@@ -20,17 +19,18 @@ class Pull(Generic[HeldT]):
     """What it wants, and what it has.
 
     Attributes:
-        number: names it to the strategy of receiving.
+        number: names it to the strategy of receiving, where there is one.
+        deletes: what it gets is gone.
         got: what has come for it, as it is held and as its caller will see it.
         is_withdrawn: it takes what is on its way, and then ends.
         is_finished: what it has was given to its caller, or back.
     """
 
     def __init__(
-        self, number: int, count: int, mode: ServiceBusReceiveMode, answer: Answer
+        self, count: int, answer: Answer, *, number: int = 0, deletes: bool = False
     ) -> None:
         self.number = number
-        self.mode = mode
+        self.deletes = deletes
         self.got: list[tuple[HeldT, Received]] = []
         self.is_withdrawn = False
         self.is_finished = False

@@ -13,10 +13,10 @@ import tenacity
 class RetryOptions:
     """The client's `retry_total`, `retry_backoff_factor`, `retry_backoff_max` and `retry_mode`."""
 
-    total: int = 3
-    backoff_factor: float = 0.8
-    backoff_max: float = 120.0
-    mode: str = "exponential"
+    total: int
+    backoff_factor: float
+    backoff_max: float
+    mode: str
 
     def arguments(self, may_again: Callable[[], bool] = lambda: True) -> dict[str, Any]:
         """Return what tenacity's `Retrying` and `AsyncRetrying` take.

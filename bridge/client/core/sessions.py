@@ -83,7 +83,7 @@ class Sessions:
             question["session"] = text(session_id)
 
         def replied(bridge: str, reply: bytes | Exception) -> None:
-            guarded(answer, self._accepted, number, path, mode, answer, bridge, reply)
+            guarded(answer, self._accepted, number, path, answer, bridge, reply)
 
         # Any bridge can accept a session of every entity.
         self._directory.ask_any(question, replied, wait_s=wait_s + TIMEOUT_S)
@@ -221,7 +221,6 @@ class Sessions:
         self,
         number: int,
         path: str,
-        mode: ServiceBusReceiveMode,
         answer: Any,
         bridge: str,
         reply: bytes | Exception,
@@ -238,7 +237,7 @@ class Sessions:
         assert isinstance(until_ms, int)
         held = HeldSession(
             number, bridge, path, session_id.decode(), until_ms,
-            mode=mode, wire=self._wire, asked=self,
+            wire=self._wire, asked=self,
         )  # fmt: skip
         self._held[number] = held
         self._publisher.listen(f"session-{number}", partial(self._hear, held))

@@ -11,7 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.held_session import HeldSession
 from bridge.client.exceptions import SessionLockLostError
 from bridge.message.received import Received
@@ -54,7 +53,6 @@ def a_session(bridge: Bridge) -> tuple[ScriptedWire, HeldSession]:
         "orders",
         "s",
         LOCK_S * 1000,
-        mode=ServiceBusReceiveMode.PEEK_LOCK,
         wire=cast(Any, wire),
         asked=bridge,
     )
