@@ -17,6 +17,7 @@ from bridge.client.management.properties import (
     SubscriptionProperties,
     TopicProperties,
 )
+from bridge.client.management.reading import Place
 from bridge.client.management.rules import RuleProperties
 from bridge.client.management.runtime import (
     QueueRuntimeProperties,
@@ -59,11 +60,10 @@ class Call(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Described]):
-    """A list: how a part of it is asked for, from an index on and of a length."""
+    """A list: how a part of it is asked for, and where the first begins."""
 
-    page: Callable[[int, int], Call[tuple[list[Described], tuple[int, int] | None]]]
-    start: int
-    size: int
+    page: Callable[[int, int], Call[tuple[list[Described], Place | None]]]
+    first: Place
 
 
 class Calls:
@@ -160,15 +160,15 @@ class Calls:
     def _pages(
         self, made: type[Described], path: str, *, start_index: int = 0, max_page_size: int = 100
     ) -> Listing[Described]:
-        def read(response: Response) -> tuple[list[Described], tuple[int, int] | None]:
-            found = reading.page_of(reading.root_of(response), _root(made))
-            return [_read(made, *each) for each in found.entries], found.next
+        def read(response: Response) -> tuple[list[Described], Place | None]:
+            entries, following = reading.page_of(reading.root_of(response), _root(made))
+            return [_read(made, *each) for each in entries], following
 
-        def page(skip: int, top: int) -> Call[tuple[list[Described], tuple[int, int] | None]]:
+        def page(skip: int, top: int) -> Call[tuple[list[Described], Place | None]]:
             query = {"$skip": str(skip), "$top": str(top)}
             return Call(self._request("GET", path, query=query), read)
 
-        return Listing(page, start_index, max_page_size)
+        return Listing(page, (start_index, max_page_size))
 
     def _request(self, method: str, path: str, **more: Any) -> Request:
         return Request(method=method, path=path, host=self._host, **more)

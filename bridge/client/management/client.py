@@ -19,6 +19,7 @@ from bridge.client.management.properties import (
     SubscriptionProperties,
     TopicProperties,
 )
+from bridge.client.management.reading import Place
 from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction
 from bridge.client.management.runtime import (
     QueueRuntimeProperties,
@@ -41,7 +42,7 @@ class ItemPaged(Generic[Described]):
 
     def by_page(self) -> Iterator[Iterator[Described]]:
         """Yield the parts."""
-        place: tuple[int, int] | None = self._listing.start, self._listing.size
+        place: Place | None = self._listing.first
         while place is not None:
             items, place = self._client._ask(self._listing.page(*place))
             yield iter(items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -32,13 +32,8 @@ FOR_EVER = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microsecon
 
 Described = TypeVar("Described")
 
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list: names with descriptions; where the next begins and how long it is."""
-
-    entries: list[tuple[str, Element]]
-    next: tuple[int, int] | None
+Place = tuple[int, int]
+"""Where a part of a list begins, and how long it is."""
 
 
 def root_of(response: Response) -> Element:
@@ -59,8 +54,8 @@ def description_of(root: Element, name: str) -> Element | None:
     return root.find("content", name)
 
 
-def page_of(root: Element, name: str) -> Page:
-    """Return the entries of a feed that describe something of this name."""
+def page_of(root: Element, name: str) -> tuple[list[tuple[str, Element]], Place | None]:
+    """Return the entries of a feed that describe something of this name, and where it goes on."""
     entries = []
     for entry in root.all("entry"):
         description = description_of(entry, name)
@@ -68,10 +63,10 @@ def page_of(root: Element, name: str) -> Page:
             entries.append((entry.text_of("title"), description))
     links = [each.attributes for each in root.all("link")]
     following = next((each["href"] for each in links if each.get("rel") == "next"), None)
-    return Page(entries, None if following is None else _place(following))
+    return entries, None if following is None else _place(following)
 
 
-def _place(url: str) -> tuple[int, int]:
+def _place(url: str) -> Place:
     query = parse_qs(urlsplit(url).query)
     return int(query["$skip"][0]), int(query["$top"][0])
 
