@@ -144,10 +144,15 @@ class Directory:
                 self._bridge = None
                 self._discover(on_found, failed)
             else:
-                replied(bridge, reply)
+                on_reply(bridge, reply)
 
         def on_found(bridge: str) -> None:
-            ask(bridge, {}, body, partial(replied, bridge), wait_s=wait_s)
+            ask(bridge, {}, body, partial(on_reply, bridge), wait_s=wait_s)
+
+        def on_reply(bridge: str, reply: bytes | Exception) -> None:
+            if isinstance(reply, OperationTimeoutError):  # it may hang, and another one not
+                self._bridge = None
+            replied(bridge, reply)
 
         failed = partial(replied, "")
         bridge = self._bridge
