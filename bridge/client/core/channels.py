@@ -127,9 +127,13 @@ class Channels:
     def close(self) -> None:
         """Close all; what is not settled goes back."""
         self._life += 1
-        for channel in self._all():
+        main = () if self._main is None else (self._main,)
+        for channel in (*main, *self._idle, *self._used):
             channel.close()
-        self._forget()
+        self._main = None
+        self._returning = 0
+        self._idle.clear()
+        self._used.clear()
 
     def _on_returned(self, life: int) -> None:
         if life == self._life:
@@ -144,13 +148,3 @@ class Channels:
             return
         self.close()
         self._on_lost(error)
-
-    def _all(self) -> list[Channel]:
-        found = [*self._idle, *self._used]
-        return found if self._main is None else [self._main, *found]
-
-    def _forget(self) -> None:
-        self._main = None
-        self._returning = 0
-        self._idle.clear()
-        self._used.clear()

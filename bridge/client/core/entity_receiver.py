@@ -7,6 +7,7 @@ ends (`machine.locks`), what is a second copy (`machine.deduplicator`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -123,13 +124,13 @@ class EntityReceiver:
 
     def pull(
         self, count: int, wait_s: float | None, mode: ServiceBusReceiveMode, answer: Answer
-    ) -> int:
+    ) -> Callable[[], None]:
         """Receive up to so many messages; the answer is a list of `Received`.
 
         It comes when all are there, `wait_s` are over (`None`: never), or shortly after the first.
 
         Returns:
-            The pull's number, for `stop`.
+            What ends it early, with what it has.
         """
         self._last_pull += 1
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -139,13 +140,7 @@ class EntityReceiver:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
         self._credit.ask(pull.number, count, self._wire.now_s())
         self._turn_soon()
-        return pull.number
-
-    def stop(self, number: int) -> None:
-        """End a pull with what it has."""
-        pull = self._pulls.get(number)
-        if pull is not None:
-            self._withdraw(pull)
+        return partial(self._withdraw, pull)
 
     def complete(self, token: UUID, answer: Answer) -> None:
         """Settle a message for good; a process that ends then has not lost it."""

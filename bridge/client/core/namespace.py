@@ -142,7 +142,7 @@ class Namespace:
 
         def then(described: Described) -> None:
             receiver = self._receiver_of(described, sub_queue)
-            begun(partial(receiver.stop, receiver.pull(count, wait_s, mode, answer)))
+            begun(receiver.pull(count, wait_s, mode, answer))
 
         self._directory.known(path, answer, then)
 
