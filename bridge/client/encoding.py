@@ -70,12 +70,17 @@ def encode(parts: Parts) -> bytes:
         raise TypeError(f"A message cannot be encoded: {error}") from None
 
 
+def milliseconds(time_utc: datetime) -> int:
+    """Return UTC milliseconds; a time without a zone is UTC."""
+    aware = time_utc if time_utc.tzinfo is not None else time_utc.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
 def typed(value: object) -> Any:
     """Return a value as the SDK writes it: an `int` is an int of 32 bits where it fits."""
     if isinstance(value, bool) or not isinstance(value, int):
         if isinstance(value, datetime):
-            aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-            return Timestamp(round(aware.timestamp() * 1000))
+            return Timestamp(milliseconds(value))
         if isinstance(value, bytes | bytearray):
             return value.decode()  # as the SDK does
         return value
@@ -141,14 +146,12 @@ class Decoded:
     """The sections of a received message, read.
 
     Attributes:
-        header: its list.
         annotations: by name.
         properties: its list.
         application_properties: with names and texts as bytes, as the SDK has them.
         bodies: the section's code, and the values of its sections.
     """
 
-    header: list[Any] = field(default_factory=list)
     annotations: dict[str, Any] = field(default_factory=dict)
     properties: list[Any] = field(default_factory=list)
     application_properties: dict[bytes, Any] | None = None
@@ -167,9 +170,7 @@ def decode(raw: bytes) -> Decoded:
     try:
         for code, (_, value_at, _) in sections.at.items():
             value = read_value(raw, value_at)[0]
-            if code == part.HEADER:
-                found.header = value
-            elif code == part.PROPERTIES:
+            if code == part.PROPERTIES:
                 found.properties = value
             elif code == part.MESSAGE_ANNOTATIONS:
                 found.annotations = {str(name): each for name, each in value.items()}

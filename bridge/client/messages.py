@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bridge.client.constants import AmqpMessageBodyType
-from bridge.client.encoding import Parts, encode
+from bridge.client.encoding import Parts, encode, milliseconds
 
 KEY_CHARACTERS_MAX = 128
 
@@ -196,12 +196,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
-
-
-def milliseconds(time_utc: datetime) -> int:
-    """Return UTC milliseconds; a time without a zone is UTC."""
-    aware = time_utc if time_utc.tzinfo is not None else time_utc.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
 
 
 def instant(time_ms: int) -> datetime:

@@ -9,8 +9,9 @@ from uuid import uuid4
 
 from bridge.client.batch import ServiceBusMessageBatch, all_encoded
 from bridge.client.core.call import Call, numbers_of
+from bridge.client.encoding import milliseconds
 from bridge.client.exceptions import ServiceBusError
-from bridge.client.messages import Sendable, milliseconds
+from bridge.client.messages import Sendable
 from bridge.model.name import SubQueue
 
 _SUB_QUEUE = f"/{SubQueue.DEAD_LETTER.value}"

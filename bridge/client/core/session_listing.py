@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bridge.client.core.call import Call
-from bridge.client.messages import milliseconds
+from bridge.client.encoding import milliseconds
 
 PAGE = 1_000
 
