@@ -293,8 +293,6 @@ class Sessions(Generic[Message]):
 
     def left(self, place: Place[Message], *, is_settled: bool) -> list[Effect]:
         """It has left its queue, for good (`is_settled`) or for another."""
-        if self._index.places.get(place.identity) is not place:
-            return []
         if is_settled:
             self._settled.add(place.number, digest(place.identity))
         effects = _drops_of_seconds(place)
@@ -393,8 +391,6 @@ class Sessions(Generic[Message]):
         """Give available sessions to those who wait."""
         effects: list[Effect] = []
         while (session := self._supply.take()) is not None:
-            if session.holder is not None:
-                continue
             effects += self._prune(session, now_ms)
             if session.head() is None:
                 continue
