@@ -141,9 +141,7 @@ async def _peek_message(namespace: Namespace, path: EntityPath, body: Body) -> B
         raise ArgumentError(
             "'from-sequence-number' must be a whole number, and 'message-count' one above 0."
         )
-    session_id = body.get("session-id")
-    if session_id is not None and not isinstance(session_id, str):
-        raise ArgumentError("'session-id' must be a string.")
+    session_id = session_operations.session_id_of(body)
     found = await namespace.peek(path, max(int(start), 0), int(count), session_id)
     return {"messages": await in_slices(map(_entry, found))} if found else None
 
