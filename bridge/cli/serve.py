@@ -102,10 +102,10 @@ async def _serve(
         )
         bridge.namespace.directory.follow(lambda definitions: _heed(gateway, rules, definitions))
         await bridge.start(listeners.admin, gateway=gateway, service=service)
-        await gateway.listen_on(listeners.amqp, tls=certified.tls)
+        await gateway.listen(listeners.amqp, tls=certified.tls)
         bridge.on_stop(gateway.stop)
         for listener in listeners.tls:
-            await gateway.listen_on(listener, tls=certified.tls, is_tls_only=True)
+            await gateway.listen(listener, tls=certified.tls, is_tls_only=True)
         ready = await bridge.ready(listeners.admin)
         print(f"{ready}{certified.said}{_address(settings, listeners)}", flush=True)
         await bridge.serve()

@@ -25,8 +25,6 @@ from bridge.model.access_rules import RuleSet
 
 _log = logging.getLogger("busbridge.gateway")
 
-BACKLOG = 512
-
 GOODBYE_S = 0.5
 """How long a stop waits for clients to answer its close."""
 
@@ -99,22 +97,6 @@ class Gateway:
             connection.links.recheck()
 
     async def listen(
-        self,
-        host: str,
-        port: int,
-        *,
-        tls: ssl.SSLContext | None = None,
-        is_tls_only: bool = False,
-    ) -> int:
-        """Take connections; returns the port (a free one when `port` is 0).
-
-        Raises:
-            OSError: the port is taken, or not ours to take.
-        """
-        listener = socket.create_server((host, port), backlog=BACKLOG, reuse_port=False)
-        return await self.listen_on(listener, tls=tls, is_tls_only=is_tls_only)
-
-    async def listen_on(
         self,
         listener: socket.socket,
         *,

@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -109,7 +110,7 @@ async def count_calls(installation: Installation, count: int) -> tuple[dict[str,
         open_door(rabbit.node.endpoint, rabbit.node.management_url, QUEUE) as door,
     ):
         gateway = Gateway(door.namespace, RuleSet(namespace=(ROOT_RULE,)))
-        port = await gateway.listen("127.0.0.1", 0)
+        port = await gateway.listen(socket.create_server(("127.0.0.1", 0)))
         client = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.bench.calls", "--client", connection_string(str(port))),
             *("--count", str(count)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import socket
 
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
@@ -30,7 +31,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     namespace = MemoryNamespace(*definitions)
     settings = Settings(message_bytes_max=arguments.message_bytes_max)
     gateway = Gateway(namespace, RuleSet(namespace=(ROOT_RULE,)), settings)
-    port = await gateway.listen(arguments.host, arguments.port)
+    port = await gateway.listen(socket.create_server((arguments.host, arguments.port)))
     print(f"ready {port}", flush=True)
     try:
         await asyncio.Event().wait()

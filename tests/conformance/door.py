@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
@@ -61,9 +62,10 @@ class Door:
         self.namespace = MemoryNamespace(*self._queues)
         rules = RuleSet(namespace=self._rules)
         self.gateway = Gateway(self.namespace, rules, self._settings)
-        self.port = await self.gateway.listen("127.0.0.1", 0)
+        self.port = await self.gateway.listen(socket.create_server(("127.0.0.1", 0)))
         if self._tls is not None:
-            self.tls_port = await self.gateway.listen("127.0.0.1", 0, tls=self._tls)
+            listener = socket.create_server(("127.0.0.1", 0))
+            self.tls_port = await self.gateway.listen(listener, tls=self._tls)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something in the gateway's loop and wait for it."""

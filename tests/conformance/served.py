@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,7 +42,8 @@ async def gateway(
         Settings(**settings),  # type: ignore[arg-type]
         app=app,
     )
-    port = await served.listen("127.0.0.1", 0, tls=tls, is_tls_only=is_tls_only)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    port = await served.listen(listener, tls=tls, is_tls_only=is_tls_only)
     try:
         yield served, port
     finally:
