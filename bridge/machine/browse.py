@@ -19,7 +19,7 @@ from enum import IntEnum
 from bridge.machine.ranges import Ranges
 from bridge.topology import names
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Table
+from bridge.wire.basic import FieldValue, Table, text_in
 from bridge.wire.copies import Reader
 from bridge.wire.settled import Settled
 
@@ -124,17 +124,17 @@ class Places:
         return kept
 
     def _place(self, table: Table) -> Place | None:
-        died_in = _text(table, _DEATH_QUEUE)
+        died_in = text_in(table, _DEATH_QUEUE)
         if died_in:
             return Place.DEAD if died_in in self._active else None
-        moved_to = _text(table, headers.MOVED)
+        moved_to = text_in(table, headers.MOVED)
         if moved_to == names.DEAD_LETTER_SUFFIX or moved_to == self._dead:
             return Place.DEAD
         if moved_to in self._active:
             return Place.ACTIVE
         if moved_to != self._deferred:
             return None
-        return Place.DEAD_DEFERRED if _text(table, headers.DEFERRED) else Place.DEFERRED
+        return Place.DEAD_DEFERRED if text_in(table, headers.DEFERRED) else Place.DEFERRED
 
 
 def is_active_entry(table: Table) -> bool:
@@ -171,8 +171,3 @@ def newest(numbers: Iterable[int], count: int) -> int | None:
     if len(found) <= count:
         return None
     return found[-count] if count else found[-1] + 1
-
-
-def _text(table: Table, name: str) -> str:
-    value = table.get(name, _ABSENT)[1]
-    return value.decode(errors="replace") if isinstance(value, bytes) else ""

@@ -104,11 +104,11 @@ def _partition_key(entity: model.SendEntity, outgoing: Outgoing, table: Table) -
     if not entity.enable_partitioning:
         return None
     if outgoing.session_id is not None:
-        return outgoing.session_id.encode()
+        return outgoing.session_id.encode()[: envelope.KEY_BYTES_MAX]
     key = table.get(headers.PARTITION_KEY, _ABSENT)[1]
     if isinstance(key, bytes):
-        return key
+        return key[: envelope.KEY_BYTES_MAX]
     message_id = outgoing.record.properties.message_id
     if entity.requires_duplicate_detection and message_id is not None:
-        return message_id.encode()
+        return message_id.encode("utf-8", "surrogateescape")
     return None

@@ -20,9 +20,12 @@ from bridge.wire.table import (
     python_value,
     read_short_string,
     short_string,
+    shown_string,
+    shown_text,
     table_field,
     table_of,
     text,
+    text_in,
 )
 
 __all__ = [
@@ -40,9 +43,12 @@ __all__ = [
     "python_value",
     "read_short_string",
     "short_string",
+    "shown_string",
+    "shown_text",
     "table_field",
     "table_of",
     "text",
+    "text_in",
     "with_fields",
 ]
 

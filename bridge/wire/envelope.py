@@ -40,6 +40,9 @@ DIGEST_BYTES = 16
 SOURCE_BYTES = 7
 """What names the source of a forwarded message (`wire.forwarded`)."""
 
+KEY_BYTES_MAX = 2**16 - 1
+"""Of a key: more of a session id or a partition key chooses nothing."""
+
 KIND = "envelope"
 """Value of the header `x-busbridge-kind` on an envelope."""
 

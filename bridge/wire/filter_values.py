@@ -9,7 +9,7 @@ from uuid import UUID
 from bridge.wire.amqp10.scalars import Decimal32, Decimal64, Decimal128, Timestamp
 from bridge.wire.amqp10.types import Described, Symbol
 from bridge.wire.amqp10.writing import encode
-from bridge.wire.basic import FieldValue, long, text
+from bridge.wire.basic import FieldValue, long, shown_text, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,7 +102,7 @@ def as_text(value: object) -> str | None:
     if value is None:
         return None
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return shown_text(value)
     return str(value)
 
 

@@ -15,7 +15,7 @@ from bridge.model.filters.message import WORK_MAX
 from bridge.wire import headers
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.types import read_value
-from bridge.wire.basic import Properties, Table
+from bridge.wire.basic import Properties, Table, shown_string, text_in
 from bridge.wire.envelope import Item
 from bridge.wire.filter_values import as_text, from_amqp, from_field, span_of, time_of
 from bridge.wire.mapping import sections as part
@@ -108,7 +108,7 @@ class MessageView:
         header = HEADER_TEXTS.get(name)
         if header is not None:
             self._read()
-            return as_text(from_field(self._table.get(header)))
+            return text_in(self._table, header)
         read = _OTHERS.get(name)
         return None if read is None else read(self)
 
@@ -130,7 +130,7 @@ class MessageView:
         for name, field in application_fields(self._table).items():
             pairs.append((name, from_field(field)))
         if properties.app_id is not None:
-            pairs.append((APP_ID_PROPERTY, properties.app_id))
+            pairs.append((APP_ID_PROPERTY, shown_string(properties.app_id)))
         return iter(pairs)
 
     def _text(self, name: str) -> str | None:
@@ -139,8 +139,9 @@ class MessageView:
             return as_text(self._exact_items(self._exact).get(name))
         basic = BASIC_PROPERTIES.get(name)
         if basic is not None:
-            return as_text(getattr(properties, basic))
-        return as_text(from_field(self._table.get(HEADER_PROPERTIES[name])))
+            said: str | None = getattr(properties, basic)
+            return None if said is None else shown_string(said)
+        return text_in(self._table, HEADER_PROPERTIES[name])
 
     def _exact_items(self, exact: part.Sections) -> dict[str, object]:
         if self._exact_properties is None:

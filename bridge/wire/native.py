@@ -8,7 +8,7 @@ from typing import cast
 
 from bridge.model.duration import TIME_MAX_MS
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, long, text
+from bridge.wire.basic import FieldValue, Properties, Table, long, shown_string, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,13 @@ def clean(properties: Properties) -> Native:
     if properties.reply_to == headers.DIRECT_REPLY_TO:
         properties.reply_to = None  # RabbitMQ would put an address of the bridge's there
     elif properties.reply_to is not None:
-        properties.reply_to = _utf8(properties.reply_to)
+        # over one that is no UTF-8 a stream of 4.3 answers with 541
+        properties.reply_to = shown_string(properties.reply_to)
     properties.headers = kept or None
     properties.priority = properties.user_id = properties.expiration = None
     properties.cluster_id = None
     properties.delivery_mode = 2
     return Native(properties.encode(), ttl_ms, scheduled_ms, key, properties.message_id)
-
-
-def _utf8(value: str) -> str:
-    """Return a `reply_to` as a stream of 4.3 can take it: over others it answers with 541."""
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _storable(field: FieldValue) -> FieldValue:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import cast
 
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, long, text
+from bridge.wire.basic import Properties, Table, long, text, text_in
 
 WHERE = "where"
 STATE = "session-state"
@@ -63,16 +63,9 @@ Key = tuple[bytes, int]
 """A receiver: the bridge that has it, by name, and its number there."""
 
 
-_ABSENT: FieldValue = ("V", None)
-
-
 def session_id_in(table: Table) -> str | None:
-    """Return the session id of a message with these headers, or `None`.
-
-    A native publisher's may be no UTF-8: it reads as clients are shown it.
-    """
-    letter, value = table.get(headers.SESSION_ID, _ABSENT)
-    return cast(bytes, value).decode("utf-8", "replace") if letter == "S" else None
+    """Return the session id of a message with these headers, or `None`."""
+    return text_in(table, headers.SESSION_ID)
 
 
 def session_id_of(raw: bytes) -> str | None:

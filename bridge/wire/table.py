@@ -40,6 +40,8 @@ _NUMBERS: dict[str, struct.Struct] = {
 _LENGTH = struct.Struct(">I")
 _DECIMAL = struct.Struct(">BI")
 
+_ABSENT: FieldValue = ("V", None)
+
 _INT32_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 
@@ -179,6 +181,22 @@ def decode_table(raw: bytes, at: int = 0) -> tuple[Table, int]:
         return _read_table(raw, start, end, 0), end
     except (struct.error, IndexError) as error:
         raise ValueError("a field table ends too early") from error
+
+
+def shown_text(raw: bytes) -> str:
+    """Return text as clients are shown it: RabbitMQ takes any bytes, AMQP 1.0 UTF-8 alone."""
+    return raw.decode("utf-8", "replace")
+
+
+def shown_string(value: str) -> str:
+    """Return a short string as clients are shown it."""
+    return shown_text(value.encode("utf-8", "surrogateescape"))
+
+
+def text_in(table: Table, name: str) -> str | None:
+    """Return a field's text as clients are shown it, `None` where there is none."""
+    value = table.get(name, _ABSENT)[1]
+    return shown_text(value) if isinstance(value, bytes) else None
 
 
 def text(value: str) -> FieldValue:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from bridge.engine import texts
 from bridge.engine.sending.requests import new_identity
-from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from bridge.message.envelopes import Outgoing, encode_forwarded
+from bridge.message.message import Message
 from bridge.model import entity as model
 from bridge.model.errors import (
     EntityDisabled,
@@ -23,6 +23,7 @@ from bridge.topology.definitions import incarnation_of
 from bridge.wire import forwarded, headers
 from bridge.wire.basic import Table, long, text
 from bridge.wire.record import Record
+from bridge.wire.sessions import session_id_in
 
 TOO_MANY_HOPS_REASON = "MaxTransferHopCountExceeded"
 HEADERS_TOO_LARGE_REASON = "HeaderSizeExceeded"
@@ -78,7 +79,7 @@ def refused(error: ServiceBusError) -> CannotForward:
 
 
 def envelope_of(
-    holding: HeldMessage, source: Source, target: model.SendEntity, tier: model.Tier
+    holding: Message, source: Source, target: model.SendEntity, tier: model.Tier
 ) -> bytes:
     """Return the envelope by which a message goes on to its target.
 
@@ -96,7 +97,7 @@ def envelope_of(
     if size_bytes > limit_bytes:
         error = MessageSizeExceeded(texts.too_large(target.path, size_bytes, limit_bytes))
         raise CannotForward(_REASONS[MessageSizeExceeded], str(error), is_for_good=True)
-    session_id = table.get(headers.SESSION_ID, ("V", None))[1]
+    session_id = session_id_in(table)
     if isinstance(target, model.Queue) and target.requires_session and session_id is None:
         raise CannotForward(NO_SESSION_REASON, NO_SESSION_DESCRIPTION, is_for_good=True)
     key = source.key
@@ -106,9 +107,7 @@ def envelope_of(
             Outgoing(
                 record=_content(holding, table),
                 size_bytes=size_bytes,
-                session_id=session_id.decode("utf-8", "replace")
-                if isinstance(session_id, bytes)
-                else None,
+                session_id=session_id,
             ),
             _identity_of(key, holding),
             key,
@@ -120,7 +119,7 @@ def envelope_of(
         ) from error
 
 
-def _identity_of(key: bytes, holding: HeldMessage) -> bytes:
+def _identity_of(key: bytes, holding: Message) -> bytes:
     """Return the identity of its envelope.
 
     What has none, and no number, may be doubled by a kill.
@@ -130,7 +129,7 @@ def _identity_of(key: bytes, holding: HeldMessage) -> bytes:
     return forwarded.identity_of(key, holding.identity)
 
 
-def _content(holding: HeldMessage, table: Table) -> Record:
+def _content(holding: Message, table: Table) -> Record:
     """Return the message with the TTL that its sender gave it, not with its source's."""
     kept = dict(table)
     if headers.OWN_TIME_TO_LIVE not in table:
@@ -138,7 +137,7 @@ def _content(holding: HeldMessage, table: Table) -> Record:
     return Record(replace(holding.record.properties, headers=kept), holding.record.body)
 
 
-def _own(holding: HeldMessage, source: Source, table: Table, hops: int) -> Table:
+def _own(holding: Message, source: Source, table: Table, hops: int) -> Table:
     """Return what the forwarder says of a message."""
     found: Table = {headers.FORWARDED: forwarded.field(source.key, hops)}
     first = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)

@@ -25,7 +25,7 @@ from bridge.wire.amqp10.primitives import (
 )
 from bridge.wire.amqp10.scalars import Byte, Float, Short, Ubyte, Ushort
 from bridge.wire.amqp10.writing import WRITERS
-from bridge.wire.basic import FieldValue
+from bridge.wire.basic import FieldValue, shown_string, shown_text
 
 
 class MappingError(ValueError):
@@ -168,7 +168,7 @@ def utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
+        return shown_string(text).encode()
 
 
 def timestamp_of(value_ms: int) -> bytes:
@@ -240,7 +240,7 @@ def _plain(field: FieldValue) -> object:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return shown_text(value)
     if letter == "D":
         assert isinstance(value, tuple)
         return value[1] / 10 ** value[0]

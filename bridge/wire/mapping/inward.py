@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from bridge.model.duration import MAX_MS, TIME_MAX_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
 from bridge.wire.amqp10.primitives import encode_list, encode_string
-from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.basic import FieldValue, Properties, Table, shown_text, text_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
@@ -112,19 +113,13 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
 def _session_id(table: Table) -> str | None:
     """Return the session id; a partition key beside it must equal it, as Azure has it."""
-    session_id = _text_of(table.get(headers.SESSION_ID))
-    key = _text_of(table.get(headers.PARTITION_KEY))
+    session_id = text_in(table, headers.SESSION_ID)
+    key = text_in(table, headers.PARTITION_KEY)
     if session_id is not None and key is not None and key != session_id:
         raise NotAllowed(
             f"PartitionKey:{key} cannot be set to a different value than SessionId:{session_id}."
         )
     return session_id
-
-
-def _text_of(field: FieldValue | None) -> str | None:
-    if field is None or not isinstance(field[1], bytes):
-        return None
-    return field[1].decode("utf-8", "replace")
 
 
 def _read_properties(
@@ -192,8 +187,10 @@ def _check_fields(raw: bytes, items: list[tuple[int, int]], allowed: tuple[bytes
 
 
 def _check_length(name: str, field: FieldValue | None) -> None:
-    text = _text_of(field) if field is not None and field[0] == "S" else None
-    if text is not None and (length := len(text)) > KEY_CHARACTERS_MAX:
+    if field is None or field[0] != "S":
+        return
+    length = len(shown_text(cast(bytes, field[1])))
+    if length > KEY_CHARACTERS_MAX:
         raise ArgumentOutOfRange(
             f"'{name}' has {length} characters; Service Bus takes {KEY_CHARACTERS_MAX} at most."
         )
@@ -342,5 +339,5 @@ def properties_from_map(raw: bytes) -> Table:
         if raw[key_start] not in _STRING_CODES + _SYMBOL_CODES:
             raise MappingError(f"the key at byte {key_start} is neither a string nor a symbol")
         key = raw[key_start + (2 if raw[key_start] in (0xA1, 0xA3) else 5) : key_end]
-        table[key.decode("utf-8", "replace")] = (AMQP_ENCODED, raw[start:end])
+        table[shown_text(key)] = (AMQP_ENCODED, raw[start:end])
     return table

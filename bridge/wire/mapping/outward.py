@@ -17,7 +17,7 @@ from bridge.wire.amqp10.primitives import (
     encode_symbol,
     encode_uint,
 )
-from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.basic import FieldValue, Properties, Table, text_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
@@ -215,10 +215,8 @@ _TEXT_FIELDS = (
 
 def _text(table: Table, name: str) -> bytes:
     """A header where only text may stand: strict clients refuse the message for anything else."""
-    value = table.get(name, _ABSENT)[1]
-    if not isinstance(value, bytes):
-        return NULL
-    return encode_string(value.decode("utf-8", "replace").encode())
+    said = text_in(table, name)
+    return NULL if said is None else encode_string(said.encode())
 
 
 def _properties(
