@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.model import entity as model
 from bridge.wire import envelope, headers
-from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.basic import Properties, Table, bytes_in, integer_in
 from bridge.wire.digest import of_message
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.record import Record
 
-_ABSENT: FieldValue = ("V", None)
 _NONE: Table = {}
 
 
@@ -70,7 +69,6 @@ def encode_forwarded(
 def _item(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> Item:
     given = outgoing.record.properties
     table = given.headers or {}
-    ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
     kept = {name: field for name, field in table.items() if not headers.is_reserved(name)}
     canonical = Properties(
         content_type=given.content_type,
@@ -91,7 +89,7 @@ def _item(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> I
     return Item(
         canonical,
         outgoing.record.body,
-        ttl_ms if isinstance(ttl_ms, int) else None,
+        integer_in(table, headers.TIME_TO_LIVE),
         outgoing.scheduled_ms,
         _partition_key(entity, outgoing, table),
         None,
@@ -105,8 +103,8 @@ def _partition_key(entity: model.SendEntity, outgoing: Outgoing, table: Table) -
         return None
     if outgoing.session_id is not None:
         return outgoing.session_id.encode()[: envelope.KEY_BYTES_MAX]
-    key = table.get(headers.PARTITION_KEY, _ABSENT)[1]
-    if isinstance(key, bytes):
+    key = bytes_in(table, headers.PARTITION_KEY)
+    if key is not None:
         return key[: envelope.KEY_BYTES_MAX]
     message_id = outgoing.record.properties.message_id
     if entity.requires_duplicate_detection and message_id is not None:

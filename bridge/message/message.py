@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bridge.machine.deduplicator import Identity
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.basic import FieldValue, Properties, Table, bytes_in
 from bridge.wire.copies import Reader
 from bridge.wire.record import Record
 from bridge.wire.stamp import NO_IDENTITY
@@ -170,8 +170,7 @@ def death_of(table: Table) -> tuple[str, str] | None:
     """
     if headers.DEAD_LETTER_REASON in table and headers.DEAD_LETTER_SOURCE not in table:
         return None
-    reason = table.get(_DEATH, _ABSENT)[1]
-    return DEATHS.get(reason) if isinstance(reason, bytes) else None
+    return DEATHS.get(bytes_in(table, _DEATH) or b"")
 
 
 def _integer(table: Table, name: str, default: int) -> int:

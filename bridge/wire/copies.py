@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from bridge.model.duration import MAX_MS
 from bridge.model.name import SHORT_ID_BYTES
 from bridge.wire import headers
-from bridge.wire.basic import Table
+from bridge.wire.basic import Table, bytes_in, integer_in
 
 PART_MAX = 200
 """So many copies go into one publish; a message with more is published in parts."""
@@ -75,20 +75,20 @@ class Reader:
 
     def number(self, table: Table) -> int:
         """Return a message's number in the subscription, -1 for none."""
-        raw = table.get(headers.COPIES, ("V", None))[1]
-        if isinstance(raw, bytes):
+        raw = bytes_in(table, headers.COPIES)
+        if raw is not None:
             try:
                 found = number_in(raw, self._short)
             except struct.error:
                 return -1
             return -1 if found is None else found
-        number = table.get(headers.SEQUENCE_NUMBER, ("V", None))[1]
-        return number if isinstance(number, int) else -1
+        number = integer_in(table, headers.SEQUENCE_NUMBER)
+        return -1 if number is None else number
 
     def ttl_ms(self, table: Table) -> int | None:
         """Return a message's TTL in the subscription, `None` for ever."""
-        ttl_ms = table.get(headers.TIME_TO_LIVE, ("V", None))[1]
-        own_ms = min(ttl_ms, self._ttl_max_ms) if isinstance(ttl_ms, int) else self._ttl_max_ms
+        ttl_ms = integer_in(table, headers.TIME_TO_LIVE)
+        own_ms = self._ttl_max_ms if ttl_ms is None else min(ttl_ms, self._ttl_max_ms)
         return own_ms if own_ms < MAX_MS else None
 
     def own(self, table: Table) -> Table:
@@ -98,8 +98,8 @@ class Reader:
         A message that lists no copy for it has no number. One that was put back by an engine, or
         dead-lettered, stands as this returned it then.
         """
-        raw = table.get(headers.COPIES, ("V", None))[1]
-        if not isinstance(raw, bytes):
+        raw = bytes_in(table, headers.COPIES)
+        if raw is None:
             return table
         found = {key: field for key, field in table.items() if key != headers.COPIES}
         topics = found.pop(headers.SEQUENCE_NUMBER, None)
@@ -112,9 +112,8 @@ class Reader:
             if topics is not None:
                 # One that was forwarded to the topic has the number that it got first.
                 found.setdefault(headers.ENQUEUED_SEQUENCE_NUMBER, topics)
-        ttl_ms = found.get(headers.TIME_TO_LIVE, ("V", None))[1]
-        own_ms = ttl_ms if isinstance(ttl_ms, int) else self._ttl_max_ms
-        if own_ms >= self._ttl_max_ms:
+        ttl_ms = integer_in(found, headers.TIME_TO_LIVE)
+        if ttl_ms is None or ttl_ms >= self._ttl_max_ms:
             found.pop(headers.TIME_TO_LIVE, None)
             if self._ttl_max_ms < MAX_MS:
                 found[headers.TIME_TO_LIVE] = ("l", self._ttl_max_ms)

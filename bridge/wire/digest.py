@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from bridge.wire import headers
-from bridge.wire.basic import Properties
+from bridge.wire.basic import Properties, bytes_in
 from bridge.wire.envelope import DIGEST_BYTES
 from bridge.wire.mapping.sections import PROPERTIES, split_sections
 
@@ -23,8 +23,8 @@ _UUID = 0x98
 
 def of_message(properties: Properties) -> bytes | None:
     """Return the digest of a message, as it is stored; `None`: it has no id."""
-    sections = (properties.headers or {}).get(headers.SECTIONS, ("V", None))[1]
-    typed = _typed(sections) if isinstance(sections, bytes) else None
+    sections = bytes_in(properties.headers or {}, headers.SECTIONS)
+    typed = None if sections is None else _typed(sections)
     if typed is not None:
         return _digest(typed)
     return None if properties.message_id is None else of_text(properties.message_id)

@@ -13,7 +13,7 @@ import hashlib
 import struct
 
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Table
+from bridge.wire.basic import FieldValue, Table, bytes_in
 from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
 
 HOPS_MAX = 4
@@ -59,5 +59,5 @@ def identity_of(source: bytes, identity: bytes | tuple[int, int]) -> bytes:
 
 
 def _raw(table: Table) -> bytes | None:
-    raw = table.get(headers.FORWARDED, ("V", None))[1]
-    return raw if isinstance(raw, bytes) and len(raw) == SOURCE_BYTES + 1 else None
+    raw = bytes_in(table, headers.FORWARDED)
+    return raw if raw is not None and len(raw) == SOURCE_BYTES + 1 else None

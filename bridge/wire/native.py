@@ -8,7 +8,7 @@ from typing import cast
 
 from bridge.model.duration import TIME_MAX_MS
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, long, shown_string, text
+from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, long, shown_string, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def clean(properties: Properties) -> Native:
         kept[headers.PRIORITY] = ("B", properties.priority)
     if properties.user_id is not None:
         kept[headers.BASIC_USER_ID] = text(properties.user_id)
-    key = _text(table.get(headers.SESSION_ID)) or _text(table.get(headers.PARTITION_KEY))
+    key = bytes_in(table, headers.SESSION_ID) or bytes_in(table, headers.PARTITION_KEY)
     if properties.reply_to == headers.DIRECT_REPLY_TO:
         properties.reply_to = None  # RabbitMQ would put an address of the bridge's there
     elif properties.reply_to is not None:
@@ -98,7 +98,3 @@ def _scheduled_ms(field: FieldValue | None) -> int | None:
         return min(field[1] * 1000, TIME_MAX_MS)
     number = integer(field)
     return None if number is None else min(number, TIME_MAX_MS)
-
-
-def _text(field: FieldValue | None) -> bytes | None:
-    return field[1] if field is not None and isinstance(field[1], bytes) else None

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable
 
 from bridge.wire import headers
-from bridge.wire.basic import Properties, encode_fields, with_fields
+from bridge.wire.basic import Properties, bytes_in, encode_fields, with_fields
 from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES
 
 EXPIRATION_MAX_MS = 315_360_000_000
@@ -234,8 +234,8 @@ def read_waiting(properties: Properties) -> tuple[int, int, int | None, bytes]:
     Raises:
         ValueError: the message has no such stamp.
     """
-    raw = (properties.headers or {}).get(headers.WAITING, ("V", None))[1]
-    if not isinstance(raw, bytes) or len(raw) != _WAITING.size:
+    raw = bytes_in(properties.headers or {}, headers.WAITING)
+    if raw is None or len(raw) != _WAITING.size:
         raise ValueError("not a scheduled message of the bridge's")
     number, due_ms, ttl_ms, identity = _WAITING.unpack(raw)
     return number, due_ms, None if ttl_ms == FOREVER else ttl_ms, identity

@@ -195,8 +195,20 @@ def shown_string(value: str) -> str:
 
 def text_in(table: Table, name: str) -> str | None:
     """Return a field's text as clients are shown it, `None` where there is none."""
+    raw = bytes_in(table, name)
+    return None if raw is None else shown_text(raw)
+
+
+def bytes_in(table: Table, name: str) -> bytes | None:
+    """Return a field's bytes, of text or of a byte array, `None` where there are none."""
     value = table.get(name, _ABSENT)[1]
-    return shown_text(value) if isinstance(value, bytes) else None
+    return value if isinstance(value, bytes) else None
+
+
+def integer_in(table: Table, name: str) -> int | None:
+    """Return a field's whole number, `None` where there is none."""
+    value = table.get(name, _ABSENT)[1]
+    return value if isinstance(value, int) else None
 
 
 def text(value: str) -> FieldValue:

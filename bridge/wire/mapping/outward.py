@@ -17,7 +17,7 @@ from bridge.wire.amqp10.primitives import (
     encode_symbol,
     encode_uint,
 )
-from bridge.wire.basic import FieldValue, Properties, Table, text_in
+from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, integer_in, text_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
@@ -35,7 +35,6 @@ from bridge.wire.mapping.inward import UINT_MAX, application_fields
 from bridge.wire.mapping.names import SENDER_ANNOTATIONS, SERVICE_ANNOTATIONS
 from bridge.wire.record import Record
 
-_ABSENT: FieldValue = ("V", None)
 _TRUE = b"\x41"
 
 _SEQUENCE_NUMBER = encode_symbol(headers.SEQUENCE_NUMBER.encode()) + b"\x81"
@@ -105,11 +104,11 @@ def message_from_record(
 
 def exact_sections(table: Table) -> part.Sections | None:
     """Return the sections that the bridge wrote; `None` when a RabbitMQ user wrote something."""
-    field = table.get(headers.SECTIONS)
-    if field is None or not isinstance(field[1], bytes):
+    raw = bytes_in(table, headers.SECTIONS)
+    if raw is None:
         return None
     try:
-        found = part.split_sections(field[1])
+        found = part.split_sections(raw)
         for code, (_, value_at, _) in found.at.items():
             (compound_items if code == part.PROPERTIES else map_items)(found.raw, value_at)
     except MappingError:
@@ -131,10 +130,10 @@ _NOTHING = _DELIVERY_ANNOTATIONS + encode_map([])
 
 
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
-    priority = table.get(headers.PRIORITY, _ABSENT)[1]
+    priority = integer_in(table, headers.PRIORITY)
     items = [
         _TRUE,
-        bytes((0x50, priority)) if isinstance(priority, int) and 0 <= priority < 256 else NULL,
+        NULL if priority is None or not 0 <= priority < 256 else bytes((0x50, priority)),
         NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
         NULL,
         encode_uint(min(max(delivery_count, 0), UINT_MAX)),
@@ -170,9 +169,9 @@ def _annotations(
         pairs.append((_MESSAGE_STATE, encode_int(state)))
     if locked_until_ms is not None:
         pairs.append((_LOCKED_UNTIL, _pack_long(locked_until_ms)))
-    topics = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)
-    if topics is not None and isinstance(topics[1], int) and topics[1] < 2**63:
-        pairs.append((_ENQUEUED_NUMBER, _pack_long(topics[1])))
+    first = integer_in(table, headers.ENQUEUED_SEQUENCE_NUMBER)
+    if first is not None and first < 2**63:
+        pairs.append((_ENQUEUED_NUMBER, _pack_long(first)))
     scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None and isinstance(scheduled[1], int):
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
@@ -195,14 +194,14 @@ def _pairs(exact: part.Sections, code: int) -> Iterator[tuple[tuple[int, int], t
 
 def _times(
     properties: Properties, table: Table, enqueued_ms: int, time_to_live_ms: int | None
-) -> tuple[object, object]:
+) -> tuple[int | None, int | None]:
     """Absolute expiry and creation time; a TTL that no uint holds stands in their difference."""
     if time_to_live_ms is not None and time_to_live_ms > UINT_MAX:
         return min(enqueued_ms + time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS), enqueued_ms
-    creation = table.get(headers.CREATION_TIME)
-    if creation is None and properties.timestamp is not None:
-        creation = ("l", properties.timestamp * 1000)
-    return table.get(headers.ABSOLUTE_EXPIRY_TIME, _ABSENT)[1], (creation or _ABSENT)[1]
+    creation_ms = integer_in(table, headers.CREATION_TIME)
+    if headers.CREATION_TIME not in table and properties.timestamp is not None:
+        creation_ms = properties.timestamp * 1000
+    return integer_in(table, headers.ABSOLUTE_EXPIRY_TIME), creation_ms
 
 
 _TEXT_FIELDS = (
@@ -230,8 +229,8 @@ def _properties(
     given_id = properties.message_id
     message_id = f"{sequence_number:032x}" if given_id is None else given_id
     items = [encode_string(utf8(message_id))] + [NULL] * 12
-    user_id = table.get(headers.USER_ID, _ABSENT)[1]
-    if isinstance(user_id, bytes):
+    user_id = bytes_in(table, headers.USER_ID)
+    if user_id is not None:
         items[1] = encode_binary(user_id)
     for at, text in (
         (3, properties.type),
@@ -246,12 +245,12 @@ def _properties(
             items[at] = encode_symbol(text.encode("ascii", "replace"))
     times = _times(properties, table, enqueued_ms, time_to_live_ms)
     for at, time_ms in enumerate(times, 8):
-        if isinstance(time_ms, int):
+        if time_ms is not None:
             items[at] = timestamp_of(time_ms)
     for at, name in _TEXT_FIELDS:
         items[at] = _text(table, name)
-    sequence = table.get(headers.GROUP_SEQUENCE, _ABSENT)[1]
-    if isinstance(sequence, int) and 0 <= sequence <= UINT_MAX:
+    sequence = integer_in(table, headers.GROUP_SEQUENCE)
+    if sequence is not None and 0 <= sequence <= UINT_MAX:
         items[11] = encode_uint(sequence)
     while items[-1] is NULL:
         items.pop()
