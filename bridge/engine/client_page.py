@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from bridge.message.received import Received, shown
+from bridge.message.received import Received
+from bridge.message.shown import encode
 from bridge.model.errors import ArgumentOutOfRange
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_found
-from bridge.wire.shown import Shown, encode
 
 COUNT_MAX = 1_000
 BYTES_MAX = 8 << 20
@@ -30,17 +30,17 @@ def integers(question: Table, name: str) -> list[int]:
 
 def page(found: Sequence[Received]) -> bytes:
     """Return the answer that shows the first messages, one at least."""
-    first: list[Shown] = []
+    first: list[bytes] = []
     size_bytes = 0
     for each in found:
-        message = shown(each)
-        size_bytes += len(message.properties) + len(message.body)
+        message = encode((each,))
+        size_bytes += len(message)
         if first and size_bytes > BYTES_MAX:
             break
         first.append(message)
-    return encode_found(encode(first))
+    return encode_found(b"".join(first))
 
 
 def whole(found: Sequence[Received]) -> bytes:
     """Return the answer that shows all messages: they are locked, or gone from RabbitMQ."""
-    return encode_found(encode(shown(each) for each in found))
+    return encode_found(encode(found))

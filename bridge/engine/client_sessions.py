@@ -11,7 +11,7 @@ close     the session, or the wait for it, is given up
 ping      how many messages each receiver was told of; -1: it is not here
 
 What a receiver hears comes to its address, in the order of these answers: messages, as peeks show
-them (`wire.shown`), or at last a refusal: why its lock has ended.
+them (`message.shown`), or at last a refusal: why its lock has ended.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""A message on its way to an application, and the form in which one process shows it another."""
+"""A message on its way to an application."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from uuid import UUID
 
-from bridge.wire.basic import Properties
 from bridge.wire.mapping.outward import (
     MESSAGE_STATE_ACTIVE,
     MESSAGE_STATE_DEFERRED,
     MESSAGE_STATE_SCHEDULED,
 )
 from bridge.wire.record import Record
-from bridge.wire.shown import Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,36 +45,3 @@ class Received:
         if self.is_scheduled:
             return MESSAGE_STATE_SCHEDULED
         return MESSAGE_STATE_DEFERRED if self.is_deferred else MESSAGE_STATE_ACTIVE
-
-
-def shown(received: Received) -> Shown:
-    """Return a message as a client on RabbitMQ is shown it."""
-    token = received.lock_token
-    return Shown(
-        received.sequence_number,
-        received.enqueued_ms,
-        received.delivery_count,
-        received.state,
-        received.record.properties.encode(),
-        received.record.body,
-        received.time_to_live_ms,
-        None if token is None else token.bytes,
-        received.locked_until_ms,
-        received.dead_letter,
-    )
-
-
-def read_shown(message: Shown) -> Received:
-    """Return a message that was shown."""
-    return Received(
-        record=Record(Properties.decode(message.properties), message.body),
-        sequence_number=message.number,
-        enqueued_ms=message.enqueued_ms,
-        delivery_count=message.failures,
-        lock_token=None if message.token is None else UUID(bytes=message.token),
-        locked_until_ms=message.until_ms,
-        time_to_live_ms=message.ttl_ms,
-        dead_letter=message.death,
-        is_deferred=message.state == MESSAGE_STATE_DEFERRED,
-        is_scheduled=message.state == MESSAGE_STATE_SCHEDULED,
-    )

@@ -15,13 +15,12 @@ from bridge.client.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
 )
-from bridge.message.received import read_shown
+from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.wire.administration import Request, decode_response, encode_request
 from bridge.wire.basic import Table, array, boolean, encode_table, long, text
 from bridge.wire.reply import Done
-from bridge.wire.shown import decode
 
 INSTANCE_BYTES = 6
 """The part of a lock's token that names the bridge which holds it."""
@@ -145,7 +144,7 @@ class Remote:
             guarded(answer, self._show, answer, reply)
 
     def _show(self, answer: Answer, raw: bytes) -> None:
-        found = [read_shown(each) for each in decode(raw)]
+        found = decode(raw)
         for each in found:
             if each.lock_token is not None:
                 self._note(each.lock_token)

@@ -28,12 +28,12 @@ from bridge.client.exceptions import (
     ServiceBusError,
     SessionLockLostError,
 )
-from bridge.message.received import Received, read_shown
+from bridge.message.received import Received
+from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table, array, decode_table, encode_table, long, text
 from bridge.wire.reply import Done
 from bridge.wire.sessions import decode_state
-from bridge.wire.shown import decode
 
 ACCEPT_S = 65.0
 """How long a client that does not say waits for a next session, as with Service Bus."""
@@ -252,7 +252,7 @@ class Sessions:
             self._lose(held, str(found))
             return
         for each in decode(found.content):
-            held.on_message(read_shown(each))
+            held.on_message(each)
 
     def _ask_surely(self, held: HeldSession, what: str, fields: Table, then: Then) -> None:
         """Ask what the session's messages do not come without: it is lost with the answer."""
@@ -332,4 +332,4 @@ def _question(what: str, number: int) -> Table:
 
 
 def _show(answer: Answer, reply: Done) -> None:
-    succeed(answer, [read_shown(each) for each in decode(reply.content)])
+    succeed(answer, decode(reply.content))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from bridge.message import received as messages
+from bridge.message import shown
 from bridge.message.received import Received
-from bridge.wire import shown
 
 
 def show(received: Received) -> bytes:
-    """Return a message, without its lock (`wire.shown`)."""
-    return shown.encode_one(messages.shown(replace(received, lock_token=None)))
+    """Return a message, without its lock (`message.shown`)."""
+    return shown.encode_one(replace(received, lock_token=None))
 
 
 def read_shown(
@@ -20,7 +19,7 @@ def read_shown(
 ) -> Received:
     """Return what another bridge has shown, with its lock."""
     return replace(
-        messages.read_shown(shown.decode_one(raw)),
+        shown.decode_one(raw),
         lock_token=token,
         locked_until_ms=until_ms,
         is_deferred=is_deferred,

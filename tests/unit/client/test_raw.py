@@ -26,7 +26,6 @@ from bridge.client.core.wire import Refused, Unroutable
 from bridge.client.exceptions import OutcomeUnknownError
 from bridge.client.sync.loop import Loop
 from bridge.client.sync.raw import RawChannel, RawConnection, RawProperties
-from bridge.wire import shown
 from bridge.wire.basic import Properties
 
 TYPED = Properties(
@@ -202,33 +201,6 @@ def test_each_publish_is_told_once() -> None:
     confirms.lose("the cable")
     assert isinstance(told["e"], OutcomeUnknownError)
     assert set(told) == {"a", "b", "c", "d", "e"}
-
-
-@given(
-    st.lists(
-        st.builds(
-            shown.Shown,
-            st.integers(0, 2**63 - 1),
-            st.integers(0, 2**62),
-            st.integers(0, 2**31),
-            st.integers(0, 2),
-            st.binary(max_size=40),
-            st.binary(max_size=40),
-            st.none() | st.integers(0, 2**62),
-            death=st.none() | st.tuples(st.text(max_size=9), st.text(max_size=9)),
-        ),
-        max_size=4,
-    )
-)
-def test_what_is_shown_is_read(messages: list[shown.Shown]) -> None:
-    """Any message, in any number."""
-    assert shown.decode(shown.encode(messages)) == messages
-
-
-def test_a_lock_is_shown() -> None:
-    """Its token and its end."""
-    message = shown.Shown(1, 2, 3, 1, b"p", b"b", token=bytes(16), until_ms=9)
-    assert shown.decode(shown.encode([message])) == [message]
 
 
 def test_where_rabbitmq_is() -> None:

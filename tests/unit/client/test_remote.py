@@ -10,12 +10,12 @@ from bridge.client.core.directory import Directory
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.remote import KNOWN_S, Remote
 from bridge.client.core.wire import Delivery
-from bridge.message.received import Received, shown
+from bridge.message.received import Received
+from bridge.message.shown import encode
 from bridge.model.name import EntityPath
 from bridge.wire import reply
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
-from bridge.wire.shown import encode
 from tests.fixtures.scripted_wire import ScriptedWire
 
 PATH = EntityPath("orders")
@@ -47,7 +47,7 @@ class Asking:
         self.remote.receive_deferred(PATH, [1], True, answer)
         if not self._asked:
             self._answer(reply.encode_found(b"$sb/bridge/00"))
-        self._answer(reply.encode_found(encode([shown(received)])))
+        self._answer(reply.encode_found(encode([received])))
         assert [each.lock_token for each in answer.result(0)] == [token]
         return token
 

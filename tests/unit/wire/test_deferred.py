@@ -15,8 +15,7 @@ from bridge.wire.deferred import (
     encode_ask,
     encode_locks,
 )
-from bridge.wire.reply import Done, decode_reply, encode_done, encode_found
-from bridge.wire.shown import Shown, decode_one, encode_one
+from bridge.wire.reply import Done, decode_reply, encode_done
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
@@ -41,12 +40,3 @@ def test_locks_travel_in_a_reply(locks: list[tuple[UUID, int]]) -> None:
     reply = decode_reply(encode_done(encode_locks(locks)))
     assert isinstance(reply, Done)
     assert decode_locks(reply.numbers) == locks
-
-
-@given(LONGS, LONGS | st.none(), st.binary())
-def test_a_message_travels_in_a_reply(number: int, ttl_ms: int | None, body: bytes) -> None:
-    """With its properties' bytes; a number that is not there is left out."""
-    message = Shown(number, 1, 2, 0, b"\x00\x00", body, ttl_ms)
-    reply = decode_reply(encode_found(encode_one(message)))
-    assert isinstance(reply, Done)
-    assert decode_one(reply.content) == message
