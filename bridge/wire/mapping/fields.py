@@ -1,7 +1,8 @@
 """One value: AMQP 1.0 encoding <-> 0-9-1 header field.
 
 The table below is the mapping: for each AMQP 1.0 constructor the letter of the 0-9-1 field type
-(as RabbitMQ reads it) and whether the way back gives the same value and type. The docs print it.
+(as RabbitMQ reads it) and whether the way back gives the same value and type. docs/mapping.md has
+it for people.
 """
 
 from __future__ import annotations
