@@ -18,7 +18,7 @@ from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity
 from bridge.topology import names
 from bridge.wire import journal
-from bridge.wire.journal import BucketState
+from bridge.wire.journal import BucketState, Kind
 from bridge.wire.snapshot import Snapshot
 
 _SNAPSHOT_PROPERTIES = journal.entry_properties(journal.SNAPSHOT)
@@ -82,7 +82,7 @@ class JournalEntries:
 
     def note_uses(self, memory: Memory) -> Publication:
         """Return the entry that says when what is temporary was used last."""
-        body = journal.encode_uses(memory.uses.encode())
+        body = journal.entry_of(Kind.USES, memory.uses.encode())
         return self.entry(journal.entry_properties(journal.USES), body)
 
     def note_left_out(self, memory: Memory, mark: bytes | None = None) -> Publication:
@@ -91,13 +91,14 @@ class JournalEntries:
         Args:
             mark: by which its writer finds it; it means nothing to others.
         """
-        body = journal.encode_left_out(encode_left_out(memory.left_out))
+        body = journal.entry_of(Kind.LEFT_OUT, encode_left_out(memory.left_out))
         return self.entry(journal.entry_properties(journal.LEFT_OUT, mark), body)
 
     def segment(self, rows: bytes) -> Publication:
         """Return a segment of the entity's history; it is no entry of the journal."""
         properties = journal.entry_properties(journal.ACCEPTED)
-        return Publication("", self._history, properties, journal.encode_accepted(rows))
+        body = journal.entry_of(Kind.ACCEPTED, rows)
+        return Publication("", self._history, properties, body)
 
     def snapshot(
         self, memory: Memory, term: bytes, fingerprint: str, span: int

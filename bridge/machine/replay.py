@@ -48,7 +48,7 @@ from bridge.model import number as numbering
 from bridge.wire import copies, forwarded, headers, journal
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import DIGEST_BYTES, IDENTITY_BYTES
-from bridge.wire.journal import BucketState
+from bridge.wire.journal import BucketState, Kind
 from bridge.wire.sections import NewerJournal
 from bridge.wire.snapshot import Snapshot, SnapshotParts
 from bridge.wire.stamp import ACCEPTED_BYTES, NO_IDENTITY, read_waiting
@@ -167,9 +167,9 @@ class Replay:
         elif kind == journal.BUCKET.encode():
             self._bucket(body)
         elif kind == journal.USES.encode():
-            self._memory.uses = Uses.decode(journal.decode_uses(body))
+            self._memory.uses = Uses.decode(journal.section_of(body, Kind.USES))
         elif kind == journal.LEFT_OUT.encode():
-            self._memory.left_out = decode_left_out(journal.decode_left_out(body))
+            self._memory.left_out = decode_left_out(journal.section_of(body, Kind.LEFT_OUT))
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
         elif kind == journal.COMMIT.encode():

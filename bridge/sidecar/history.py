@@ -54,7 +54,7 @@ async def read_history(
         if (entry.properties.headers or {}).get(headers.ENTRY) != _SEGMENT:
             return
         try:
-            history.learn(journal.decode_accepted(entry.body), now_ms)
+            history.learn(journal.section_of(entry.body, journal.Kind.ACCEPTED), now_ms)
         except MalformedEntry as error:
             unreadable.append(error)
 

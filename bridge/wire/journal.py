@@ -114,7 +114,7 @@ class Marker:
 
     def encode(self) -> bytes:
         """Return the entry's body."""
-        return sections.encode([(Kind.WRITER, self.encode_writer())])
+        return entry_of(Kind.WRITER, self.encode_writer())
 
     def encode_writer(self) -> bytes:
         """Return the section that names a writer."""
@@ -138,42 +138,12 @@ class Marker:
 
 def encode_cancel(numbers: Sequence[int]) -> bytes:
     """Return the body of an entry that cancels scheduled messages."""
-    return sections.encode([(Kind.NUMBERS, encode_numbers(numbers))])
+    return entry_of(Kind.NUMBERS, encode_numbers(numbers))
 
 
 def decode_cancel(body: bytes) -> tuple[int, ...]:
     """Return the numbers that were cancelled."""
     return decode_numbers(section_of(body, Kind.NUMBERS))
-
-
-def encode_uses(uses: bytes) -> bytes:
-    """Return the body of an entry that says when temporary entities were used last."""
-    return sections.encode([(Kind.USES, uses)])
-
-
-def encode_accepted(rows: bytes) -> bytes:
-    """Return the body of a segment of accepted digests."""
-    return sections.encode([(Kind.ACCEPTED, rows)])
-
-
-def decode_accepted(body: bytes) -> bytes:
-    """Return what `encode_accepted` was given."""
-    return section_of(body, Kind.ACCEPTED)
-
-
-def decode_uses(body: bytes) -> bytes:
-    """Return what `encode_uses` was given."""
-    return section_of(body, Kind.USES)
-
-
-def encode_left_out(left_out: bytes) -> bytes:
-    """Return the body of an entry that says which subscriptions are left out."""
-    return sections.encode([(Kind.LEFT_OUT, left_out)])
-
-
-def decode_left_out(body: bytes) -> bytes:
-    """Return what `encode_left_out` was given."""
-    return section_of(body, Kind.LEFT_OUT)
 
 
 class BucketState(IntEnum):
@@ -187,7 +157,7 @@ class BucketState(IntEnum):
 
 def encode_bucket(level: int, slot: int, state: BucketState) -> bytes:
     """Return the body of an entry about a bucket."""
-    return sections.encode([(Kind.BUCKETS, encode_buckets([(level, slot, state)]))])
+    return entry_of(Kind.BUCKETS, encode_buckets([(level, slot, state)]))
 
 
 def decode_bucket(body: bytes) -> tuple[int, int, BucketState]:
@@ -212,6 +182,11 @@ def check_unknown(kind: str, body: bytes) -> None:
         sections.decode(body, ())
     except NewerJournal as error:
         raise NewerJournal(f"an entry of kind {kind!r}") from error
+
+
+def entry_of(kind: Kind, raw: bytes) -> bytes:
+    """Return the body of an entry that has one section."""
+    return sections.encode([(kind, raw)])
 
 
 def section_of(body: bytes, kind: Kind) -> bytes:

@@ -35,6 +35,7 @@ from bridge.wire.journal import (
     decode_numbers,
     encode_buckets,
     encode_numbers,
+    entry_of,
     section_of,
 )
 from bridge.wire.sections import MalformedEntry
@@ -126,13 +127,8 @@ class Snapshot:
         )
         starts = range(0, len(whole), PART_BYTES_MAX)
         return [
-            sections.encode(
-                [
-                    (
-                        Kind.PART,
-                        _PART.pack(serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX],
-                    )
-                ]
+            entry_of(
+                Kind.PART, _PART.pack(serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX]
             )
             for index, at in enumerate(starts)
         ]

@@ -130,7 +130,9 @@ def _segment(name: str) -> Publish:
     now_ms = time.time_ns() // 1_000_000
     rows = b"".join([row(os.urandom(16), number, now_ms) for number in range(SEGMENT)])
     properties = journal.entry_properties(journal.ACCEPTED)
-    return Publish("", names.history(name), properties, journal.encode_accepted(rows))
+    return Publish(
+        "", names.history(name), properties, journal.entry_of(journal.Kind.ACCEPTED, rows)
+    )
 
 
 if __name__ == "__main__":
