@@ -13,11 +13,11 @@ from hashlib import blake2b
 from bridge.wire import headers
 from bridge.wire.basic import Properties, bytes_in
 from bridge.wire.envelope import DIGEST_BYTES
+from bridge.wire.mapping.fields import textual
 from bridge.wire.mapping.sections import PROPERTIES, split_sections
 
-_STRINGS = {0xA1: 1, 0xB1: 4}
-_BINARIES = {0xA0: 1, 0xB0: 4}
-_ULONGS = {0x80: 8, 0x53: 1, 0x44: 0}
+_BINARIES = (0xA0, 0xB0)
+_ULONGS = (0x80, 0x53, 0x44)
 _UUID = 0x98
 
 
@@ -52,10 +52,9 @@ def _typed(sections: bytes) -> bytes | None:
         return None
     start, end = items[0]
     code, value = found.raw[start], found.raw[start + 1 : end]
-    if code in _STRINGS:
-        return b"s" + value[_STRINGS[code] :]
-    if code in _BINARIES:
-        return b"b" + value[_BINARIES[code] :]
+    said = textual(found.raw, start, end)
+    if said is not None:
+        return (b"b" if code in _BINARIES else b"s") + said
     if code in _ULONGS:
         return b"n" + int.from_bytes(value, "big").to_bytes(8, "big")
     return b"u" + value if code == _UUID else None

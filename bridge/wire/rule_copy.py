@@ -16,6 +16,7 @@ from bridge.model.filters.errors import FilterException
 from bridge.model.filters.message import SYSTEM_PROPERTIES
 from bridge.wire import headers
 from bridge.wire.amqp10.primitives import (
+    NULL,
     encode_list,
     encode_string,
     encode_symbol,
@@ -36,10 +37,6 @@ from bridge.wire.record import Record
 
 RULE_NAME: Final = "RuleName"
 """Application property of a copy that an action changed (Azure, topic filters)."""
-
-_NULL = b"\x40"
-_BEFORE = part.DELIVERY_ANNOTATIONS, part.MESSAGE_ANNOTATIONS
-_BEHIND = part.APPLICATION_PROPERTIES, part.FOOTER
 
 
 def changed_copy(
@@ -131,11 +128,8 @@ def _set_exact(table: Table, texts: dict[str, str | None]) -> None:
         return
     spans = compound_items(found.raw, found.at[part.PROPERTIES][1])
     items = [found.raw[start:end] for start, end in spans]
-    items += [_NULL] * (len(PROPERTY_NAMES) - len(items))
+    items += [NULL] * (len(PROPERTY_NAMES) - len(items))
     for name, value in texts.items():
         encode = encode_symbol if name == "content-type" else encode_string
-        items[PROPERTY_NAMES.index(name)] = _NULL if value is None else encode(utf8(value))
-    section = part.descriptor(part.PROPERTIES) + encode_list(items)
-    before = b"".join([found.section(code) for code in _BEFORE])
-    behind = b"".join([found.section(code) for code in _BEHIND])
-    table[headers.SECTIONS] = ("x", before + section + behind)
+        items[PROPERTY_NAMES.index(name)] = NULL if value is None else encode(utf8(value))
+    table[headers.SECTIONS] = ("x", found.with_section(part.PROPERTIES, encode_list(items)))

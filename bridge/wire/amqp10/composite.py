@@ -151,7 +151,7 @@ def encode_composite(value: Any) -> bytes:
             raise
         except Exception as error:
             raise EncodeError(f"{layout.symbol} {row.name}: {item!r} cannot be written") from error
-    return layout.prefix + writing.write_list(len(parts), b"".join(parts))
+    return layout.prefix + primitives.encode_list(parts)
 
 
 def decode_composite(raw: bytes, at: int = 0) -> tuple[Any, int]:

@@ -15,6 +15,7 @@ from bridge.wire.amqp10.primitives import (
     encode_compound,
     encode_double,
     encode_int,
+    encode_list,
     encode_long,
     encode_string,
     encode_symbol,
@@ -117,7 +118,7 @@ def _encode(value: Any, depth: int) -> bytes:
             raise EncodeError(f"{value!r} is no {kind.__name__}: {error}") from None
     _check_depth(depth)
     if kind is list or kind is tuple:
-        return write_list(*_list_elements(value, depth + 1))
+        return encode_list([_encode(item, depth + 1) for item in value])
     if kind is dict:
         return encode_compound(0xC1, *_map_elements(value, depth + 1))
     if kind is Array:
@@ -130,11 +131,6 @@ def _encode(value: Any, depth: int) -> bytes:
 def _check_depth(depth: int) -> None:
     if depth >= DEPTH_MAX:
         raise EncodeError(f"the value nests deeper than {DEPTH_MAX}")
-
-
-def write_list(count: int, body: bytes) -> bytes:
-    """Write a list of `count` elements that are encoded already."""
-    return encode_compound(0xC0, count, body) if count else b"\x45"
 
 
 def write_map(value: dict[Any, Any]) -> bytes:

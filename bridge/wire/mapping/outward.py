@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from uuid import UUID
 
 from bridge.wire import headers
@@ -336,19 +337,12 @@ def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()
             is_exact = False
         needs_exact = needs_exact or not is_exact
     if needs_exact:
-        section = _APPLICATION_PROPERTIES + encode_map(list(pairs.items()))
-        before, after = (b"", b"") if exact is None else _other_sections(exact)
-        table[headers.SECTIONS] = ("x", before + section + after)
-    properties = Properties.decode(record.properties.encode())
-    properties.headers = table
-    return Record(properties, record.body)
+        sections = part.Sections(b"") if exact is None else exact
+        value = encode_map(list(pairs.items()))
+        raw = sections.with_section(part.APPLICATION_PROPERTIES, value)
+        table[headers.SECTIONS] = ("x", raw)
+    return Record(replace(record.properties, headers=table), record.body)
 
 
 def _readable(field: FieldValue, encoded: bytes) -> tuple[FieldValue | None, bool]:
     return field_of(encoded, 0, len(encoded)) if field[0] == AMQP_ENCODED else (field, True)
-
-
-def _other_sections(exact: part.Sections) -> tuple[bytes, bytes]:
-    codes = part.DELIVERY_ANNOTATIONS, part.MESSAGE_ANNOTATIONS, part.PROPERTIES
-    before = b"".join([exact.section(code) for code in codes])
-    return before, exact.section(part.FOOTER)

@@ -32,6 +32,13 @@ AMQP_VALUE: Final = 0x77
 FOOTER: Final = 0x78
 
 _BODY = (DATA, AMQP_SEQUENCE, AMQP_VALUE)
+_IN_HEADER = (
+    DELIVERY_ANNOTATIONS,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    APPLICATION_PROPERTIES,
+    FOOTER,
+)
 
 _LISTS, _MAPS = b"\x45\xc0\xd0", b"\xc1\xd1"
 _FORMS = {
@@ -104,6 +111,15 @@ class Sections:
         """
         found = self.at.get(code)
         return descriptor(code) + self.raw[found[1] : found[2]] if found else b""
+
+    def with_section(self, code: int, value: bytes) -> bytes:
+        """Return the sections that travel in a header, one of them new or with another value."""
+        return b"".join(
+            [
+                descriptor(code) + value if each == code else self.section(each)
+                for each in _IN_HEADER
+            ]
+        )
 
     def body_sections(self) -> bytes:
         """Return all body sections, each with its short descriptor."""
