@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from bridge.wire.basic import Table, binary, text
+from bridge.wire.basic import Table, text
 
 ADMINISTER = "administer"
 """The question's `do`."""
@@ -59,7 +59,7 @@ def encode_request(request: Request) -> Table:
         "host": text(request.host),
         "query": ("F", {name: text(value) for name, value in request.query.items()}),
         "etag": text(request.etag),
-        "body": binary(request.body),
+        "body": ("x", request.body),
     }
 
 

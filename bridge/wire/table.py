@@ -221,24 +221,9 @@ def long(value: int) -> FieldValue:
     return "l", value
 
 
-def boolean(value: bool) -> FieldValue:
-    """Make a boolean."""
-    return "t", value
-
-
-def binary(value: bytes) -> FieldValue:
-    """Make a byte array."""
-    return "x", value
-
-
 def array(items: list[FieldValue]) -> FieldValue:
     """Make an array of fields."""
     return "A", items
-
-
-def table_field(table: Table) -> FieldValue:
-    """Make a nested table."""
-    return "F", table
 
 
 def field(value: object) -> FieldValue:

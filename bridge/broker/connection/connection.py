@@ -14,7 +14,7 @@ from bridge.broker.connection.publisher import CONFIRM_TIMEOUT_S
 from bridge.broker.connection.transport import FRAME_MAX_DEFAULT, Transport
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused
 from bridge.wire import amqp091 as wire
-from bridge.wire.basic import Table, boolean, python_value, table_field, text
+from bridge.wire.basic import Table, python_value, text
 
 HEARTBEAT_S = 10
 """A silent RabbitMQ is noticed after 20 to 25 s; its own default is 60."""
@@ -247,7 +247,7 @@ class Connection:
         start = self._expect(wire.CONNECTION_START)
         self._transport.write(wire.PROTOCOL_HEADER)
         arguments = (await start).arguments
-        properties = python_value(table_field(cast(Table, arguments[2])))
+        properties = python_value(("F", arguments[2]))
         mechanisms = cast(bytes, arguments[3]).decode().split()
         tune = self._expect(wire.CONNECTION_TUNE)
         self._write(
@@ -272,7 +272,7 @@ class Connection:
         return {
             "product": text(_PRODUCT),
             "connection_name": text(self.name),
-            "capabilities": table_field({name: boolean(True) for name in _CAPABILITIES}),
+            "capabilities": ("F", dict.fromkeys(_CAPABILITIES, ("t", True))),
         }
 
     def _tune(self, channel_max: int, frame_max: int, heartbeat_s: int, wanted_s: float) -> None:

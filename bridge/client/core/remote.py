@@ -19,7 +19,7 @@ from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.wire.administration import Request, decode_response, encode_request
-from bridge.wire.basic import Table, array, boolean, encode_table, long, text
+from bridge.wire.basic import Table, array, encode_table, long, text
 from bridge.wire.reply import Done
 
 INSTANCE_BYTES = 6
@@ -61,7 +61,7 @@ class Remote:
         """Answer with the deferred messages of these numbers, locked or received for good."""
         question = _question("client-deferred", path)
         question["numbers"] = array([long(number) for number in numbers])
-        question["lock"] = boolean(is_locking)
+        question["lock"] = ("t", is_locking)
         self._directory.ask(question, partial(self._on_shown, answer))
 
     def administer(self, request: Request, answer: Answer) -> None:
