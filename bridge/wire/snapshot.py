@@ -55,6 +55,20 @@ _NEEDED = tuple(
 )
 _IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OPTIONAL
 
+_ENCODED = {
+    Kind.PENDING: "pending",
+    Kind.KNOWN: "known",
+    Kind.ACTIVATED: "activated",
+    Kind.CANCELLED: "cancelled",
+    Kind.KNOWN_COPIES: "known_copies",
+    Kind.ACTIVATED_COPIES: "activated_copies",
+    Kind.LEFT_OUT: "left_out",
+    Kind.USES: "uses",
+    Kind.ACCEPTED: "accepted",
+    Kind.FORWARDED: "forwarded",
+}
+"""Section -> attribute of a snapshot that holds it as it is."""
+
 _PART = struct.Struct(">QII")
 _CLOCK = struct.Struct(">qQ")
 _SUBSCRIPTION = struct.Struct(">6sq")
@@ -110,21 +124,17 @@ class Snapshot:
             (level, slot, BucketState.SAFE if is_safe else BucketState.PROVISIONAL)
             for level, slot, is_safe in self.buckets
         ]
-        whole = sections.encode_bare(
-            (
-                (Kind.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
-                (Kind.SPAN, _SPAN.pack(self.span)),
-                (Kind.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
-                (Kind.COUNTERS, encode_numbers(self.counters)),
-                (Kind.BUCKETS, encode_buckets(buckets)),
-                (Kind.PENDING, self.pending),
-                (Kind.KNOWN, self.known),
-                (Kind.ACTIVATED, self.activated),
-                (Kind.CANCELLED, self.cancelled),
-                *self._of_topic(),
-                *self._optional(),
-            )
-        )
+        last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
+        found: list[tuple[Kind, bytes]] = [
+            (Kind.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
+            (Kind.SPAN, _SPAN.pack(self.span)),
+            (Kind.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
+            (Kind.COUNTERS, encode_numbers(self.counters)),
+            (Kind.BUCKETS, encode_buckets(buckets)),
+            (Kind.SUBSCRIPTIONS, b"".join(last)),
+            *((kind, getattr(self, name)) for kind, name in _ENCODED.items()),
+        ]
+        whole = sections.encode_bare([each for each in found if each[1] or each[0] in _NEEDED])
         starts = range(0, len(whole), PART_BYTES_MAX)
         return [
             entry_of(
@@ -132,19 +142,6 @@ class Snapshot:
             )
             for index, at in enumerate(starts)
         ]
-
-    def _of_topic(self) -> list[tuple[int, bytes]]:
-        last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
-        found = (b"".join(last), self.known_copies, self.activated_copies, self.left_out)
-        return [(kind, raw) for kind, raw in zip(_OF_TOPICS, found, strict=True) if raw]
-
-    def _optional(self) -> list[tuple[int, bytes]]:
-        found = (
-            (Kind.USES, self.uses),
-            (Kind.ACCEPTED, self.accepted),
-            (Kind.FORWARDED, self.forwarded),
-        )
-        return [(kind, raw) for kind, raw in found if raw]
 
     @classmethod
     def decode(cls, whole: bytes) -> Snapshot:
@@ -169,17 +166,8 @@ class Snapshot:
                 (level, slot, state is BucketState.SAFE)
                 for level, slot, state in decode_buckets(found[Kind.BUCKETS])
             ],
-            pending=found[Kind.PENDING],
-            known=found[Kind.KNOWN],
-            activated=found[Kind.ACTIVATED],
-            cancelled=found[Kind.CANCELLED],
             subscriptions=_subscriptions(found.get(Kind.SUBSCRIPTIONS, b"")),
-            known_copies=found.get(Kind.KNOWN_COPIES, b""),
-            activated_copies=found.get(Kind.ACTIVATED_COPIES, b""),
-            uses=found.get(Kind.USES, b""),
-            accepted=found.get(Kind.ACCEPTED, b""),
-            left_out=found.get(Kind.LEFT_OUT, b""),
-            forwarded=found.get(Kind.FORWARDED, b""),
+            **{name: found.get(kind, b"") for kind, name in _ENCODED.items()},
         )
 
 
