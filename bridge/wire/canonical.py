@@ -11,6 +11,7 @@ import math
 import struct
 
 from bridge.wire import headers
+from bridge.wire.table import NUMBERS
 
 _NEVER = 0x0917
 """Flags of priority, expiration, user_id, cluster_id, and those that no property has."""
@@ -19,19 +20,8 @@ _SHORT_BEFORE = (0x8000, 0x4000)
 _SHORT_BEHIND = (0x0400, 0x0200, 0x0080)
 _SHORT_LAST = (0x0020, 0x0008)
 
-_WIDTHS = {
-    ord("b"): 1,
-    ord("B"): 1,
-    ord("t"): 1,
-    ord("s"): 2,
-    ord("u"): 2,
-    ord("I"): 4,
-    ord("i"): 4,
-    ord("l"): 8,
-    ord("L"): 8,
-    ord("T"): 8,
-    ord("V"): 0,
-}
+_WIDTHS = {ord(letter): form.size for letter, form in NUMBERS.items() if letter not in "fd"}
+_WIDTHS |= {ord("t"): 1, ord("V"): 0}
 
 _OWN_PREFIX = headers.OWN_PREFIX.encode()
 _OWN_CONTENT = frozenset(name.encode() for name in headers.OWN_CONTENT | {headers.FORWARDED})

@@ -25,10 +25,7 @@ from bridge.wire.basic import Properties, Table, text
 from bridge.wire.envelope import Item
 from bridge.wire.filter_values import milliseconds_of, to_field
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.fields import (
-    compound_items,
-    utf8,
-)
+from bridge.wire.mapping.fields import utf8
 from bridge.wire.mapping.inward import SHORT_STRING_BYTES_MAX
 from bridge.wire.mapping.names import BASIC_PROPERTIES, HEADER_PROPERTIES, PROPERTY_NAMES
 from bridge.wire.mapping.outward import exact_sections, merge_properties
@@ -126,8 +123,7 @@ def _set_exact(table: Table, texts: dict[str, str | None]) -> None:
     found = exact_sections(table)
     if found is None or part.PROPERTIES not in found.at:
         return
-    spans = compound_items(found.raw, found.at[part.PROPERTIES][1])
-    items = [found.raw[start:end] for start, end in spans]
+    items = [found.raw[start:end] for start, end in found.items(part.PROPERTIES)]
     items += [NULL] * (len(PROPERTY_NAMES) - len(items))
     for name, value in texts.items():
         encode = encode_symbol if name == "content-type" else encode_string

@@ -24,7 +24,7 @@ DEPTH_MAX = 64
 SHORT_STRING_BYTES_MAX = 255
 """A short string's length is one octet (AMQP 0-9-1, 4.2.5.3)."""
 
-_NUMBERS: dict[str, struct.Struct] = {
+NUMBERS: dict[str, struct.Struct] = {
     "b": struct.Struct(">b"),
     "B": struct.Struct(">B"),
     "s": struct.Struct(">h"),
@@ -37,6 +37,8 @@ _NUMBERS: dict[str, struct.Struct] = {
     "d": struct.Struct(">d"),
     "T": struct.Struct(">Q"),
 }
+"""Type letter -> form of a number."""
+
 _LENGTH = struct.Struct(">I")
 _DECIMAL = struct.Struct(">BI")
 
@@ -76,7 +78,7 @@ def _read_block(raw: bytes, at: int) -> tuple[int, int]:
 
 def _write_field(field: FieldValue, depth: int) -> bytes:
     letter, value = field
-    number = _NUMBERS.get(letter)
+    number = NUMBERS.get(letter)
     kind = letter.encode()
     if number is not None:
         return kind + number.pack(value)
@@ -126,7 +128,7 @@ def encode_fields(table: Table) -> bytes:
 def _read_field(raw: bytes, at: int, depth: int) -> tuple[FieldValue, int]:
     letter = chr(raw[at])
     at += 1
-    number = _NUMBERS.get(letter)
+    number = NUMBERS.get(letter)
     if number is not None:
         return (letter, number.unpack_from(raw, at)[0]), at + number.size
     match letter:

@@ -15,7 +15,6 @@ from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
     MappingError,
-    compound_items,
     field_of,
     map_items,
     textual,
@@ -198,8 +197,7 @@ def _check_length(name: str, field: FieldValue | None) -> None:
 
 def _with_message_id(found: part.Sections, message_id: str) -> bytes:
     """The properties section as it came, but for its first field."""
-    raw, value_at = found.raw, found.at[part.PROPERTIES][1]
-    items = [raw[begin:end] for begin, end in compound_items(raw, value_at)]
+    items = [found.raw[start:end] for start, end in found.items(part.PROPERTIES)]
     return part.descriptor(part.PROPERTIES) + encode_list(
         [encode_string(message_id.encode()), *items[1:]]
     )

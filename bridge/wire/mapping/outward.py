@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -147,7 +147,7 @@ def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) 
     if exact is None or part.DELIVERY_ANNOTATIONS not in exact.at:
         return _NOTHING if lock_token is None else _TOKEN_ALONE + lock_token.bytes
     pairs = [] if lock_token is None else [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
-    for key, span in _pairs(exact, part.DELIVERY_ANNOTATIONS):
+    for key, span in exact.pairs(part.DELIVERY_ANNOTATIONS):
         name = textual(exact.raw, *key)
         if name is not None and name not in SERVICE_ANNOTATIONS:
             pairs.append((exact.raw[key[0] : key[1]], exact.raw[span[0] : span[1]]))
@@ -181,16 +181,12 @@ def _annotations(
         if (value := _text(table, name)) is not NULL:
             pairs.append((key, value))
     if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
-        for key_span, span in _pairs(exact, part.MESSAGE_ANNOTATIONS):
+        for key_span, span in exact.pairs(part.MESSAGE_ANNOTATIONS):
             said = textual(exact.raw, *key_span)
             if said is not None and said not in _OURS:
                 key = exact.raw[key_span[0] : key_span[1]]
                 pairs.append((key, exact.raw[span[0] : span[1]]))
     return _ANNOTATIONS + encode_map(pairs)
-
-
-def _pairs(exact: part.Sections, code: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    return iter(map_items(exact.raw, exact.at[code][1]))
 
 
 def _times(
@@ -268,7 +264,7 @@ def _application_properties(
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
         pairs = [
             (exact.raw[key[0] : key[1]], exact.raw[value[0] : value[1]])
-            for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
+            for key, value in exact.pairs(part.APPLICATION_PROPERTIES)
         ]
     else:
         pairs = [
@@ -314,7 +310,7 @@ def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
         pairs = {
             encode_string(textual(exact.raw, *key) or b""): exact.raw[value[0] : value[1]]
-            for key, value in _pairs(exact, part.APPLICATION_PROPERTIES)
+            for key, value in exact.pairs(part.APPLICATION_PROPERTIES)
         }
         needs_exact = True
     else:
