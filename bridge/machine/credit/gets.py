@@ -17,12 +17,11 @@ where one return would dead-letter it (`limit`).
 
 from __future__ import annotations
 
-from typing import Generic
-
 from bridge.machine.credit.balance import Balance, State
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
-from bridge.machine.credit.read_ahead import AHEAD_MAX, LINGER_S, ReadAhead
+from bridge.machine.credit.read_ahead import AHEAD_MAX, LINGER_S
+from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import WINDOW_SIZE_MAX
 
 KEEP_S = 5.0
@@ -32,33 +31,28 @@ QUIET_S = 2.0
 """After so long without an arrival or a return none is likely to be on its way to a window."""
 
 
-class Gets(Generic[Message]):
-    """What one queue's receivers ask for, and what is fetched for it; see `strategy.Strategy`.
+class Gets(Strategy[Message]):
+    """What one queue's receivers ask for, and what is fetched for it.
 
     Args:
         ahead_max: messages that may come ahead, and fast requests that it takes.
     """
 
     def __init__(self, ahead_max: int = AHEAD_MAX) -> None:
-        self.balance: Balance[Message] = Balance()
+        super().__init__(ahead_max)
         self._ahead_max = ahead_max
-        self._read_ahead = ReadAhead(ahead_max)
         self._may_read_ahead = False
         self._ready: int | None = None
         self._last_arrival_s = 0.0
-        self._surplus_since_s = -1.0
-
-    def __repr__(self) -> str:
-        return f"Gets({self.balance!r}, {self._read_ahead!r})"
-
-    @property
-    def buffered(self) -> int:
-        """Messages that wait here for a receiver."""
-        return self.balance.buffer.count
 
     @property
     def _is_ahead(self) -> bool:
         return self._read_ahead.is_fast and self._may_read_ahead
+
+    @property
+    def _keeps_full(self) -> bool:
+        """Whether a window that is full stays open."""
+        return self._is_ahead
 
     def limit(self, max_delivery_count: int) -> None:
         """So many failed deliveries dead-letter a message."""
@@ -69,45 +63,20 @@ class Gets(Generic[Message]):
         self._read_ahead.asked(now_s, is_first=True)  # also one that waits costs a get a message
         self.balance.waiters.add(receiver, count)
 
-    def withdraw(self, receiver: int) -> int:
-        """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry."""
-        self._read_ahead.end()
-        return self.balance.waiters.withdraw(receiver)
-
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
         """A fetch has brought a message; return the receiver that gets it now."""
         self._last_arrival_s = now_s
-        self.balance.came(fetch)
+        self.discarded(fetch)
         return self.balance.take(message, now_s)
-
-    def discarded(self, fetch: int) -> None:
-        """A fetch has brought a message that is for no receiver."""
-        self.balance.came(fetch)
 
     def released(self, message: Message, now_s: float) -> None:
         """A receiver has given a message back that it did not touch: the next one gets it."""
         self.balance.buffer.push(message, now_s)
 
-    def returning(self) -> None:
-        """A message is about to go back to its queue; what came ahead is kept."""
-        self._read_ahead.end()
-
-    def empty(self, fetch: int) -> None:
-        """A get has found nothing."""
-        self.balance.is_stocked = False
-        self.balance.end(fetch)
-
     def counted(self, ready: int) -> None:
         """RabbitMQ has said with a message that was got how many more are ready."""
-        self.balance.is_stocked = ready > 0
+        super().counted(ready)
         self._ready = ready
-
-    def looked(self, fetch: int, ready: int, consumers: int) -> None:
-        """Nobody looks."""
-
-    def closed(self, fetch: int) -> None:
-        """RabbitMQ has closed a window, whether it was told to or not."""
-        self.balance.end(fetch)
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
         """A message of this fetch is about to be settled; return what must be done first."""
@@ -122,15 +91,10 @@ class Gets(Generic[Message]):
         balance.refill(entry)
         return None
 
-    def stayed(self, fetch: int) -> None:
-        """A message that was about to be settled was not: its window is not refilled."""
-        self.balance.unfill(fetch)
-
     def lost(self) -> None:
         """The channels are gone, and all that came on them; receivers still wait."""
         self._ready = None
-        self._surplus_since_s = -1.0
-        self.balance.lose()
+        super().lost()
 
     def due_s(self) -> float | None:
         """Return when `plan` has something to do if nothing else happens; `None` for never."""
@@ -145,12 +109,13 @@ class Gets(Generic[Message]):
         balance = self.balance
         effects = balance.offer()
         effects += self._close_windows(now_s)
-        effects += return_old(balance, now_s)
+        effects += _return_old(balance, now_s)
         if balance.waiters.has_withdrawals:
             effects += [Withdrawn(ticket) for ticket in balance.waiters.end_withdrawals(None)]
         if balance.surplus < 0 and can_fetch:
-            effects += self._fetch(-balance.surplus)
-        self._ready = None if balance.surplus >= 0 else self._ready
+            effects += self._fetch(-balance.surplus, now_s)
+        if balance.surplus >= 0:
+            self._ready = None
         return effects
 
     def _surplus_ends_s(self) -> float:
@@ -170,7 +135,7 @@ class Gets(Generic[Message]):
         return [
             self.balance.close(fetch)
             for fetch, entry in self.balance.fetches.items()
-            if entry.state is State.OPEN and (is_over if entry.room else not self._is_ahead)
+            if entry.state is State.OPEN and (is_over if entry.room else not self._keeps_full)
         ]
 
     def _note_surplus(self, now_s: float) -> None:
@@ -179,13 +144,13 @@ class Gets(Generic[Message]):
         if self._is_ahead:
             is_surplus = not balance.waiters.asked
         else:
-            is_surplus = balance.surplus > 0 and has_open_room(balance)
+            is_surplus = balance.surplus > 0 and _has_open_room(balance)
         if not is_surplus:
             self._surplus_since_s = -1.0
         elif self._surplus_since_s < 0:
             self._surplus_since_s = now_s
 
-    def _fetch(self, wanted: int) -> list[Effect[Message]]:
+    def _fetch(self, wanted: int, now_s: float) -> list[Effect[Message]]:
         """Begin a fetch; none while one is under way, or a window has room."""
         balance = self.balance
         if any(entry.room for entry in balance.fetches.values()):
@@ -204,12 +169,12 @@ class Gets(Generic[Message]):
         return effects
 
 
-def has_open_room(balance: Balance[Message]) -> bool:
+def _has_open_room(balance: Balance[Message]) -> bool:
     """Whether a window that is not being closed may bring something."""
     return any(entry.state is State.OPEN and entry.room for entry in balance.fetches.values())
 
 
-def return_old(balance: Balance[Message], now_s: float) -> list[Effect[Message]]:
+def _return_old(balance: Balance[Message], now_s: float) -> list[Effect[Message]]:
     """Return what was kept for `KEEP_S`."""
     buffer = balance.buffer
     if not buffer.count or now_s < buffer.oldest_s + KEEP_S:

@@ -17,12 +17,11 @@ What comes on two channels comes in no order, so one window at a time has room, 
 
 from __future__ import annotations
 
-from typing import Generic
-
-from bridge.machine.credit.balance import Balance, State
+from bridge.machine.credit.balance import State
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
-from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S, ReadAhead
+from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
+from bridge.machine.credit.strategy import Strategy
 
 WINDOW_SIZE_MAX = 2_000
 """Messages of one window; the rest of a larger demand follows when it is full."""
@@ -38,32 +37,24 @@ three gets 0.51 ms, a window of three 0.27 ms.
 """
 
 
-class Windows(Generic[Message]):
-    """What one queue's receivers ask for, and what is fetched for it; see `strategy.Strategy`.
+class Windows(Strategy[Message]):
+    """What one queue's receivers ask for, and what is fetched for it.
 
     Args:
         is_apart: each window has a channel of its own.
     """
 
     def __init__(self, *, is_apart: bool = False, windows_max: int = WINDOWS_MAX) -> None:
-        self.balance: Balance[Message] = Balance()
+        super().__init__()
         self._is_apart = is_apart
         self._windows_max = windows_max
         self._gets_max = 0 if is_apart else GETS_MAX
         self._returns: list[Message] = []
-        self._read_ahead = ReadAhead()
-        self._surplus_since_s = -1.0
-
-    def __repr__(self) -> str:
-        return f"Windows({self.balance!r}, {self._read_ahead!r})"
 
     @property
     def buffered(self) -> int:
         """Messages that wait here for a receiver, or to be returned."""
         return self.balance.buffer.count + len(self._returns)
-
-    def limit(self, max_delivery_count: int) -> None:
-        """It does not matter how many failed deliveries are too many: nothing is counted."""
 
     def ask(self, receiver: int, count: int, now_s: float) -> None:
         """A receiver wants `count` more messages."""
@@ -71,11 +62,6 @@ class Windows(Generic[Message]):
         self._read_ahead.asked(now_s, is_first=not waiters.asked)
         self._surplus_since_s = -1.0
         waiters.add(receiver, count)
-
-    def withdraw(self, receiver: int) -> int:
-        """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry."""
-        self._read_ahead.end()
-        return self.balance.waiters.withdraw(receiver)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
         """A fetch has brought a message; return the receiver that gets it now."""
@@ -90,10 +76,6 @@ class Windows(Generic[Message]):
             self._note_surplus(now_s)
         return receiver
 
-    def discarded(self, fetch: int) -> None:
-        """A fetch has brought a message that is for no receiver."""
-        self.balance.came(fetch)
-
     def released(self, message: Message, now_s: float) -> None:
         """A receiver has given a message back that it did not touch."""
         self.returning()
@@ -101,25 +83,9 @@ class Windows(Generic[Message]):
 
     def returning(self) -> None:
         """A message is about to go back to its queue, where it stands before what came ahead."""
-        self._read_ahead.end()
+        super().returning()
         if self.balance.surplus > 0:
             self._fall_behind()
-
-    def empty(self, fetch: int) -> None:
-        """A get has found nothing."""
-        self.balance.is_stocked = False
-        self.balance.end(fetch)
-
-    def counted(self, ready: int) -> None:
-        """RabbitMQ has said with a message that was got how many more are ready."""
-        self.balance.is_stocked = ready > 0
-
-    def looked(self, fetch: int, ready: int, consumers: int) -> None:
-        """Nobody looks."""
-
-    def closed(self, fetch: int) -> None:
-        """RabbitMQ has closed a window, whether it was told to or not."""
-        self.balance.end(fetch)
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
         """A message of this fetch is about to be settled; return what must be done first."""
@@ -136,15 +102,10 @@ class Windows(Generic[Message]):
         self._note_surplus(now_s)
         return None
 
-    def stayed(self, fetch: int) -> None:
-        """A message that was about to be settled was not: its window is not refilled."""
-        self.balance.unfill(fetch)
-
     def lost(self) -> None:
         """The channels are gone, and all that came on them; receivers still wait."""
         self._returns.clear()
-        self._surplus_since_s = -1.0
-        self.balance.lose()
+        super().lost()
 
     def due_s(self) -> float | None:
         """Return when `plan` has something to do if nothing else happens; `None` for never."""
