@@ -10,8 +10,10 @@ Three sources, each in the order of numbers, are merged to one page:
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bridge.broker.errors import BrokerError, NotFound, Unroutable
 from bridge.broker.streams.journal_reader import OFFSET, Entry
@@ -51,13 +53,19 @@ PREFETCH = 64
 NEAR = 64
 """Moved messages so near to each other are read at once."""
 
-SESSION_SCHEDULED_MAX = 5_000
-"""So many scheduled messages are looked through for those of a session."""
+SESSION_READ_MAX = 5_000
+"""So many scheduled or moved messages are looked through at a time for those of a session."""
 
 _ABSENT: FieldValue = ("V", None)
 
 Waiting = Callable[[str, int, int], Awaitable[list[int]]]
 """Names the scheduled messages of an entity: from a number on, so many at most."""
+
+Named = Callable[[int, int], Awaitable[list[int]]]
+"""Names the messages of a source: from a number on, so many at most."""
+
+Read = Callable[[list[int]], Awaitable[None]]
+"""Adds messages of a source to a page, by their numbers; some of them may not be there."""
 
 
 class Browsing:
@@ -195,7 +203,7 @@ class Browsing:
 
     async def _whole(self, page: _Page, view: BrowseView, start: int) -> None:
         """Read the whole journal of a partitioned queue: its numbers stand there in turns."""
-        waiting = set(await self._waiting(view.entity.path, start, SESSION_SCHEDULED_MAX))
+        waiting = set(await self._waiting(view.entity.path, start, SESSION_READ_MAX))
         numbers, now = view.active.numbers, now_ms()
 
         def take(entry: Entry) -> bool:
@@ -207,7 +215,6 @@ class Browsing:
                 until_ms = expires_ms(table, None)
                 if not numbers.is_gone(number) and (until_ms is None or until_ms > now):
                     page.add(_received(entry, None, number))
-            page.keep_lowest()
             return False
 
         stream = names.journal(view.entity.front)
@@ -218,45 +225,47 @@ class Browsing:
 
     async def _moved(self, page: _Page, view: BrowseView, numbers: list[int], start: int) -> None:
         """Add messages of the moved stream, those of the lowest numbers first."""
-        wanted = sorted(each for each in numbers if each >= start)
-        if page.session_id is None and len(wanted) > page.count:
-            del wanted[page.count :]
-            page.end_at(wanted[-1])
-        offsets = {view.places.offset(number): number for number in wanted}
-        now = now_ms()
+        there = sorted(numbers)
+
+        async def named(start: int, limit: int) -> list[int]:
+            first = bisect_left(there, start)
+            return there[first : first + limit]
+
+        await _read_on(page, start, named, partial(self._moved_of, page, view))
+
+    async def _moved_of(self, page: _Page, view: BrowseView, numbers: list[int]) -> None:
+        offsets = {view.places.offset(number): number for number in numbers}
+        now, last = now_ms(), 0
 
         def take(entry: Entry) -> bool:
+            nonlocal last
+            last = max(last, entry.offset)
             number = offsets.pop(entry.offset, None)
             if number is not None:
                 place = view.places.place(number)
                 until_ms = expires_ms(entry.properties.headers or {}, view.reader)
                 if place is not Place.ACTIVE or until_ms is None or until_ms > now:
                     page.add(_received(entry, view.reader, number, place))
-            return not any(entry.offset < each <= entry.offset + NEAR for each in offsets)
+            return not any(last < each <= last + NEAR for each in offsets)
 
         stream = names.moved(view.entity.front)
         while offsets:
-            first = min(offsets)
+            last = min(offsets)
             prefetch = min(len(offsets) + 1, NEAR)
-            await read_stream(
-                self._connections, stream, at(first), take, prefetch=prefetch, may_be_empty=True
+            count = await read_stream(
+                self._connections, stream, at(last), take, prefetch=prefetch, may_be_empty=True
             )
-            offsets.pop(first, None)  # what has left the stream is not shown
+            if not count:
+                return  # nothing stands there, or behind it
+            # What was passed has left the stream, and is not shown.
+            offsets = {each: number for each, number in offsets.items() if each > last}
 
     async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:
-        limit = page.count if page.session_id is None else SESSION_SCHEDULED_MAX
-        while numbers := await self._waiting(path, start, limit):
-            await self._scheduled_of(page, numbers, scan)
-            if len(numbers) < limit:
-                return
-            if page.has_up_to(numbers[-1]):
-                page.end_at(numbers[-1])
-                return
-            # They are of other sessions: an empty page would say that there is nothing behind them.
-            start = numbers[-1] + 1
+        named = partial(self._waiting, path)
+        await _read_on(page, start, named, partial(self._scheduled_of, page, scan))
 
     @staticmethod
-    async def _scheduled_of(page: _Page, numbers: list[int], scan: JournalScan) -> None:
+    async def _scheduled_of(page: _Page, scan: JournalScan, numbers: list[int]) -> None:
         left = deque(numbers)
 
         def take(number: int, entry: Entry) -> int:
@@ -267,6 +276,20 @@ class Browsing:
             return left[0] if left else STOP
 
         await scan.scan(numbers[0], take, prefetch=page.prefetch)
+
+
+async def _read_on(page: _Page, start: int, named: Named, read: Read) -> None:
+    """Read what is named from a number on, until some of it is found or none is left."""
+    limit = page.count if page.session_id is None else SESSION_READ_MAX
+    while numbers := await named(start, limit):
+        await read(numbers)
+        if len(numbers) < limit:
+            return
+        if page.has_up_to(numbers[-1]):
+            page.end_at(numbers[-1])
+            return
+        # They are gone, or of other sessions: an empty page would say that nothing is behind them.
+        start, limit = numbers[-1] + 1, max(limit, COUNT_MAX)
 
 
 class _Page:
@@ -306,10 +329,7 @@ class _Page:
             return
         self._found[received.sequence_number] = received
         self._bytes += len(record.body) + 500
-
-    def keep_lowest(self) -> None:
-        """Forget what cannot be on the page."""
-        if len(self._found) > 2 * self.count + 100:
+        if len(self._found) > 2 * self.count + 100:  # the others cannot be on the page
             for number in sorted(self._found)[self.count :]:
                 del self._found[number]
 

@@ -1,0 +1,79 @@
+"""Browse on a real RabbitMQ: what stands beside what a peek shows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.streams.journal_reader import Entry
+from bridge.broker.streams.stream_reader import FIRST, read_stream
+from bridge.engine.api import DeadLetter
+from bridge.model import entity as model
+from bridge.topology import names
+from bridge.topology.parts import JOURNAL_SEGMENT_BYTES
+from bridge.wire.basic import Properties
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door
+
+GONE = 3
+BODY = bytes(1 << 20)
+QUEUE = model.Queue(name="orders", lock_duration_ms=60_000)
+
+
+@pytest_asyncio.fixture
+async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
+    """A bridge with one queue."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as opened:
+        yield opened
+
+
+async def dead_letter(door: Door, *bodies: str) -> None:
+    """Send messages, and have them dead-lettered."""
+    await door.send(*bodies)
+    for each in await door.client().receive(len(bodies)):
+        assert each.lock_token is not None
+        await door.namespace.settle(door.path, each.lock_token, DeadLetter())
+
+
+async def first_offset(connection: Connection, stream: str) -> int:
+    """Where the oldest entry of a stream stands that RabbitMQ still has."""
+    found: list[int] = []
+
+    def take(entry: Entry) -> bool:
+        found.append(entry.offset)
+        return True
+
+    await read_stream(connection, stream, FIRST, take, prefetch=1)
+    return found[0]
+
+
+async def test_dead_letters_behind_those_that_have_left_their_stream_are_shown(
+    door: Door, broker: Broker, vhost: str, connection: Connection, confirming: Channel
+) -> None:
+    """A stream forgets its oldest; an empty page would say that there is nothing behind them."""
+    moved = names.moved("orders")
+    await dead_letter(door, *(f"gone-{number}" for number in range(GONE)))
+    bound = {
+        "pattern": "^orders/\\$moved$",
+        "definition": {"max-length-bytes": 1},
+        "priority": 2_000,
+        "apply-to": "queues",
+    }
+    broker.management("PUT", f"/api/policies/{vhost}/small", bound)
+    properties = Properties(delivery_mode=2).encode()
+    for _ in range(JOURNAL_SEGMENT_BYTES // len(BODY) + 2):
+        await confirming.publisher.publish_confirmed("", moved, properties, BODY)
+
+    async def are_gone() -> bool:
+        return await first_offset(connection, moved) >= GONE
+
+    await dead_letter(door, "here", "too")
+    await until(are_gone)
+    for count in (1, GONE, 10):
+        found = await door.namespace.peek(door.dead_letters, 0, count)
+        assert [each.record.body for each in found] == [b"here", b"too"][:count]
