@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.channel import Channel
@@ -12,23 +14,25 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.streams.journal_reader import Entry
 from bridge.broker.streams.stream_reader import FIRST, read_stream
 from bridge.engine.api import DeadLetter
+from bridge.engine.browse import view
 from bridge.model import entity as model
+from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.topology.parts import JOURNAL_SEGMENT_BYTES
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
-from tests.integration.door import Door, open_door
+from tests.integration.door import Door, open_door, outgoing
 
 GONE = 3
 BODY = bytes(1 << 20)
-QUEUE = model.Queue(name="orders", lock_duration_ms=60_000)
+QUEUES = (model.Queue(name="orders", lock_duration_ms=60_000), model.Queue(name="other"))
 
 
 @pytest_asyncio.fixture
 async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
-    """A bridge with one queue."""
-    async with open_door(endpoint, broker.management_url, QUEUE) as opened:
+    """A bridge with two queues."""
+    async with open_door(endpoint, broker.management_url, *QUEUES) as opened:
         yield opened
 
 
@@ -58,6 +62,7 @@ async def test_dead_letters_behind_those_that_have_left_their_stream_are_shown(
     """A stream forgets its oldest; an empty page would say that there is nothing behind them."""
     moved = names.moved("orders")
     await dead_letter(door, *(f"gone-{number}" for number in range(GONE)))
+    assert len(await door.namespace.peek(door.dead_letters, 0, 10)) == GONE
     bound = {
         "pattern": "^orders/\\$moved$",
         "definition": {"max-length-bytes": 1},
@@ -77,3 +82,20 @@ async def test_dead_letters_behind_those_that_have_left_their_stream_are_shown(
     for count in (1, GONE, 10):
         found = await door.namespace.peek(door.dead_letters, 0, count)
         assert [each.record.body for each in found] == [b"here", b"too"][:count]
+
+
+async def test_the_first_peek_of_an_entity_holds_up_none_of_another(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long what it needs takes."""
+    other = EntityPath("other")
+    await door.send("x")
+    await door.namespace.send(other, [outgoing("y")])
+    await until(lambda: door.namespace.peek(other, 0, 1))
+    monkeypatch.setattr(view, "OTHERS_TELL_S", 3_600.0)
+    first = asyncio.create_task(door.namespace.peek(door.path, 0, 1))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        (found,) = await door.namespace.peek(other, 0, 1)
+    assert found.record.body == b"y"
+    first.cancel()

@@ -9,7 +9,6 @@ Three sources, each in the order of numbers, are merged to one page:
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -23,7 +22,7 @@ from bridge.engine.api import Received
 from bridge.engine.browse.explaining import Explaining, Held
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.engine.browse.settlements import Settlements
-from bridge.engine.browse.view import OTHERS_TELL_S, BrowseView
+from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
@@ -95,7 +94,6 @@ class Browsing:
         self._on_first = on_first
         self._views: dict[str, tuple[BrowseView, Explaining]] = {}
         self._topics: dict[str, JournalScan] = {}
-        self._beginning = asyncio.Lock()
 
     @property
     def hidden(self) -> dict[str, int]:
@@ -166,17 +164,13 @@ class Browsing:
 
     async def _view(self, entity: model.ReceiveEntity) -> tuple[BrowseView, Explaining]:
         key = entity.path.lower()
-        async with self._beginning:
-            found = self._views.get(key)
-            if found is not None and found[0].incarnation == incarnation_of(entity):
-                found[0].entity = entity
-                return found
+        found = self._views.get(key)
+        if found is None or found[0].incarnation != incarnation_of(entity):
             view = BrowseView(entity, self._connections, self._sender, self._settlements)
-            if await view.begin():
-                self._on_first(entity.path)
-                await asyncio.sleep(OTHERS_TELL_S)
-            self._views[key] = view, Explaining(view, self._connections, self._held)
-            return self._views[key]
+            found = self._views[key] = view, Explaining(view, self._connections, self._held)
+        found[0].entity = entity
+        await found[0].begin(self._on_first)
+        return found
 
     def _topic(self, topic: model.Topic) -> JournalScan:
         key = topic.path.lower()

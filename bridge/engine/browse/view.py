@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from bridge.broker.streams.journal_reader import Entry
 from bridge.engine.browse.journal_scan import JournalScan
@@ -116,10 +117,13 @@ class BrowseView:
         """Which entity of its name it is."""
         return incarnation_of(self.entity)
 
-    async def begin(self) -> bool:
-        """Have what is needed; return whether this is the first peek there is."""
-        new = [await side.begin() for side in (self.active, self.dead)]
-        return any(new)
+    async def begin(self, on_first: Callable[[str], None]) -> None:
+        """Have what is needed; when nobody has peeked before, the others get time to tell."""
+        async with self._lock:
+            new = [await side.begin() for side in (self.active, self.dead)]
+            if any(new):
+                on_first(self.entity.path)
+                await asyncio.sleep(OTHERS_TELL_S)
 
     async def catch_up(self) -> None:
         """Learn what has happened since the last peek."""
