@@ -18,6 +18,7 @@ from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, QuotaExceeded
 from bridge.model.name import EntityPath, SubQueue
+from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Table
 from bridge.wire.deferred import Lock
 
@@ -104,7 +105,7 @@ class Deferral:
         there = {each.path.lower(): each for each in model.receive_entities(namespace)}
         for key, deferred in list(self._queues.items()):
             entity = there.get(key)
-            if entity is not None:
+            if entity is not None and incarnation_of(entity) == incarnation_of(deferred.queue):
                 deferred.queue = entity
                 continue
             del self._queues[key]

@@ -28,7 +28,7 @@ from functools import partial
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Route
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.retry import retry
 
 REOPEN_S = 0.5
@@ -148,6 +148,11 @@ class ChannelPool:
         if self._own:
             self._returning += 1
             channel.barrier().add_done_callback(self._on_returned)
+
+    def give_up(self) -> None:
+        """The queue was deleted and made anew: what came on them is lost, and others are opened."""
+        if self.main is not None:
+            self._on_closed(NotFound(text="the queue was made anew"))
 
     async def close(self) -> None:
         """Close the channels; what came on them goes back to its queue."""

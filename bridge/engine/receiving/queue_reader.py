@@ -209,8 +209,13 @@ class QueueReader:
             self._end_waits(holding)
 
     def update(self, queue: model.ReceiveEntity) -> None:
-        """Take over a changed definition; an entity that was made anew counts from 1."""
+        """Take over a changed definition.
+
+        An entity that was made anew counts from 1; what was held of the earlier one is lost with
+        it, and its locks: settled later it would be published into the new one.
+        """
         if incarnation_of(queue) != incarnation_of(self.queue):
+            self._channels.give_up()
             self._deduplicator.forget()
         self.queue, self._reader = queue, reader_of(queue)
         self._limit()

@@ -148,6 +148,7 @@ class Receiving:
                 continue
             # A receiver that is still open can be closed; one of a later entity has another reader.
             del self._readers[key]
+            self._locks.lose_owner(reader)
             task = asyncio.get_running_loop().create_task(_closed(reader))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
