@@ -22,7 +22,6 @@ from bridge.broker.handover import Publish
 from bridge.engine import texts
 from bridge.engine.counters import Counters
 from bridge.engine.forwarding.passing import CannotForward, Source, envelope_of, refused
-from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import Sender
@@ -49,6 +48,9 @@ KEPT_MAX = 1_000
 
 RETRY_S = 0.5
 CLOSE_S = 2.0
+
+_Entry = tuple[int, HeldMessage]
+"""A message, and which of all that were taken it is."""
 
 FindTarget = Callable[[str, bool], Awaitable[model.Entity | None]]
 """Returns an entity, or `None`; if True is given, as RabbitMQ has it now."""
@@ -86,9 +88,9 @@ class Forwarder:
         self._departure = departure
         self._counters = counters
         self._find = find
-        self._waiting: deque[tuple[int, QueueReader, HeldMessage]] = deque()
-        self._failed: list[tuple[int, QueueReader, HeldMessage]] = []
-        self._kept: list[tuple[QueueReader, HeldMessage]] = []
+        self._waiting: deque[_Entry] = deque()
+        self._failed: list[_Entry] = []
+        self._kept: list[HeldMessage] = []
         self._in_flight = 0
         self._last = 0
         self._asked = 0
@@ -97,7 +99,8 @@ class Forwarder:
         self._is_closing = False
         self._is_doubtful = False
         self._is_stuck = False
-        self._receiver = receiving.open_forwarder(path, entity, self._take)
+        self._receiver = receiving.open_uncounted(path, entity, self._take)
+        self._reader = self._receiver.reader
         self._task = asyncio.create_task(self._run(), name=f"forwarder {path}")
         self._ask()
 
@@ -116,19 +119,19 @@ class Forwarder:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         closed = self._receiver.close()
-        left = [(reader, holding) for _, reader, holding in (*self._failed, *self._waiting)]
-        for reader, holding in sorted(left + self._kept, key=lambda each: each[1].number):
-            if reader.holds(holding):
-                reader.put_down(holding)
+        left = [holding for _, holding in (*self._failed, *self._waiting)]
+        for holding in sorted(left + self._kept, key=lambda each: each.number):
+            if self._reader.holds(holding):
+                self._reader.put_down(holding)
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(CLOSE_S):
                 await closed
 
-    def _take(self, reader: QueueReader, holding: HeldMessage) -> None:
+    def _take(self, holding: HeldMessage) -> None:
         self._asked = max(self._asked - 1, 0)
         self._last += 1
         self._average_bytes += (len(holding.record.body) - self._average_bytes) // 8
-        self._waiting.append((self._last, reader, holding))
+        self._waiting.append((self._last, holding))
         self._changed.set()
         self._ask()
 
@@ -177,8 +180,8 @@ class Forwarder:
     async def _pass_on_first(self) -> None:
         """Forward the first of those that wait; when it must wait on, it is still the first."""
         entry = self._waiting[0]
-        _, reader, holding = entry
-        if not reader.holds(holding):
+        _, holding = entry
+        if not self._reader.holds(holding):
             self._waiting.popleft()  # RabbitMQ has taken it back
             self._ask()
             return
@@ -189,7 +192,7 @@ class Forwarder:
                 await self._wait()
                 return
             self._waiting.popleft()
-            self._strand(reader, holding, reason)
+            self._strand(holding, reason)
         except (BrokerError, ServiceBusError) as error:
             log.info("forward.waits entity=%s error=%s", self._path, error)
             await self._wait()
@@ -221,9 +224,9 @@ class Forwarder:
         self._is_doubtful = False
         return target
 
-    def _hand_over(self, entry: tuple[int, QueueReader, HeldMessage], publish: Publish) -> None:
-        _, reader, holding = entry
-        reader.departing(holding)
+    def _hand_over(self, entry: _Entry, publish: Publish) -> None:
+        _, holding = entry
+        self._reader.departing(holding)
         self._in_flight += 1
         acks = ((holding.channel, holding.tag),)
         done = partial(self._done, entry)
@@ -232,31 +235,27 @@ class Forwarder:
         except (BrokerError, ServiceBusError) as error:
             done(error)
 
-    def _done(
-        self,
-        entry: tuple[int, QueueReader, HeldMessage],
-        error: BrokerError | ServiceBusError | None,
-    ) -> None:
-        _, reader, holding = entry
+    def _done(self, entry: _Entry, error: BrokerError | ServiceBusError | None) -> None:
+        _, holding = entry
         self._in_flight -= 1
         self._changed.set()
         if error is None:
             self._counters.forwarded += 1
-            reader.left(holding, Left.SETTLED)
-        elif reader.holds(holding) and not isinstance(error, AckLost):
+            self._reader.left(holding, Left.SETTLED)
+        elif self._reader.holds(holding) and not isinstance(error, AckLost):
             log.info("forward.failed entity=%s error=%s", self._path, error)
-            reader.stayed(holding)
+            self._reader.stayed(holding)
             self._failed.append(entry)
         self._ask()
 
-    def _strand(self, reader: QueueReader, holding: HeldMessage, reason: CannotForward) -> None:
+    def _strand(self, holding: HeldMessage, reason: CannotForward) -> None:
         """Make a message a dead letter; one that is a dead letter already is kept here."""
         log.warning("forward.refused entity=%s reason=%s", self._path, reason)
         if self._is_dead_letter:
-            self._kept = [each for each in self._kept if each[0].holds(each[1])]
-            self._kept.append((reader, holding))
+            self._kept = [each for each in self._kept if self._reader.holds(each)]
+            self._kept.append(holding)
         else:
             self._counters.unforwardable += 1
-            reader.departing(holding)
-            self._departure.strand(reader, holding, reason.reason, reason.description)
+            self._reader.departing(holding)
+            self._departure.strand(self._reader, holding, reason.reason, reason.description)
         self._ask()

@@ -39,8 +39,8 @@ CLOSE_S = 1.0
 Way = tuple[Callable[[], Strategy[HeldMessage]], ChannelLimits]
 """How messages are received: what makes a queue's strategy, and how many channels it has."""
 
-Take = Callable[[QueueReader, HeldMessage], None]
-"""Takes a message that is to be forwarded; it is held, unacked."""
+Take = Callable[[HeldMessage], None]
+"""Takes a message that has come for a receiver; it is held, unacked."""
 
 
 class Receiving:
@@ -75,8 +75,8 @@ class Receiving:
         self._way: Way = Gets, REUSED
         self._settled = SettledMemory()
         self._readers: dict[tuple[str, SubQueue], QueueReader] = {}
-        self._receivers: dict[int, QueueReceiver] = {}
-        self._forwarders: dict[int, Take] = {}
+        self._takes: dict[int, Take] = {}
+        self._receivers: set[QueueReceiver] = set()
         self._last_receiver = 0
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -91,7 +91,7 @@ class Receiving:
     @property
     def open_paths(self) -> set[str]:
         """The entities that have receivers here, in lower case."""
-        return {each.path.key for each in self._receivers.values()}
+        return {each.reader.path.key for each in self._receivers}
 
     def held(self, path: EntityPath) -> int:
         """Return how many messages of a queue are here: locked, kept, or about to leave."""
@@ -114,29 +114,19 @@ class Receiving:
             raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
         if target_of(queue, path.sub_queue):
             raise NotAllowed(texts.RECEIVER_OF_FORWARDED)
-        self._last_receiver += 1
-        receiver = QueueReceiver(
-            self._last_receiver, self._reader(path, queue), mode, deliver, self._forget
-        )
-        self._receivers[receiver.number] = receiver
+        take = partial(self._give, self._reader(path, queue), mode, deliver)
+        receiver = self.open_uncounted(path, queue, take)
+        self._receivers.add(receiver)
         self._on_used(path)
         return receiver
 
-    def open_forwarder(
+    def open_uncounted(
         self, path: EntityPath, queue: model.ReceiveEntity, take: Take
     ) -> QueueReceiver:
-        """Return a receiver without credit, whose messages are not locked and not shown."""
+        """Return a receiver without credit; it is no use of its entity."""
         self._last_receiver += 1
-        number = self._last_receiver
-        forwarder = QueueReceiver(
-            number,
-            self._reader(path, queue),
-            ReceiveMode.PEEK_LOCK,
-            _shows_nothing,
-            self._end_forwarder,
-        )
-        self._forwarders[number] = take
-        return forwarder
+        self._takes[self._last_receiver] = take
+        return QueueReceiver(self._last_receiver, self._reader(path, queue), self._forget)
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""
@@ -155,7 +145,7 @@ class Receiving:
 
     async def end(self) -> None:
         """Receive nothing more."""
-        for receiver in list(self._receivers.values()):
+        for receiver in list(self._receivers):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await receiver.close()
@@ -193,17 +183,24 @@ class Receiving:
         return reader
 
     def _deliver(self, reader: QueueReader, number: int, holding: HeldMessage) -> None:
-        receiver = self._receivers.get(number)
-        if receiver is None and (take := self._forwarders.get(number)) is not None:
-            take(reader, holding)
-            return
-        if receiver is None:
+        take = self._takes.get(number)
+        if take is None:
             reader.release(holding)
-            return
+        else:
+            take(holding)
+
+    def _give(
+        self,
+        reader: QueueReader,
+        mode: ReceiveMode,
+        deliver: Callable[[Received], None],
+        holding: HeldMessage,
+    ) -> None:
+        """Give a client a message: locked, or gone as soon as it has it."""
         self._counters.delivered += 1
-        if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
+        if mode is ReceiveMode.RECEIVE_AND_DELETE:
             try:
-                receiver.deliver(holding.received())
+                deliver(holding.received())
             except Undeliverable as error:
                 reader.refuse(holding, error)
                 return
@@ -213,28 +210,22 @@ class Receiving:
             return
         token, until_ms = self._locks.acquire(reader, holding, reader.queue.lock_duration_ms)
         try:
-            receiver.deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
+            deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
         except Undeliverable as error:
             # No client can have it; it would come again and again.
             self._locks.release(token)
             reader.refuse(holding, error)
 
-    def _end_forwarder(self, number: int) -> None:
-        self._forwarders.pop(number, None)
-
-    def _forget(self, number: int) -> None:
-        receiver = self._receivers.pop(number, None)
-        if receiver is not None:
-            self._on_used(receiver.path)
+    def _forget(self, receiver: QueueReceiver) -> None:
+        self._takes.pop(receiver.number, None)
+        if receiver in self._receivers:
+            self._receivers.remove(receiver)
+            self._on_used(receiver.reader.path)
 
 
 async def _closed(reader: QueueReader) -> None:
     with contextlib.suppress(BrokerError):
         await reader.close()
-
-
-def _shows_nothing(received: Received) -> None:
-    raise AssertionError("what is forwarded is shown to nobody")
 
 
 def way_of(capabilities: Capabilities, *, is_clustered: bool) -> Way:
