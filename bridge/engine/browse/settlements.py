@@ -12,9 +12,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from enum import Enum
+from functools import partial
 
 from bridge.broker.connection.address import is_there
 from bridge.broker.errors import BrokerError, Unroutable
+from bridge.broker.retry import retry
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.sending.sender import Sender
@@ -25,6 +27,9 @@ from bridge.topology import names, parts
 from bridge.wire.settled import PROPERTIES, entries
 
 FLUSH_S = 0.05
+
+LOOK_AGAIN_S = 1.0
+"""RabbitMQ is asked again so much later whether there is a stream, when it did not answer."""
 
 UNTOLD_MAX = 1_000_000
 """So many numbers wait while RabbitMQ takes nothing; more are forgotten."""
@@ -56,6 +61,7 @@ class Record:
         self.known: Callable[[], Iterator[int]] = lambda: iter(())
         self.active: list[int] = []
         self.deferred: list[int] = []
+        self.is_being_told = False
         self.writing = asyncio.Lock()
 
     @property
@@ -94,8 +100,7 @@ class Settlements:
         self._connections = connections
         self._sender = sender
         self._records: dict[str, Record] = {}
-        self._peeked: set[str] = set()
-        self._looked: set[str] = set()
+        self._telling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -116,8 +121,6 @@ class Settlements:
         there = {*map(names.active_queue, paths), *map(names.dead_letter_queue, paths)}
         for queue in self._records.keys() - there:
             self._records.pop(queue).stop()
-        self._peeked &= there
-        self._looked &= there
 
     def attach(self, reader: QueueReader) -> None:
         """Record what leaves a reader's queue, if somebody wants to know."""
@@ -136,44 +139,34 @@ class Settlements:
         if is_new:
             with await self._connections.channel() as channel:
                 await channel.declarations.declare_queue(parts.settled(queue))
-        self._peeked.add(queue)
-        await self.tell_all(queue)
+        await self._tell_all(self.of(queue))
         return is_new
 
     def is_told(self, queue: str) -> bool:
         """Whether somebody has peeked, for all that is known here now; once it is looked for."""
-        record = self._records.get(queue)
-        if record is not None and record.state is _State.ON:
-            return True
-        if record is None and queue not in self._looked:
-            self._looked.add(queue)
-            self._spawn(self._find(queue))
-        return queue in self._peeked
+        return self.of(queue).state is _State.ON
 
     def hear(self, entity: str) -> None:
         """Another bridge is the first to peek an entity."""
         for queue in (names.active_queue(entity), names.dead_letter_queue(entity)):
-            self._peeked.add(queue)
-            self._spawn(self._tell_quietly(queue))
+            self._spawn(self._tell_quietly(self.of(queue)))
 
-    async def _tell_quietly(self, queue: str) -> None:
+    async def _tell_quietly(self, record: Record) -> None:
         try:
-            await self.tell_all(queue)
+            await self._tell_all(record)
         except (ServiceBusError, BrokerError) as error:
-            log.warning("settled.untold queue=%s error=%s", queue, error)
+            log.warning("settled.untold stream=%s error=%s", record.stream, error)
 
-    async def tell_all(self, queue: str) -> None:
+    async def _tell_all(self, record: Record) -> None:
         """Somebody peeks: tell what is known of a queue, and from now on what happens."""
-        record = self._records.get(queue)
-        if record is None or record.state is _State.ON:
+        if record.state is _State.ON:
             return
-        record.state = _State.ON
+        self._begin_telling(record)
         record.listen()
         for count, number in enumerate(record.known(), 1):
             record.active.append(number)
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
-        self._spawn(self._keep_telling(record))
         await self._flush(record)
 
     async def flush(self, queue: str) -> None:
@@ -189,42 +182,44 @@ class Settlements:
                 with contextlib.suppress(ServiceBusError, BrokerError, TimeoutError):
                     async with asyncio.timeout(1):
                         await self._flush(record)
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
 
     async def _look(self, record: Record) -> None:
         """Find out whether somebody has peeked, before or while this bridge runs."""
-        try:
-            is_on = await is_there(self._connections, record.stream)
-        except BrokerError as error:
-            log.warning("settled.unknown stream=%s error=%s", record.stream, error)
-            is_on = False
+        looked = partial(is_there, self._connections, record.stream)
+        is_on = await retry(looked, wait_s=LOOK_AGAIN_S, retryable=BrokerError)
         if record.state is not _State.UNKNOWN:
             return
         if is_on:
-            record.state = _State.ON
-            self._spawn(self._keep_telling(record))
+            self._begin_telling(record)
         else:
             record.stop()
 
-    async def _find(self, queue: str) -> None:
-        """Find out whether somebody has peeked a queue that nobody receives from here."""
-        try:
-            if await is_there(self._connections, names.settled(queue)):
-                self._peeked.add(queue)
-        except BrokerError as error:
-            log.warning("settled.unknown stream=%s error=%s", names.settled(queue), error)
-            self._looked.discard(queue)
+    def _begin_telling(self, record: Record) -> None:
+        record.state = _State.ON
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._keep_telling())
 
-    async def _keep_telling(self, record: Record) -> None:
-        while record.state is _State.ON:
+    async def _keep_telling(self) -> None:
+        """Tell what has left all queues that somebody has peeked, every `FLUSH_S`."""
+        while True:
             await asyncio.sleep(FLUSH_S)
-            if not record.is_told:
-                try:
-                    await self._flush(record)
-                except (ServiceBusError, BrokerError) as error:
-                    log.warning("settled.untold stream=%s error=%s", record.stream, error)
-                    await asyncio.sleep(1)
+            for record in self._records.values():
+                if record.state is _State.ON and not record.is_told and not record.is_being_told:
+                    record.is_being_told = True
+                    self._spawn(self._tell(record))
+
+    async def _tell(self, record: Record) -> None:
+        try:
+            await self._flush(record)
+        except (ServiceBusError, BrokerError) as error:
+            log.warning("settled.untold stream=%s error=%s", record.stream, error)
+            await asyncio.sleep(1)
+        finally:
+            record.is_being_told = False
 
     async def _flush(self, record: Record) -> None:
         async with record.writing:
