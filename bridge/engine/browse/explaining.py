@@ -18,6 +18,7 @@ from typing import NamedTuple
 from bridge.broker.errors import BrokerError
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.broker.streams.journal_reader import Entry
+from bridge.engine.browse.journal_scan import STOP
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -94,17 +95,17 @@ class Explaining:
         self._explain_moved(counts)
         difference = view.active.numbers.unsettled(first, last) - counts.active
         self._note_hidden(-difference if first > 1 else 0)
-        if difference <= 0 or difference == self._difference:
-            if difference <= 0:
-                view.active.numbers.floor = 0
-                self._difference = difference
+        if difference <= 0:
+            view.active.numbers.floor = 0
+            self._difference = difference
+            return
+        if difference == self._difference:
             return
         margin = await self._margin(counts)
         if margin and self._difference is not None:
             return  # it is known but for what happens just now
         floor = await self._read_back(first, last, counts.active + margin)
         view.active.numbers.floor = 0 if floor is None else floor
-        bounds = await view.journal.bounds()
         unsettled = view.active.numbers.unsettled(first, last)
         self._difference = unsettled - counts.active if not margin else None
 
@@ -179,7 +180,7 @@ class Explaining:
 
         def take(number: int, entry: Entry) -> int:
             if number > high:
-                return -1
+                return STOP
             table = entry.properties.headers or {}
             if not is_active_entry(table):
                 numbers.active.add(number, number)  # it has never been there

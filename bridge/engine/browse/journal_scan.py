@@ -85,7 +85,7 @@ class JournalScan:
             found: list[int] = []
 
             def take(entry: Entry) -> bool:
-                number = self._see(entry)
+                number = self.see(entry)
                 if number >= 0:
                     found.append(number)
                 return bool(found)
@@ -147,9 +147,6 @@ class JournalScan:
 
     def see(self, entry: Entry) -> int:
         """Learn where a message stands; return its number, -1 if it has none."""
-        return self._see(entry)
-
-    def _see(self, entry: Entry) -> int:
         self.end = max(self.end, entry.offset)
         number = self._number(entry)
         if number >= 0:
@@ -184,7 +181,7 @@ class JournalScan:
         found: list[int] = []
 
         def take(entry: Entry) -> bool:
-            number = self._see(entry)
+            number = self.see(entry)
             if number >= 0:
                 found.append(number)
             return False
