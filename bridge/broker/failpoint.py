@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Protocol
 
 VARIABLE = "BUSBRIDGE_FAILPOINT"
 
@@ -105,7 +106,16 @@ IS_ARMED = bool(ARMED.name)
 """Whether any point is armed; hot paths look at this first."""
 
 
-def reach(name: str) -> None:
-    """Pass a point of this process."""
+class WrittenOn(Protocol):
+    """A channel."""
+
+    def flush(self) -> None:
+        """Give the kernel what was written so far."""
+
+
+def reach(name: str, channel: WrittenOn | None = None) -> None:
+    """Pass a point of this process; what was written on a channel is with RabbitMQ then."""
     if IS_ARMED:
+        if channel is not None:
+            channel.flush()
         ARMED.reach(name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.failpoint import reach
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clock import now_ms
-from bridge.engine.ownership.ownership import reach
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left

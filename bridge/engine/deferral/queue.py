@@ -12,17 +12,17 @@ import logging
 import os
 from collections.abc import Callable
 
-from bridge.broker import failpoint
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.declaration_fence import fence_declarations
 from bridge.broker.errors import BrokerError
+from bridge.broker.failpoint import reach
 from bridge.broker.retry import retry
 from bridge.engine.deferral.messages import DeferredMessages
 from bridge.engine.deferral.replies import Replies
 from bridge.engine.ownership import asking
-from bridge.engine.ownership.ownership import Ask, Ownership, reach
+from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.connections import SETTLE_S
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
@@ -146,7 +146,7 @@ class DeferredQueue:
             with await self._services.connections.channel() as channel:
                 await channel.declarations.declare_queue(parts.deferred_queue(self.queue.path))
                 await fence_declarations(channel, os.urandom(8))
-            failpoint.reach("engine.deferred.declared")
+            reach("engine.deferred.declared")
             self._is_declared = True
 
     async def lock(self, sub_queue: SubQueue, numbers: list[int]) -> list[Lock]:

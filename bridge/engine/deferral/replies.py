@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from bridge.broker.failpoint import reach
 from bridge.engine import texts
 from bridge.engine.deferral.messages import DeferredMessages
-from bridge.engine.ownership.ownership import Ask, reach
+from bridge.engine.ownership.ownership import Ask
 from bridge.engine.settlement.locktable import LockTable
 from bridge.model.errors import MessageNotFound, MessageSizeExceeded
 from bridge.model.name import SubQueue

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from bridge.broker import failpoint
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Route
 from bridge.broker.errors import BrokerError
+from bridge.broker.failpoint import reach
 from bridge.engine.sending.sender import Sender
 from bridge.model.errors import ServiceBusError
 from bridge.wire import headers
@@ -273,10 +273,3 @@ def ack(channel: Channel, tag: int, point: str) -> None:
     """Settle a message of an ownership queue."""
     channel.consumers.ack(tag)
     reach(point, channel)
-
-
-def reach(point: str, channel: Channel) -> None:
-    """Pass a place where a crash can hurt; what was written before it is with RabbitMQ then."""
-    if failpoint.IS_ARMED:
-        channel.flush()
-        failpoint.reach(point)

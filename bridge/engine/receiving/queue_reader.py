@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-from bridge.broker import failpoint
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
+from bridge.broker.failpoint import reach
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -157,7 +157,7 @@ class QueueReader:
         """Settle a message for good."""
         self._settling(holding.fetch)
         holding.channel.consumers.ack(holding.tag)
-        _reach(point, holding.channel)
+        reach(point, holding.channel)
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
@@ -361,7 +361,7 @@ class QueueReader:
         else:
             channel.consumers.nack(returned.tag, False, True)
         self._channels.returned(channel)
-        _reach(point, channel)
+        reach(point, channel)
 
     def _drop(self, copy: Copy) -> None:
         if copy.channel.close_reason is None:
@@ -380,10 +380,3 @@ class QueueReader:
     def _reason_to_leave(self, holding: HeldMessage) -> Leave | None:
         """Return what is to be done with a message that no receiver may have any more."""
         return self._leaves[fate_of(holding, self, now_ms())]
-
-
-def _reach(point: str, channel: Channel) -> None:
-    """Pass a place where a crash can hurt; what was written before it is with RabbitMQ then."""
-    if failpoint.IS_ARMED:
-        channel.flush()
-        failpoint.reach(point)

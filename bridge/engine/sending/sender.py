@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bridge.broker import failpoint
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.channel import Channel
@@ -30,6 +29,7 @@ from bridge.broker.errors import (
     PublishRefused,
     Unroutable,
 )
+from bridge.broker.failpoint import reach
 from bridge.broker.handover import Acks, Publish
 from bridge.broker.outcome import Done, resolve
 from bridge.broker.reconnect import keep_connected
@@ -122,7 +122,7 @@ class Sender:
         try:
             publisher = self._publisher(target)
             publisher.publish(exchange, key, properties, body, settled)
-            self._pass("engine.send.published", publisher)
+            reach("engine.send.published", publisher.channel)
             self._unconfirmed.add(confirmed)
             async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
                 await confirmed
@@ -137,7 +137,7 @@ class Sender:
             raise _busy(str(error)) from error
         finally:
             self._unconfirmed.discard(confirmed)
-        failpoint.reach("engine.send.confirmed")
+        reach("engine.send.confirmed")
 
     def hand_over(
         self, publishes: Sequence[Publish], *, acks: Acks, done: Done, failpoint: str
@@ -217,7 +217,7 @@ class Sender:
         """
         publisher = self._publisher(queue)
         publisher.publish("", queue, _TRANSIENT, body, done)
-        self._pass("engine.tell.published", publisher)
+        reach("engine.tell.published", publisher.channel)
 
     def tell(self, exchange: str, properties: bytes, body: bytes) -> None:
         """Publish something that may be lost.
@@ -227,7 +227,7 @@ class Sender:
         """
         publisher = self._publisher(exchange)
         publisher.tell(exchange, "", properties, body)
-        self._pass("engine.tell.published", publisher)
+        reach("engine.tell.published", publisher.channel)
 
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> bool:
         """Answer another process; it asks again when this is lost.
@@ -245,7 +245,7 @@ class Sender:
             return True
         publisher = self._publisher(_ANSWERS)
         publisher.answer(reply_to, properties, body)
-        self._pass("engine.tell.published", publisher)
+        reach("engine.tell.published", publisher.channel)
         return True
 
     async def is_there(self, connection: HasChannels, address: str) -> bool:
@@ -343,11 +343,6 @@ class Sender:
             opening.cancel()
             self._connection = None
             self.ready.clear()
-
-    def _pass(self, point: str, publisher: Publisher) -> None:
-        if failpoint.IS_ARMED:
-            publisher.channel.flush()
-            failpoint.reach(point)
 
     def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
         if connection is None:

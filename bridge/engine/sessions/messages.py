@@ -12,9 +12,9 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from bridge.broker.connection.delivery import Delivery
+from bridge.broker.failpoint import reach
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
-from bridge.engine.ownership.ownership import reach
 from bridge.engine.ownership.services import Services
 from bridge.engine.sessions import events
 from bridge.engine.sessions.alarm import Alarm

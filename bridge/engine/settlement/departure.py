@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from bridge.broker import failpoint as failpoints
 from bridge.broker.errors import AckLost, BrokerError, PublishRefused, Unroutable
+from bridge.broker.failpoint import reach
 from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
@@ -250,9 +250,7 @@ def _is_passing(error: BaseException) -> bool:
 
 def _ack(settled: HeldMessage | Copy, point: str) -> None:
     settled.channel.consumers.ack(settled.tag)
-    if failpoints.IS_ARMED:
-        settled.channel.flush()
-        failpoints.reach(point)
+    reach(point, settled.channel)
 
 
 def _dead(
