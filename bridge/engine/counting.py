@@ -23,7 +23,7 @@ from bridge.broker.management.api import Management
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine import texts
 from bridge.engine.deferral.entities import Deferral
-from bridge.engine.peers import Peers, bridges
+from bridge.engine.peers import Peers, WaitingHere, bridges
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
@@ -33,14 +33,11 @@ from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
-from bridge.topology.shards import active_queues
+from bridge.topology.shards import active_queues, message_queues
 
 COUNT_S = 5.0
 """So long RabbitMQ and the other bridges may take; then, or when a bridge gives no answer, an
 entity has the counts of the last time, or, if it was never counted, what is known by then."""
-
-WaitingHere = Callable[[str, int, int], list[int] | None]
-"""Names the scheduled messages of an entity, from a number on; `None`: not led here."""
 
 log = logging.getLogger(__name__)
 
@@ -201,8 +198,5 @@ def _key(entity: model.Entity) -> str:
 
 def _queues(entity: model.Entity) -> list[str]:
     """Return the names of all queues that messages of an entity may be in, but for scheduled."""
-    if isinstance(entity, model.Topic):
-        return [name for each in entity.subscriptions for name in _queues(each)]
-    path = entity.path
-    own = [*active_queues(entity), names.dead_letter_queue(path), names.deferred_queue(path)]
-    return [*own, names.inbox(path)] if isinstance(entity, model.Queue) else own
+    found = message_queues(entity)
+    return [*found, names.inbox(entity.path)] if isinstance(entity, model.Queue) else found

@@ -41,13 +41,13 @@ from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clients import Clients
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
-from bridge.engine.counting import Counting, WaitingHere
+from bridge.engine.counting import Counting
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.engine.ownership.services import Services
-from bridge.engine.peers import Peers, bridges
+from bridge.engine.peers import Peers, WaitingHere, bridges
 from bridge.engine.poison import Poison
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.deletion import PORTION, Deletion

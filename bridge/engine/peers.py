@@ -53,10 +53,11 @@ Show = Callable[[EntityPath, UUID], bytes]
 Held = Callable[[Sequence[str]], list[int]]
 OfSessions = Callable[[str, Table], Awaitable[bytes]]
 OfClients = Callable[[str, Table, str], Awaitable[bytes]]
+WaitingHere = Callable[[str, int, int], list[int] | None]
+"""Names the scheduled messages of an entity, from a number on; `None`: not led here."""
 
 SESSIONS = "session-"
 """What `do` begins with in what bridges say to each other about sessions."""
-WaitingHere = Callable[[str, int, int], list[int] | None]
 
 
 class Peers:

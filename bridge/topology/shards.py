@@ -33,6 +33,17 @@ def active_queues(entity: model.ReceiveEntity) -> list[str]:
     return [names.active_queue(entity.path, shard) for shard in range(count_of(entity))]
 
 
+def message_queues(entity: model.Entity) -> list[str]:
+    """Return the queues that an entity's messages are in once they have a number, but for buckets.
+
+    A topic's are those of its subscriptions.
+    """
+    if isinstance(entity, model.Topic):
+        return [name for each in entity.subscriptions for name in message_queues(each)]
+    others = names.dead_letter_queue(entity.path), names.deferred_queue(entity.path)
+    return [*active_queues(entity), *others]
+
+
 def queue_key(queue: model.Queue, shard: int) -> str:
     """Return the key of a queue's shard in its `$active`; where there is one, it takes any."""
     return "" if count_of(queue) == 1 else str(shard)

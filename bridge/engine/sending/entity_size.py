@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from bridge.broker.management.api import Management
 from bridge.model import entity as model
-from bridge.topology import names
 from bridge.topology.policy import MEBIBYTE
-from bridge.topology.shards import active_queues
+from bridge.topology.shards import message_queues
 
 
 async def full_entities(
@@ -30,18 +29,8 @@ async def full_entities(
         return []
     rows = await management.queues(("name", "message_bytes"))
     sizes = {row["name"]: row.get("message_bytes") or 0 for row in rows}
-    return [each for each in entities if size_bytes(each, sizes) >= each.max_size_mb * MEBIBYTE]
-
-
-def size_bytes(entity: model.SendEntity, sizes: dict[str, int]) -> int:
-    """Return what a topic or queue holds, held and set aside or not, by the sizes of queues."""
-    parts = entity.subscriptions if isinstance(entity, model.Topic) else (entity,)
-    return sum(
-        sizes.get(name, 0)
-        for each in parts
-        for name in (
-            *active_queues(each),
-            names.dead_letter_queue(each.path),
-            names.deferred_queue(each.path),
-        )
-    )
+    return [
+        each
+        for each in entities
+        if sum(sizes.get(name, 0) for name in message_queues(each)) >= each.max_size_mb * MEBIBYTE
+    ]
