@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, ResourceLocked
@@ -76,7 +77,8 @@ class Administration:
         self._connections = connections
         self._capabilities = capabilities
         self._on_changed = on_changed
-        self._locks: dict[str, asyncio.Lock] = {}
+        # Each is there as long as somebody has it or waits for it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, entity: Changed) -> Changed:
         """Make an entity; of a topic only itself. Returns it as it is kept.
@@ -342,8 +344,6 @@ class Administration:
                         await channel.declarations.delete_queue(names.change_lock(front))
         finally:
             lock.release()
-            if not lock.locked():
-                self._locks.pop(front.lower(), None)
 
     async def _exclusive(self, front: str) -> Channel:
         try:
