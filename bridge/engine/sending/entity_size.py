@@ -25,10 +25,7 @@ async def full_entities(
         *(each for each in namespace.topics if each.subscriptions),
         *(each for each in namespace.queues if each.requires_session),
     ]
-    if not entities:
-        return []
-    rows = await management.queues(("name", "message_bytes"))
-    sizes = {row["name"]: row.get("message_bytes") or 0 for row in rows}
+    sizes = await management.queue_bytes([name for e in entities for name in message_queues(e)])
     return [
         each
         for each in entities
