@@ -18,7 +18,6 @@ from bridge.broker.connection.address import is_there
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.retry import retry
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.sending.sender import Sender
 from bridge.machine.ranges import ranges_of
 from bridge.model import entity as model
@@ -57,7 +56,6 @@ class Record:
     def __init__(self, queue: str) -> None:
         self.stream = names.settled(queue)
         self.state = _State.UNKNOWN
-        self.reader: QueueReader | None = None
         self.known: Callable[[], Iterator[int]] = lambda: iter(())
         self.active: list[int] = []
         self.deferred: list[int] = []
@@ -79,16 +77,9 @@ class Record:
         if self.state is not _State.OFF:
             self.deferred.append(number)
 
-    def listen(self) -> None:
-        """Have the reader say what leaves."""
-        if self.reader is not None:
-            self.reader.record = self.active.append
-
     def stop(self) -> None:
         """There is nobody to tell."""
         self.state = _State.OFF
-        if self.reader is not None:
-            self.reader.record = None
         self.active.clear()
         self.deferred.clear()
 
@@ -121,13 +112,6 @@ class Settlements:
         there = {*map(names.active_queue, paths), *map(names.dead_letter_queue, paths)}
         for queue in self._records.keys() - there:
             self._records.pop(queue).stop()
-
-    def attach(self, reader: QueueReader) -> None:
-        """Record what leaves a reader's queue, if somebody wants to know."""
-        record = self.of(reader.resource)
-        record.reader, record.known = reader, reader.settled
-        if record.state is not _State.OFF:
-            record.listen()
 
     async def begin(self, queue: str) -> bool:
         """Make the stream of a queue, unless it is there; return whether it was not.
@@ -162,7 +146,6 @@ class Settlements:
         if record.state is _State.ON:
             return
         self._begin_telling(record)
-        record.listen()
         for count, number in enumerate(record.known(), 1):
             record.active.append(number)
             if count % _SLICE == 0:

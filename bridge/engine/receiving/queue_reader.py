@@ -9,12 +9,13 @@ dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
+from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -51,6 +52,7 @@ class QueueReader:
     Args:
         turn: where what is to be done at the end of a loop turn is collected.
         settled: where what is settled is remembered.
+        settlements: hears of what has left the queue.
         credit: decides what is fetched.
         channels: how many channels it may have.
         deliver: called with the reader, the receiver's number and its message.
@@ -62,8 +64,6 @@ class QueueReader:
         resource: the RabbitMQ queue's name.
         is_dead_letter: whether it is a dead-letter sub-queue.
         is_deferred: its messages are available to receivers.
-        record: called with the number of each message that has left the queue; `None` as long as
-            nobody has peeked.
     """
 
     is_deferred = False
@@ -77,6 +77,7 @@ class QueueReader:
         turn: Turn,
         departure: Departure,
         settled: SettledMemory,
+        settlements: Settlements,
         credit: Strategy[HeldMessage],
         channels: ChannelLimits,
         deliver: Callable[[QueueReader, int, HeldMessage], None],
@@ -96,10 +97,11 @@ class QueueReader:
             Fate.DELIVERY_COUNT_EXCEEDED: departure.dead_letter_failed,
         }
         self._deliver = deliver
-        self.record: Callable[[int], None] | None = None
         self._on_lost = on_lost
         self._credit = credit
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
+        self._record = settlements.of(self.resource)
+        self._record.known = self._deduplicator.settled
         self._channels = ChannelPool(
             self.resource,
             connections.route(self.resource),
@@ -132,10 +134,6 @@ class QueueReader:
     def held(self) -> int:
         """Messages that RabbitMQ has delivered and that are not settled."""
         return len(self._deduplicator)
-
-    def settled(self) -> Iterator[int]:
-        """Yield the numbers that are known here to be settled."""
-        return self._deduplicator.settled()
 
     def holds(self, holding: HeldMessage) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
@@ -201,8 +199,8 @@ class QueueReader:
 
     def left(self, holding: HeldMessage, how: Left) -> None:
         """A message has left the queue, and its second copies with it."""
-        if self.record is not None and how is not Left.REPLACED and holding.number >= 0:
-            self.record(holding.number)
+        if how is not Left.REPLACED:
+            self._record.left_active(holding.number)
         for copy in self._deduplicator.leave(holding, how):
             self._drop(copy)
         if how is Left.REPLACED:

@@ -174,12 +174,12 @@ class Receiving:
                 turn=self._turn,
                 departure=self._departure,
                 settled=self._settled,
+                settlements=self._settlements,
                 credit=make_credit(),
                 channels=channels,
                 deliver=self._deliver,
                 on_lost=self._on_lost,
             )
-            self._settlements.attach(reader)
         return reader
 
     def _deliver(self, reader: QueueReader, number: int, holding: HeldMessage) -> None:
