@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -121,7 +122,7 @@ class RabbitNamespace:
         self._endpoint = endpoint
         self._management = management
         self._name = name
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
@@ -306,7 +307,7 @@ class RabbitNamespace:
             self.reconciler.follow_bridges,
             self._usage.run,
         ):
-            self._tasks.append(asyncio.create_task(run()))
+            self._tasks.add(asyncio.create_task(run()))
         await _ready((self._sender.ready, self._connections.ready), self._tasks)
 
     async def apply(self, namespace: model.Namespace) -> None:
@@ -536,12 +537,19 @@ class RabbitNamespace:
 
     def _on_undeliverable(self, path: EntityPath, received: Received, error: Undeliverable) -> None:
         """A session's message that no client can have would come again and again."""
-        if received.lock_token is None:
+        token = received.lock_token
+        if token is None:
             self.poison.note("session", str(path), error)
             return
-        refused = DeadLetter(reason=MALFORMED_MESSAGE, description=str(error))
-        task = asyncio.create_task(self.settle(path, received.lock_token, refused))
-        self._tasks.append(task)
+
+        async def refuse() -> None:
+            with suppress(ServiceBusError):  # it comes again, to whoever has its session then
+                refused = DeadLetter(reason=MALFORMED_MESSAGE, description=str(error))
+                await self.settle(path, token, refused)
+
+        task = asyncio.create_task(refuse())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _on_definitions(self, namespace: model.Namespace) -> None:
         self._sending.tier = namespace.tier
