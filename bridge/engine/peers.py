@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
 Renew = Callable[[EntityPath, Sequence[UUID]], list[int]]
-Show = Callable[[EntityPath, UUID], bytes]
+Show = Callable[[UUID], bytes]
 Held = Callable[[Sequence[str]], list[int]]
 OfSessions = Callable[[str, Table], Awaitable[bytes]]
 OfClients = Callable[[str, Table, str], Awaitable[bytes]]
@@ -252,7 +252,7 @@ class Peers:
         if what == "renew":
             return encode_done(self._renew(path, [token]))
         if what == "show":
-            return encode_found(self._show(path, token))
+            return encode_found(self._show(token))
         await self._settle(path, token, _disposition(what, question))
         return encode_done(())
 

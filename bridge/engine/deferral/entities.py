@@ -17,7 +17,7 @@ from bridge.engine.settlement.showing import show
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, QuotaExceeded
-from bridge.model.name import EntityPath, SubQueue
+from bridge.model.name import SubQueue
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Table
 from bridge.wire.deferred import Lock
@@ -81,7 +81,7 @@ class Deferral:
         """
         return await self._of(queue).lock(sub_queue, list(numbers))
 
-    def show(self, path: EntityPath, token: UUID) -> bytes:
+    def show(self, token: UUID) -> bytes:
         """Return what a lock of this process holds, for another bridge (`wire.deferred`).
 
         Raises:

@@ -44,7 +44,7 @@ class Source(Place, Protocol):
 
     @property
     def is_deferred(self) -> bool:
-        """Whether its messages are deferred."""
+        """Whether its messages are deferred: given back, they are not available to receivers."""
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
         """The message is about to be published into its queue again."""

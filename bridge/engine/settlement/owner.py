@@ -18,10 +18,6 @@ class Owner(Source, Protocol):
 
     path: EntityPath
 
-    @property
-    def is_deferred(self) -> bool:
-        """Whether they are deferred: given back, they are not available to receivers."""
-
     def holds(self, holding: HeldMessage) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
 
