@@ -93,6 +93,11 @@ class Places:
     def __contains__(self, number: int) -> bool:
         return number in self._found
 
+    def clear(self) -> None:
+        """Forget all: the stream is read from its beginning again, and may be another."""
+        self._found.clear()
+        self._numbers = {place: [] for place in Place}
+
     def take(self, offset: int, table: Table) -> int | None:
         """Learn of an entry of the moved stream; return its number, `None`: not this entity's."""
         place = self._place(table)

@@ -14,7 +14,7 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.engine.api import DeadLetter
 from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.topology.shards import shard_of
@@ -143,6 +143,30 @@ async def test_the_stream_of_what_was_moved_is_made_again(
         await until(lambda: dead_letter(door, held.lock_token))
         (peeked,) = await door.namespace.peek(door.dead_letters, 0, 10)
         assert peeked.sequence_number == held.sequence_number
+
+
+async def test_a_stream_of_what_was_moved_that_is_made_again_shows_what_is_in_it_alone(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """What stood in the earlier one was at other places: nothing is shown for it."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+
+        async def shown() -> list[tuple[int, bytes]]:
+            try:
+                found = await door.namespace.peek(door.dead_letters, 0, 10)
+            except ServerBusy:  # what was read up to is not there
+                return []
+            return [(each.sequence_number, each.record.body) for each in found]
+
+        await door.send("a", "b", "c")
+        first, second, third = await door.client().receive(3)
+        assert await dead_letter(door, first.lock_token)
+        assert await dead_letter(door, second.lock_token)
+        assert await shown() == [(1, b"a"), (2, b"b")]
+        await confirming.declarations.delete_queue(names.moved(QUEUE.name))
+        await until(lambda: dead_letter(door, third.lock_token))
+        await until(shown)
+        assert await shown() == [(3, b"c")]
 
 
 @pytest.mark.parametrize("name_of", [names.sessions_queue, names.active_queue])

@@ -228,7 +228,8 @@ class Browsing:
         await _read_on(page, start, named, partial(self._moved_of, page, view))
 
     async def _moved_of(self, page: _Page, view: BrowseView, numbers: list[int]) -> None:
-        offsets = {view.places.offset(number): number for number in numbers}
+        there = (number for number in numbers if number in view.places)
+        offsets = {view.places.offset(number): number for number in there}
         now, last = now_ms(), 0
 
         def take(entry: Entry) -> bool:

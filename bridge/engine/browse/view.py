@@ -108,6 +108,7 @@ class BrowseView:
         self.places = Places(path, self.reader, count_of(entity))
         self.journal = JournalScan(connections, names.journal(front), self.reader)
         self._moved = StreamTail(connections, sender, names.moved(front), self._take_moved)
+        self._moved_end = -1
         self._lock = asyncio.Lock()
         self.gone_dead: frozenset[int] = frozenset()
         self.gone_deferred: frozenset[int] = frozenset()
@@ -144,6 +145,9 @@ class BrowseView:
         return [each for each in numbers if each not in gone and each not in left]
 
     def _take_moved(self, entry: Entry) -> None:
+        if entry.offset <= self._moved_end:
+            self.places.clear()
+        self._moved_end = entry.offset
         table = entry.properties.headers or {}
         if headers.ENTRY in table:
             return
