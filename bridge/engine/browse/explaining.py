@@ -152,17 +152,16 @@ class Explaining:
 
     async def _read_back(self, first: int, last: int, count: int) -> int | None:
         """Return the lowest number that may be there; `None`: any may."""
+        if not count:
+            return last + 1
         view = self._view
         found: set[int] = set()
         high, low = last, max(last - count - count // 8 - MARGIN, first)
         while high >= first:
-            if count:
-                found |= await self._candidates(low, high)
+            found |= await self._candidates(low, high)
             if len(found) > count or low <= first:
                 break
             high, low = low - 1, max(low - 2 * (count - len(found)) - MARGIN, first)
-        if not count:
-            return last + 1
         floor = newest(found, count)
         log.info(
             "browse.explained entity=%s count=%d found=%d floor=%s",
