@@ -149,7 +149,7 @@ class RabbitNamespace:
             self._settlements,
             on_missing,
         )
-        self._deferral = Deferral(services, self._locks.lose_channel)
+        self._deferral = Deferral(services)
         self._settling = Settling(
             self._departure,
             self.counters,
@@ -195,7 +195,6 @@ class RabbitNamespace:
             departure=self._departure,
             locks=self._locks,
             counters=self.counters,
-            on_lost=self._locks.lose_channel,
             on_used=lambda path: self._usage.note(path),
             settlements=self._settlements,
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
-from bridge.broker.connection.channel import Channel
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.deferral.queue import DeferredQueue
@@ -27,15 +26,10 @@ BODIES_BYTES_MAX = 64 << 20
 
 
 class Deferral:
-    """What this process has to do with deferred messages.
+    """What this process has to do with deferred messages."""
 
-    Args:
-        on_lost: called when a channel, and all that was locked on it, is lost.
-    """
-
-    def __init__(self, services: Services, on_lost: Callable[[Channel], None]) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._on_lost = on_lost
         self._budget = MemoryBudget(BODIES_BYTES_MAX)
         self._queues: dict[str, DeferredQueue] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -122,7 +116,6 @@ class Deferral:
         key = queue.path.lower()
         deferred = self._queues.get(key)
         if deferred is None:
-            deferred = self._queues[key] = DeferredQueue(
-                queue, budget=self._budget, services=self._services, on_lost=self._on_lost
-            )
+            deferred = DeferredQueue(queue, budget=self._budget, services=self._services)
+            self._queues[key] = deferred
         return deferred

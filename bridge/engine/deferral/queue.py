@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
@@ -71,7 +70,6 @@ class DeferredQueue:
     Args:
         queue: the entity's definition.
         budget: where the bodies that are here are counted.
-        on_lost: called when the channel, and all that was locked on it, is lost.
 
     Attributes:
         queue: the entity's definition.
@@ -79,18 +77,12 @@ class DeferredQueue:
     """
 
     def __init__(
-        self,
-        queue: model.ReceiveEntity,
-        *,
-        budget: MemoryBudget,
-        services: Services,
-        on_lost: Callable[[Channel], None],
+        self, queue: model.ReceiveEntity, *, budget: MemoryBudget, services: Services
     ) -> None:
         self.queue = queue
         self.resource = names.deferred_queue(queue.path)
         self.departure = services.departure
         self._services = services
-        self._on_lost = on_lost
         self._messages = {
             sub_queue: DeferredMessages(
                 EntityPath(queue.path, sub_queue), self, budget, services.settlements
@@ -189,7 +181,7 @@ class DeferredQueue:
         await self._ownership.close()
         if channel is not None:
             self._clear()
-            self._on_lost(channel)
+            self._services.locks.lose_channel(channel)
 
     def drop(self, tag: int) -> None:
         """Ack a second copy."""
@@ -234,7 +226,7 @@ class DeferredQueue:
         """RabbitMQ has taken everything back: asks too, for whoever owns the queue next."""
         self._settle_s = LOST_SETTLE_S
         self._clear()
-        self._on_lost(channel)
+        self._services.locks.lose_channel(channel)
         if not self._is_closing:
             log.info("deferred.lost queue=%s error=%s", self.resource, error)
             loop = asyncio.get_running_loop()

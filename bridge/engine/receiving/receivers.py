@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
@@ -47,7 +46,6 @@ class Receiving:
     """Brings receivers and queues together; before anything is received, `start` it.
 
     Args:
-        on_lost: called when a channel, and all that was locked on it, is lost.
         on_used: called with what a receiver is opened or closed on.
         settlements: hears of what has left its queue.
     """
@@ -60,7 +58,6 @@ class Receiving:
         departure: Departure,
         locks: LockTable,
         counters: Counters,
-        on_lost: Callable[[Channel], None],
         on_used: Callable[[EntityPath], None],
         settlements: Settlements,
     ) -> None:
@@ -70,7 +67,6 @@ class Receiving:
         self._departure = departure
         self._locks = locks
         self._counters = counters
-        self._on_lost = on_lost
         self._on_used = on_used
         self._way: Way = Gets, REUSED
         self._settled = SettledMemory()
@@ -178,7 +174,7 @@ class Receiving:
                 credit=make_credit(),
                 channels=channels,
                 deliver=self._deliver,
-                on_lost=self._on_lost,
+                on_lost=self._locks.lose_channel,
             )
         return reader
 
