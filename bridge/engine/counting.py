@@ -23,8 +23,8 @@ from bridge.broker.management.api import Management
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine import texts
 from bridge.engine.deferral.entities import Deferral
+from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers, WaitingHere, bridges
-from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
@@ -47,7 +47,6 @@ class Counting:
 
     Args:
         of_clients: returns what clients on RabbitMQ hold of an entity, active and dead.
-        own: returns this bridge's name.
         scheduled: returns how many messages of an entity wait for their time, or `None` when this
             process does not look after it.
         waiting_here: names them, likewise.
@@ -55,26 +54,25 @@ class Counting:
 
     def __init__(
         self,
+        services: Services,
         *,
-        connections: ConsumerConnections,
         management: Management,
         receiving: Receiving,
         deferral: Deferral,
         sessions: Accepting,
         peers: Peers,
         of_clients: Callable[[str], list[int]],
-        own: Callable[[], bytes],
         scheduled: Callable[[str], int | None],
         waiting_here: WaitingHere,
     ) -> None:
-        self._connections = connections
+        self._connections = services.connections
+        self._locks = services.locks
         self._management = management
         self._receiving = receiving
         self._deferral = deferral
         self._sessions = sessions
         self._peers = peers
         self._of_clients = of_clients
-        self._own = own
         self._scheduled = scheduled
         self._waiting_here = waiting_here
         self._last: dict[str, Counts] = {}
@@ -146,7 +144,7 @@ class Counting:
 
     async def _others(self) -> list[bytes]:
         """Return the names of the other bridges."""
-        return [each for each in await bridges(self._management) if each != self._own()]
+        return [each for each in await bridges(self._management) if each != self._locks.instance]
 
     async def _ask(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
         try:

@@ -119,7 +119,6 @@ class RabbitNamespace:
         session_shards: int = model.SESSION_SHARDS_DEFAULT,
     ):
         self._session_shards = session_shards
-        self._endpoint = endpoint
         self._management = management
         self._name = name
         self._tasks: set[asyncio.Task[None]] = set()
@@ -132,30 +131,25 @@ class RabbitNamespace:
         def on_missing(path: str) -> None:
             self.reconciler.complete(path)
 
-        self._sending = Sending(self._sender, self.counters, on_missing)
         self._turn = Turn()
         self._connections = ConsumerConnections(
             endpoint, name=f"{name} consuming", on_up=self._on_up
         )
         self._locks = LockTable(lambda owner, holding: self._settling.expire(owner, holding))
         self._settlements = Settlements(self._connections, self._sender)
-        self._departure = Departure(self._sender, self.counters, self.poison, on_missing)
+        departure = Departure(self._sender, self.counters, self.poison, on_missing)
         services = Services(
             self._connections,
             self._sender,
-            self._departure,
+            departure,
             self._locks,
             self.counters,
             self._settlements,
             on_missing,
         )
+        self._sending = Sending(services)
         self._deferral = Deferral(services)
-        self._settling = Settling(
-            self._departure,
-            self.counters,
-            self._locks,
-            self._deferral.defer,
-        )
+        self._settling = Settling(services, self._deferral.defer)
         self._sessions = Accepting(
             services,
             on_undeliverable=self._on_undeliverable,
@@ -181,29 +175,11 @@ class RabbitNamespace:
             administer or _not_administered,
         )
         self._sessions.introduce(self._peers)
-        self._notifications = Notifications(
-            self._locks.instance,
-            self._sender,
-            lambda: self.reconciler.wake(),
-            self._on_told,
-            self.poison,
-            own_queue=lambda: names.bridge_queue(self._locks.instance),
-        )
-        self._receiving = Receiving(
-            connections=self._connections,
-            turn=self._turn,
-            departure=self._departure,
-            locks=self._locks,
-            counters=self.counters,
-            on_used=lambda path: self._usage.note(path),
-            settlements=self._settlements,
-        )
-        self._deferred = DeferredReceiving(
-            self._deferral, self._locks, self._peers, self.counters, self.settle
-        )
+        self._notifications = Notifications(services, lambda: self.reconciler.wake(), self._on_told)
+        self._receiving = Receiving(services, self._turn, lambda path: self._usage.note(path))
+        self._deferred = DeferredReceiving(self._deferral, services, self._peers, self.settle)
         self._usage = Usage(
-            self._sender,
-            lambda: self._locks.instance,
+            services,
             lambda: self._receiving.open_paths | self._sessions.open_paths,
             clock,
         )
@@ -211,21 +187,18 @@ class RabbitNamespace:
             lambda: self.administration, management, self._connections, self._sending, self._peers
         )
         self.counting = Counting(
-            connections=self._connections,
+            services,
             management=management,
             receiving=self._receiving,
             deferral=self._deferral,
             sessions=self._sessions,
             peers=self._peers,
             of_clients=self._clients.holds.of,
-            own=lambda: self._locks.instance,
             scheduled=scheduled,
             waiting_here=waiting,
         )
         self.browsing = Browsing(
-            connections=self._connections,
-            sender=self._sender,
-            settlements=self._settlements,
+            services,
             waiting=self.counting.waiting,
             held=lambda path: self.counting.held_anywhere([path]),
             on_first=lambda path: self._notifications.tell(PEEKED, EntityPath(path)),
@@ -233,17 +206,13 @@ class RabbitNamespace:
         self.forwarding = Forwarding(
             partial(
                 Forwarder,
+                services=services,
                 receiving=self._receiving,
                 sending=self._sending,
-                sender=self._sender,
-                departure=self._departure,
-                counters=self.counters,
                 find=partial(_find, self),
             )
         )
-        self.state = State(
-            self._sender, self._connections, self._receiving, self._locks, self._sessions
-        )
+        self.state = State(services, self._receiving, self._sessions)
         self.reconciler = Reconciler(
             self.directory,
             management,

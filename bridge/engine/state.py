@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.broker.management.api import Management
-from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
-from bridge.engine.sending.sender import Sender
 from bridge.engine.sessions.accepting import Accepting
-from bridge.engine.settlement.locktable import LockTable
 from bridge.machine.suspects import Suspect
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities
@@ -27,18 +25,11 @@ class State:
         alarms: RabbitMQ's alarms as its management API told them last, such as `disk on rabbit@a`.
     """
 
-    def __init__(
-        self,
-        sender: Sender,
-        connections: ConsumerConnections,
-        receiving: Receiving,
-        locks: LockTable,
-        sessions: Accepting,
-    ) -> None:
-        self._sender = sender
-        self._connections = connections
+    def __init__(self, services: Services, receiving: Receiving, sessions: Accepting) -> None:
+        self._sender = services.sender
+        self._connections = services.connections
         self._receiving = receiving
-        self._locks = locks
+        self._locks = services.locks
         self._sessions = sessions
         self.management: str | None = None
         self.findings: Sequence[str] = ()

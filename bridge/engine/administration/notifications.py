@@ -15,8 +15,7 @@ from contextlib import suppress
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
-from bridge.engine.poison import Poison
-from bridge.engine.sending.sender import Sender
+from bridge.engine.ownership.services import Services
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
@@ -32,31 +31,25 @@ PEEKED = "peeked"
 
 
 class Notifications:
-    """Tells and hears.
+    """Tells and hears; a bridge does not hear itself, except of changes.
 
     Args:
-        instance: the name of this bridge; it does not hear itself, except of changes.
         on_changed: definitions have changed.
         on_told: another bridge has said something of an entity (a type and a path).
-        poison: what cannot be read is noted there.
-        own_queue: returns the name of the queue that questions come to.
     """
 
     def __init__(
         self,
-        instance: bytes,
-        sender: Sender,
+        services: Services,
         on_changed: Callable[[], None],
         on_told: Callable[[str, EntityPath], None],
-        poison: Poison,
-        own_queue: Callable[[], str],
     ) -> None:
-        self._name = instance.hex()
-        self._sender = sender
+        self._locks = services.locks
+        self._name = self._locks.instance.hex()
+        self._sender = services.sender
+        self._poison = services.departure.poison
         self._on_changed = on_changed
         self._on_told = on_told
-        self._poison = poison
-        self._own_queue = own_queue
 
     async def listen(self, connection: Connection) -> None:
         """Hear on a connection, as long as it lasts."""
@@ -97,5 +90,6 @@ class Notifications:
         if not question.reply_to:
             return
         with suppress(ServiceBusError, BrokerError):
-            answer = encode_found(self._own_queue().encode())
+            own_queue = names.bridge_queue(self._locks.instance)
+            answer = encode_found(own_queue.encode())
             self._sender.answer(question.reply_to, question.correlation_id or "", answer)

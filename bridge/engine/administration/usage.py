@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from bridge.broker import failpoint
 from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
-from bridge.engine.sending.sender import Sender
+from bridge.engine.ownership.services import Services
 from bridge.machine.idleness import key_of, watched
 from bridge.machine.use_reports import UseReports
 from bridge.model import entity as model
@@ -37,20 +37,18 @@ class Usage:
     """Notes uses, tells leaders, and answers when it is asked.
 
     Args:
-        instance: returns the 6 bytes that name this bridge.
         open_paths: returns the entities that have open receivers (lower case).
         clock: the time (UTC ms).
     """
 
     def __init__(
         self,
-        sender: Sender,
-        instance: Callable[[], bytes],
+        services: Services,
         open_paths: Callable[[], Iterable[str]],
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        self._sender = sender
-        self._instance = instance
+        self._sender = services.sender
+        self._locks = services.locks
         self._open_paths = open_paths
         self._clock = clock
         self._watched: dict[str, tuple[bytes, str]] = {}
@@ -129,7 +127,7 @@ class Usage:
 
     async def _tell(self, front: str, reports: UseReports) -> None:
         used = reports.take(self._clock())
-        identity = self._instance() + os.urandom(_RANDOM_BYTES)
+        identity = self._locks.instance + os.urandom(_RANDOM_BYTES)
         body = envelope.encode_used(identity, used)
         try:
             await self._sender.publish("", names.inbox(front), envelope.SILENT_PROPERTIES, body)

@@ -21,11 +21,9 @@ from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.browse.explaining import Explaining, Held
 from bridge.engine.browse.journal_scan import STOP, JournalScan
-from bridge.engine.browse.settlements import Settlements
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
-from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.engine.sending.sender import Sender
+from bridge.engine.ownership.services import Services
 from bridge.machine.browse import Place, expires_ms, is_active_entry
 from bridge.message.message import death_of
 from bridge.model import entity as model
@@ -78,17 +76,14 @@ class Browsing:
 
     def __init__(
         self,
+        services: Services,
         *,
-        connections: ConsumerConnections,
-        sender: Sender,
-        settlements: Settlements,
         waiting: Waiting,
         held: Held,
         on_first: Callable[[str], None],
     ) -> None:
-        self._connections = connections
-        self._sender = sender
-        self._settlements = settlements
+        self._services = services
+        self._connections = services.connections
         self._waiting = waiting
         self._held = held
         self._on_first = on_first
@@ -166,7 +161,7 @@ class Browsing:
         key = entity.path.lower()
         found = self._views.get(key)
         if found is None or found[0].incarnation != incarnation_of(entity):
-            view = BrowseView(entity, self._connections, self._sender, self._settlements)
+            view = BrowseView(entity, self._services)
             found = self._views[key] = view, Explaining(view, self._connections, self._held)
         found[0].entity = entity
         await found[0].begin(self._on_first)

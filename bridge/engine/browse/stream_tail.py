@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from bridge.broker.connection.address import HasChannels
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.journal_reader import Entry
 from bridge.broker.streams.stream_reader import FIRST, at, read_stream
-from bridge.engine.sending.sender import Sender
+from bridge.engine.ownership.services import Services
 from bridge.wire.settled import PROPERTIES, Settled
 
 PREFETCH = 2_000
@@ -22,11 +21,9 @@ class StreamTail:
         take: called with each entry once, in order.
     """
 
-    def __init__(
-        self, connection: HasChannels, sender: Sender, stream: str, take: Callable[[Entry], None]
-    ) -> None:
-        self._connection = connection
-        self._sender = sender
+    def __init__(self, services: Services, stream: str, take: Callable[[Entry], None]) -> None:
+        self._connections = services.connections
+        self._sender = services.sender
         self._stream = stream
         self._take = take
         self._last: int | None = None
@@ -49,7 +46,7 @@ class StreamTail:
             start = at(self._last)
         try:
             await read_stream(
-                self._connection, self._stream, start, self._on_entry, prefetch=PREFETCH
+                self._connections, self._stream, start, self._on_entry, prefetch=PREFETCH
             )
         except BrokerSilent:
             self._last = None  # a stream that somebody has deleted may have been made again

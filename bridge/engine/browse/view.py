@@ -12,10 +12,8 @@ from collections.abc import Callable
 
 from bridge.broker.streams.journal_reader import Entry
 from bridge.engine.browse.journal_scan import JournalScan
-from bridge.engine.browse.settlements import Settlements
 from bridge.engine.browse.stream_tail import StreamTail
-from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.engine.sending.sender import Sender
+from bridge.engine.ownership.services import Services
 from bridge.machine.browse import Numbers, Place, Places
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
@@ -42,15 +40,13 @@ class Side:
         numbers: those that have left it.
     """
 
-    def __init__(
-        self, queue: str, connections: ConsumerConnections, sender: Sender, settlements: Settlements
-    ) -> None:
+    def __init__(self, queue: str, services: Services) -> None:
         self.queue = queue
         self.numbers = Numbers()
-        self._sender = sender
-        self._settlements = settlements
+        self._sender = services.sender
+        self._settlements = services.settlements
         self._read_bytes = 0
-        self._tail = StreamTail(connections, sender, names.settled(queue), self._take)
+        self._tail = StreamTail(services, names.settled(queue), self._take)
         self.is_begun = False
 
     async def begin(self) -> bool:
@@ -93,21 +89,15 @@ class BrowseView:
         gone_dead, gone_deferred: moved messages that RabbitMQ does not count any more.
     """
 
-    def __init__(
-        self,
-        entity: model.ReceiveEntity,
-        connections: ConsumerConnections,
-        sender: Sender,
-        settlements: Settlements,
-    ) -> None:
+    def __init__(self, entity: model.ReceiveEntity, services: Services) -> None:
         self.entity = entity
         self.reader = reader_of(entity)
         path, front = entity.path, entity.front
-        self.active = Side(names.active_queue(path), connections, sender, settlements)
-        self.dead = Side(names.dead_letter_queue(path), connections, sender, settlements)
+        self.active = Side(names.active_queue(path), services)
+        self.dead = Side(names.dead_letter_queue(path), services)
         self.places = Places(path, self.reader, count_of(entity))
-        self.journal = JournalScan(connections, names.journal(front), self.reader)
-        self._moved = StreamTail(connections, sender, names.moved(front), self._take_moved)
+        self.journal = JournalScan(services.connections, names.journal(front), self.reader)
+        self._moved = StreamTail(services, names.moved(front), self._take_moved)
         self._moved_end = -1
         self._lock = asyncio.Lock()
         self.gone_dead: frozenset[int] = frozenset()

@@ -8,11 +8,10 @@ from uuid import UUID
 
 from bridge.engine import texts
 from bridge.engine.api import Complete, Disposition, Received, ReceiveMode, Release
-from bridge.engine.counters import Counters
 from bridge.engine.deferral.entities import Deferral
+from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
 from bridge.engine.sessions.accepting import is_of_session
-from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.showing import read_shown
 from bridge.model import entity as model
 from bridge.model.errors import MessageNotFound
@@ -30,17 +29,12 @@ class DeferredReceiving:
     """
 
     def __init__(
-        self,
-        deferral: Deferral,
-        locks: LockTable,
-        peers: Peers,
-        counters: Counters,
-        settle: Settle,
+        self, deferral: Deferral, services: Services, peers: Peers, settle: Settle
     ) -> None:
         self._deferral = deferral
-        self._locks = locks
+        self._locks = services.locks
         self._peers = peers
-        self._counters = counters
+        self._counters = services.counters
         self._settle = settle
 
     async def receive(

@@ -20,12 +20,10 @@ from functools import partial
 from bridge.broker.errors import AckLost, BrokerError
 from bridge.broker.handover import Publish
 from bridge.engine import texts
-from bridge.engine.counters import Counters
 from bridge.engine.forwarding.passing import CannotForward, Source, envelope_of, refused
+from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sending.requests import Sending
-from bridge.engine.sending.sender import Sender
-from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left
 from bridge.model import entity as model
@@ -73,20 +71,18 @@ class Forwarder:
         path: EntityPath,
         entity: model.ReceiveEntity,
         *,
+        services: Services,
         receiving: Receiving,
         sending: Sending,
-        sender: Sender,
-        departure: Departure,
-        counters: Counters,
         find: FindTarget,
     ) -> None:
         self.entity = entity
         self._path = path
         self._is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
         self._sending = sending
-        self._sender = sender
-        self._departure = departure
-        self._counters = counters
+        self._sender = services.sender
+        self._departure = services.departure
+        self._counters = services.counters
         self._find = find
         self._waiting: deque[_Entry] = deque()
         self._failed: list[_Entry] = []

@@ -1,4 +1,4 @@
-"""What all owners are built on."""
+"""What readers, owners and whoever browses are built on."""
 
 from __future__ import annotations
 

@@ -15,13 +15,12 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
-from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clock import now_ms
+from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
-from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.consumers import Consumers
 from bridge.engine.receiving.turn import Turn, Wake
-from bridge.engine.settlement.departure import Departure, Source
+from bridge.engine.settlement.departure import Source
 from bridge.engine.settlement.held_message import Copy, HeldMessage, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
@@ -52,11 +51,9 @@ class QueueReader:
     Args:
         turn: where what is to be done at the end of a loop turn is collected.
         settled: where what is settled is remembered.
-        settlements: hears of what has left the queue.
         credit: decides what is fetched.
         channels: how many channels it may have.
         deliver: called with the reader, the receiver's number and its message.
-        on_lost: called when a channel, and all that was locked on it, is lost.
 
     Attributes:
         path: the entity and sub-queue that it is.
@@ -73,15 +70,12 @@ class QueueReader:
         path: EntityPath,
         queue: model.ReceiveEntity,
         *,
-        connections: ConsumerConnections,
+        services: Services,
         turn: Turn,
-        departure: Departure,
         settled: SettledMemory,
-        settlements: Settlements,
         credit: Strategy[HeldMessage],
         channels: ChannelLimits,
         deliver: Callable[[QueueReader, int, HeldMessage], None],
-        on_lost: Callable[[Channel], None],
     ) -> None:
         self.path = path
         self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
@@ -89,7 +83,7 @@ class QueueReader:
         self.resource = name_of(queue.path)
         self._active_exchange = names.active_exchange(queue.front)
         self._wake = Wake(turn, self._act)
-        self._departure = departure
+        self._departure = departure = services.departure
         self._poison = departure.poison
         self._leaves: dict[Fate, Leave | None] = {
             Fate.AVAILABLE: None,
@@ -97,14 +91,14 @@ class QueueReader:
             Fate.DELIVERY_COUNT_EXCEEDED: departure.dead_letter_failed,
         }
         self._deliver = deliver
-        self._on_lost = on_lost
+        self._locks = services.locks
         self._credit = credit
         self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
-        self._record = settlements.of(self.resource)
+        self._record = services.settlements.of(self.resource)
         self._record.known = self._deduplicator.settled
         self._channels = ChannelPool(
             self.resource,
-            connections.route(self.resource),
+            services.connections.route(self.resource),
             channels,
             on_lost=self._on_channels_lost,
             on_ready=self._wake.soon,
@@ -268,7 +262,7 @@ class QueueReader:
         self._credit.lost()
         self._deduplicator.lose()
         for channel in channels:
-            self._on_lost(channel)
+            self._locks.lose_channel(channel)
 
     def _on_delivery(self, fetch: int, delivery: Delivery) -> None:
         try:

@@ -10,16 +10,13 @@ from functools import partial
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
-from bridge.engine.browse.settlements import Settlements
-from bridge.engine.counters import Counters
+from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.channel_pool import REUSED, SHARED, SPENT, ChannelLimits
-from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.turn import Turn
-from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.engine.settlement.locktable import Locked, LockTable
+from bridge.engine.settlement.locktable import Locked
 from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
 from bridge.machine.credit.strategy import Strategy
@@ -47,26 +44,15 @@ class Receiving:
 
     Args:
         on_used: called with what a receiver is opened or closed on.
-        settlements: hears of what has left its queue.
     """
 
     def __init__(
-        self,
-        *,
-        connections: ConsumerConnections,
-        turn: Turn,
-        departure: Departure,
-        locks: LockTable,
-        counters: Counters,
-        on_used: Callable[[EntityPath], None],
-        settlements: Settlements,
+        self, services: Services, turn: Turn, on_used: Callable[[EntityPath], None]
     ) -> None:
-        self._settlements = settlements
-        self._connections = connections
+        self._services = services
         self._turn = turn
-        self._departure = departure
-        self._locks = locks
-        self._counters = counters
+        self._locks = services.locks
+        self._counters = services.counters
         self._on_used = on_used
         self._way: Way = Gets, REUSED
         self._settled = SettledMemory()
@@ -166,15 +152,12 @@ class Receiving:
             reader = self._readers[key] = QueueReader(
                 path,
                 queue,
-                connections=self._connections,
+                services=self._services,
                 turn=self._turn,
-                departure=self._departure,
                 settled=self._settled,
-                settlements=self._settlements,
                 credit=make_credit(),
                 channels=channels,
                 deliver=self._deliver,
-                on_lost=self._locks.lose_channel,
             )
         return reader
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from bridge.broker.errors import BrokerError, NotFound, Unroutable
 from bridge.engine import texts
-from bridge.engine.counters import Counters
+from bridge.engine.ownership.services import Services
 from bridge.engine.peers import error_of
-from bridge.engine.sending.sender import Sender
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.entity import Tier
@@ -51,20 +50,15 @@ def new_identity() -> bytes:
 class Sending:
     """The verbs that put messages in.
 
-    Args:
-        on_missing: called with an entity's path when its front exchange is not there.
-
     Attributes:
         tier: the namespace's.
         message_bytes_max: what RabbitMQ takes at most; known once it has told its version.
     """
 
-    def __init__(
-        self, sender: Sender, counters: Counters, on_missing: Callable[[str], None]
-    ) -> None:
-        self._sender = sender
-        self._on_missing = on_missing
-        self._counters = counters
+    def __init__(self, services: Services) -> None:
+        self._sender = services.sender
+        self._on_missing = services.on_missing
+        self._counters = services.counters
         self.message_bytes_max = 0
         self._full_until_s: dict[str, float] = {}
         self.tier = Tier.STANDARD

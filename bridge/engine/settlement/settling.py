@@ -19,10 +19,9 @@ from bridge.engine.api import (
     OnSettled,
     Release,
 )
-from bridge.engine.counters import Counters
-from bridge.engine.settlement.departure import Departure
+from bridge.engine.ownership.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.engine.settlement.locktable import Locked, LockTable
+from bridge.engine.settlement.locktable import Locked
 from bridge.engine.settlement.owner import Owner
 from bridge.machine.deduplicator import Left
 from bridge.machine.locks import Lock
@@ -46,16 +45,12 @@ class Settling:
     """
 
     def __init__(
-        self,
-        departure: Departure,
-        counters: Counters,
-        locks: LockTable,
-        defer: Callable[[Owner, HeldMessage, Table], Awaitable[None]],
+        self, services: Services, defer: Callable[[Owner, HeldMessage, Table], Awaitable[None]]
     ) -> None:
         self._defer = defer
-        self._departure = departure
-        self._counters = counters
-        self._locks = locks
+        self._departure = services.departure
+        self._counters = services.counters
+        self._locks = services.locks
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         """End a lock; see `api.Namespace.settle`."""
