@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from bridge.model import entity as model
@@ -105,34 +104,27 @@ class EntityDraft:
 
     def build(self, **more: object) -> Any:
         """Return the model's value, or `None` after noting what Service Bus would refuse."""
-        make = _MAKERS[self.kind]
-        identity = {"name": self.name}
-        if self.kind is Kind.SUBSCRIPTION:
-            identity["topic"] = self.topic
         before = len(self.notes.faults)
-        if not self._tried(lambda: make(**identity), self.place):
+        if self._made({}, self.place) is None:
             return None
         for known, value in self.fields.items():
-            place = self.places.get(known, self.place)
-            self._tried(partial(make, **identity, **{known: value}), place)
+            self._made({known: value}, self.places.get(known, self.place))
         if len(self.notes.faults) > before:
             return None
-        whole = identity | self.fields | more
+        whole = self.fields | more
         if self.rules or self.has_unknown_rules:
             whole["rules"] = tuple(self.rules)
         if self.authorization_rules:
             whole["authorization_rules"] = tuple(self.authorization_rules)
-        if not self._tried(lambda: make(**whole), self.place):
-            return None
-        return make(**whole)
+        return self._made(whole, self.place)
 
-    def _tried(self, make: Callable[[], object], place: Place) -> bool:
+    def _made(self, fields: dict[str, Any], place: Place) -> Any:
+        topic = {"topic": self.topic} if self.kind is Kind.SUBSCRIPTION else {}
         try:
-            make()
+            return _MAKERS[self.kind](name=self.name, **topic, **fields)
         except ServiceBusError as error:
             self.notes.fault(place, str(error), "" if "takes" in str(error) else _NAME_REMEDY)
-            return False
-        return True
+            return None
 
 
 _NAME_REMEDY = "Change it to what Service Bus takes."
