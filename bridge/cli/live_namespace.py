@@ -10,7 +10,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -42,11 +42,6 @@ class LiveNamespace:
     key: str = field(repr=False)
     page: int = 100
 
-    @property
-    def source(self) -> str:
-        """What it is called in messages."""
-        return self.url
-
     def read(self) -> str:
         """Return its description, and that of all its entities and rules.
 
@@ -58,23 +53,14 @@ class LiveNamespace:
     def _documents(self) -> Iterator[str]:
         yield self._get("$namespaceinfo")
         yield from self._pages("$Resources/Queues")
-        for topic in self._listed("$Resources/Topics"):
-            if isinstance(topic, str):
-                yield topic
-                continue
-            path = f"{quote(_title(topic), safe='/')}/Subscriptions"
-            for subscription in self._listed(path):
-                if isinstance(subscription, str):
-                    yield subscription
-                else:
-                    yield from self._pages(f"{path}/{quote(_title(subscription))}/Rules")
-
-    def _listed(self, path: str) -> Iterator[str | Element]:
-        """Yield the pages of a list, then its entries."""
-        pages = list(self._pages(path))
-        yield from pages
-        for page in pages:
-            yield from _entries(page, path)
+        topics = list(self._pages("$Resources/Topics"))
+        yield from topics
+        for topic in _titles(topics, "$Resources/Topics"):
+            path = f"{quote(topic, safe='/')}/Subscriptions"
+            subscriptions = list(self._pages(path))
+            yield from subscriptions
+            for subscription in _titles(subscriptions, path):
+                yield from self._pages(f"{path}/{quote(subscription)}/Rules")
 
     def _pages(self, path: str) -> Iterator[str]:
         """Yield the pages of a list, each as if it were whole."""
@@ -152,5 +138,5 @@ def _entries(page: str, path: str) -> list[Element]:
         raise ValueError(f"The answer for {path} is no ATOM feed: {error}") from None
 
 
-def _title(entry: Element) -> str:
-    return entry.text_of("title")
+def _titles(pages: Iterable[str], path: str) -> list[str]:
+    return [entry.text_of("title") for page in pages for entry in _entries(page, path)]

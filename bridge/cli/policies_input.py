@@ -133,7 +133,7 @@ def texts(arguments: argparse.Namespace) -> list[tuple[str, str]]:
         source, text = _text(path)
         if is_connection_string(text):
             live = live_namespace(text)
-            source, text = live.source, live.read()
+            source, text = live.url, live.read()
         found.append((source, text))
     return found
 

@@ -68,7 +68,7 @@ def _values(report: str) -> dict[tuple[str, str], Any]:
 def test_a_namespace_of_many_pages_is_read_whole(bridge: Bridge) -> None:
     """Each page has a link to the next, which is no loss then."""
     live = replace(live_namespace(bridge.connection_string), page=1)
-    reading = read_all([(live.source, live.read())])
+    reading = read_all([(live.url, live.read())])
     names = [each.path for each in entities(reading.namespace)]
     assert names == [*ENTITIES, "events", "events/Subscriptions/all", "events/Subscriptions/red"]
     assert not [each for each in reading.findings if each.property == "link"]
