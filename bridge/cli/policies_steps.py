@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 from bridge.broker import declaration_fence
 from bridge.broker.errors import BrokerError
@@ -61,18 +61,13 @@ async def carry_out(
 
 def _steps(changes: Sequence[Change]) -> Iterator[Step]:
     """Yield the changes one after another; those in a row that can be imported are one step."""
-    together: list[Change] = []
-    for change in changes:
-        kinds = _import_of(change)
-        if together and (_import_of(together[-1]) != kinds or len(together) >= _IMPORTED_MAX):
-            yield tuple(together)
-            together = []
-        if kinds:
-            together.append(change)
+    for kind, group in groupby(changes, key=_import_of):
+        same = list(group)
+        if kind:
+            for at in range(0, len(same), _IMPORTED_MAX):
+                yield tuple(same[at : at + _IMPORTED_MAX])
         else:
-            yield change
-    if together:
-        yield tuple(together)
+            yield from same
 
 
 def _import_of(change: Change) -> str:

@@ -125,11 +125,9 @@ def with_incarnations(
         earlier = known.get(entity.path.lower())
         if earlier is not None:
             found.append(with_origin(entity, earlier))
-        elif count_of(entity) == 1:
-            made = model.with_shards(entity, session_shards)
-            found.append(dataclasses.replace(made, incarnation=make()))
         else:
-            found.append(dataclasses.replace(entity, incarnation=make()))
+            made = dataclasses.replace(entity, incarnation=make())
+            found.append(model.with_shards(made, session_shards) if count_of(made) == 1 else made)
     return assemble(wanted, found)
 
 

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from bridge.model.errors import ArgumentError
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, PATTERN_BYTES_MAX, TTL_MAX_MS
@@ -249,7 +250,7 @@ def _packed(names: Sequence[str]) -> str:
 def _branches(names: Sequence[str], may_end: bool) -> str:
     if not names:
         return ""
-    common = _common_beginning(names)
+    common = commonprefix(names)  # noqa: RUF071 - of characters, not of paths
     if common and not may_end:
         rest = [name[len(common) :] for name in names]
         return escape(common) + _branches([r for r in rest if r], "" in rest)
@@ -272,14 +273,6 @@ def _one_of(chars: Sequence[str]) -> str:
         return escape(chars[0])
     body = "".join("\\" + char if char in "\\]^-[" else char for char in chars)
     return f"[{body}]"
-
-
-def _common_beginning(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    length = 0
-    while length < min(len(first), len(last)) and first[length] == last[length]:
-        length += 1
-    return first[:length]
 
 
 def ceiling_policies(ceiling: Ceiling, *, priority: int = PRIORITY) -> tuple[Policy, ...]:
