@@ -116,7 +116,8 @@ class Connection(Reader):
 
     def describe(self, error: ServiceBusError, entity: str) -> tuple[str, str]:
         """Return condition and description of an error as the client gets them."""
-        return texts.describe(error, self.gateway.settings.namespace_name, entity)
+        name = self.gateway.settings.namespace_name
+        return error.condition, texts.tracked(str(error), name, entity)
 
     def _on_tick(self) -> None:
         now_ms = _ms(self._loop)

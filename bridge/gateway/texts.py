@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from bridge.model.errors import ServiceBusError
-
 MESSAGE_LOCK_OF_SESSION = (
     "The messages of a session are locked with it: renew the session's lock instead."
 )
@@ -46,8 +44,3 @@ def not_found(resource: str) -> str:
         f"The messaging entity '{resource}' could not be found. "
         "To know more visit https://aka.ms/sbResourceMgrExceptions. "
     )
-
-
-def describe(error: ServiceBusError, namespace_name: str, entity: str) -> tuple[str, str]:
-    """Return condition and description of an error as a client gets them."""
-    return error.condition, tracked(str(error), namespace_name, entity)
