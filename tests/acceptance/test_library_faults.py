@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import signal
@@ -255,6 +256,37 @@ def test_closing_in_the_middle_of_a_completion(bridge: Any) -> None:
         assert time.monotonic() - begin_s < 2
     with lane_of("pika", bridge) as lane, lane.client.get_queue_receiver("closed") as receiver:
         assert [str(message) for message in take(receiver, 1)] == ["two"]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # a client that was not answered forgets its sockets
+def test_closing_while_rabbitmq_does_not_answer(bridge: Any, lane_name: str) -> None:
+    """It does not wait for one channel after the other."""
+    queue = f"cut-{lane_name}"
+    took_s = _closed_within_s(bridge, lane_name, queue)
+    gc.collect()
+    assert took_s < 8
+    with lane_of(lane_name, bridge) as lane, lane.client.get_queue_receiver(queue) as receiver:
+        take(receiver, 12)
+
+
+def _closed_within_s(bridge: Any, lane_name: str, queue: str) -> float:
+    """Lock twelve messages, each by a channel of its own; return how long the close takes."""
+
+    def holds(method: pamqp.base.Frame) -> bool:
+        return isinstance(method, pamqp.commands.Channel.Close)
+
+    with ExitStack() as ends:
+        relay = ends.enter_context(Relay(bridge.amqp_url, holds=holds))
+        lane = ends.enter_context(lane_of(lane_name, SimpleNamespace(amqp_url=relay.url)))
+        lane.send(queue, *map(str, range(12)))
+        receiver = lane.client.get_queue_receiver(queue)
+        for _ in range(12):
+            receive(receiver)
+        began_s = time.monotonic()
+        lane.client.close()
+        return time.monotonic() - began_s
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -120,9 +120,10 @@ class AioWire:
     async def close(self) -> None:
         """Close it for good, when its channels have done what they were asked."""
         self.is_up = False
-        for channel in list(self._channels):
+        channels = list(self._channels)
+        for channel in channels:
             channel.close()
-            await channel.closed()
+        await asyncio.gather(*(channel.closed() for channel in channels))
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
