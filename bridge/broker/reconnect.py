@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from bridge.broker.connection.connection import HEARTBEAT_S, Connection
+from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
 from bridge.broker.retry import GrowingWait, retry
@@ -33,7 +33,6 @@ async def keep_connected(
     work: Work,
     *,
     name: str,
-    heartbeat_s: float = HEARTBEAT_S,
     on_state: OnState | None = None,
     is_login_final: bool = True,
 ) -> None:
@@ -44,7 +43,6 @@ async def keep_connected(
         work: called with a fresh connection. It is cancelled when the connection is lost, and
             started anew when it raises a retryable BrokerError.
         name: the connection's name.
-        heartbeat_s: interval of heartbeats.
         on_state: called with (connection, None) when work begins and with (None, error) when a
             connection was lost or could not be made.
         is_login_final: whether a refused login ends it all at the first connection; later ones
@@ -58,7 +56,7 @@ async def keep_connected(
 
     async def once() -> None:
         nonlocal has_connected
-        connection = await Connection.open(endpoint, name=name, heartbeat_s=heartbeat_s)
+        connection = await Connection.open(endpoint, name=name)
         has_connected = True
         waits.begin()
         try:

@@ -319,7 +319,7 @@ class Sidecar:
             leader = Leader(state, lease, way, clock=self._clock)
             self._leaders[key] = leader
             steady = watch = queues = None
-            if self.pool.is_suspect(name):
+            if name in self.pool.suspects:
                 steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
             if isinstance(leader.entity, Topic):
                 watch = self._watches[key] = LeftOutWatch(leader, self.pool.apart, self._clock)

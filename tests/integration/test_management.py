@@ -81,9 +81,9 @@ async def test_resources_are_listed(management: Management, confirming: Channel)
         {"name": "orders/$x", "arguments": arguments}
     ]
     assert "front" in [row["name"] for row in await management.exchanges(["name", "type"])]
-    rows = await management.bindings(["source", "destination", "routing_key"])
+    rows = await management.bindings()
     binding = {"source": "front", "destination": "orders/$x", "routing_key": "key"}
-    assert binding in rows
+    assert any(binding.items() <= row.items() for row in rows)
     assert (await management.queue("orders/$x") or {})["type"] == "quorum"
     for _ in range(2):
         await management.delete_queue("orders/$x")

@@ -41,17 +41,15 @@ class Declarations:
         exchange: resources.Exchange | str,
         kind: str = "direct",
         *,
-        durable: bool = True,
-        auto_delete: bool = False,
         passive: bool = False,
         arguments: Arguments = None,
     ) -> Awaitable[None]:
-        """Declare an exchange; with `passive`, only check that it is there."""
+        """Declare an exchange, a durable one; with `passive`, only check that it is there."""
         if isinstance(exchange, resources.Exchange):
             name, kind, arguments = exchange.name, exchange.type, exchange.arguments
         else:
             name = exchange
-        flags = (passive, durable, auto_delete, False, False)
+        flags = (passive, True, False, False, False)
         return self._calls.tell(
             wire.EXCHANGE_DECLARE_OK,
             wire.EXCHANGE_DECLARE,

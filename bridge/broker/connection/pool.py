@@ -99,7 +99,6 @@ class Pool:
         settle_s: so long nothing is asked on a connection that replaces a lost one.
         judges: a suspect goes back by itself, when it has answered and has nothing under way;
             otherwise when it is given back.
-        size: how many there are, beside those of suspects.
 
     Attributes:
         suspects: the queues that may have ended a connection.
@@ -112,14 +111,12 @@ class Pool:
         name: str,
         settle_s: float,
         judges: bool = True,
-        size: int = SIZE,
     ) -> None:
         self.suspects = Suspects()
         self._endpoint = endpoint
         self._name = name
         self._settle_s = settle_s
         self._judges = judges
-        self._size = size
         self._shared: dict[int, _Member] = {}
         self._own: dict[str, _Member] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -175,10 +172,6 @@ class Pool:
         finally:
             await connection.close()
 
-    def is_suspect(self, owner: str) -> bool:
-        """Whether it is asked on a connection of its own."""
-        return owner in self.suspects
-
     def suspect(self, owner: str, error: str) -> None:
         """It gave no answer; the next lease is of a connection of its own."""
         self.suspects.failed(owner, error, time.time_ns() // 1_000_000)
@@ -194,12 +187,8 @@ class Pool:
 
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
-        for member in self._shared.values():
-            if member.connection is not None:
-                member.connection.flush()
-        for member in self._own.values():
-            if member.connection is not None:
-                member.connection.flush()
+        for connection in self.connections:
+            connection.flush()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -220,7 +209,7 @@ class Pool:
                 member = _Member(self, name, partial(self._serve_suspect, owner))
                 self._own[owner] = member
             return member
-        number = zlib.crc32(owner.encode()) % self._size
+        number = zlib.crc32(owner.encode()) % SIZE
         member = self._shared.get(number)
         if member is None or member.task.done():
             member = _Member(self, f"{self._name} {number + 1}", self._serve)

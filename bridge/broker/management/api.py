@@ -142,10 +142,10 @@ class Management:
         """Return the exchanges of the virtual host."""
         return await self._rows("exchanges", self.vhost, columns=columns)
 
-    async def bindings(self, columns: Sequence[str] = ()) -> _Rows:
+    async def bindings(self) -> _Rows:
         """Return the bindings of the virtual host, those of the default exchange included."""
         with _naming_the_binding():
-            return await self._rows("bindings", self.vhost, columns=columns)
+            return await self._rows("bindings", self.vhost)
 
     async def bindings_from(self, exchange: str) -> _Rows:
         """Return the bindings of one exchange; none when it is not there."""
