@@ -204,7 +204,7 @@ async def test_gets_are_pipelined(confirming: Channel) -> None:
     """Ten gets at once take what is there, in order, and None for the rest."""
     await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", *(b"%d" % number for number in range(7)))
-    answers = await asyncio.gather(*(confirming.consumers.get_soon("q") for _ in range(10)))
+    answers = await asyncio.gather(*(confirming.consumers.get("q") for _ in range(10)))
 
     assert [each and each.body for each in answers] == [
         *(b"%d" % number for number in range(7)),
@@ -255,7 +255,7 @@ async def test_a_message_for_a_cancelled_get_goes_back(confirming: Channel) -> N
     """Nobody waits for the message any more: it is in the queue again."""
     await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", b"1")
-    confirming.consumers.get_soon("q").cancel()
+    confirming.consumers.get("q").cancel()
     await confirming.barrier()
     again = None
     async with asyncio.timeout(WITHIN_S):
@@ -400,7 +400,7 @@ async def test_resources_are_declared_from_values(
     await confirming.declarations.unbind_queue("q", "back", arguments=arguments)
     with pytest.raises(Unroutable):
         await confirming.publisher.publish_confirmed("back", "", PLAIN, b"")
-    assert await confirming.declarations.delete_queue("q") in (0, 1)
+    await confirming.declarations.delete_queue("q")
     await confirming.declarations.delete_exchange("front")
 
 

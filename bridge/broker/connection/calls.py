@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from bridge.broker.connection.transport import Transport
 from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
@@ -27,9 +27,6 @@ RPC_TIMEOUT_S = 30.0
 _OF_QUEUES = frozenset((BASIC_CONSUME_OK, BASIC_GET_OK, BASIC_GET_EMPTY))
 """Answers that come from a queue's own process. RabbitMQ ends the whole connection when that gives
 none (541): its Raft server is stopped, or has no leader within half a minute."""
-
-
-Made = TypeVar("Made")
 
 
 class Question:
@@ -57,7 +54,7 @@ class Question:
             self.timer.cancel()
         if not self.future.done():
             self.future.set_exception(error)
-            # An answer that nobody fetches (cancel_soon) is no reason for a warning.
+            # An answer that nobody waits for is no reason for a warning.
             self.future.exception()
 
 
@@ -102,22 +99,27 @@ class Calls:
 
     def ask(
         self,
-        answers: tuple[int, ...],
         method: int,
         *arguments: object,
+        answers: tuple[int, ...] = (),
         future: asyncio.Future[Any] | None = None,
-    ) -> Question:
-        """Write a method and return what waits for one of these answers to it."""
+    ) -> asyncio.Future[Any]:
+        """Write a method; what is returned is done with its answer, and nobody need wait for it.
+
+        Args:
+            answers: what may be one; else the method with the next number.
+            future: what is to be returned.
+        """
         frame = method_frame(self.number, method, *arguments)
         if self.close_reason is not None:
             raise self.close_reason.again()
         loop = self.transport.loop
-        question = Question(answers, future or loop.create_future())
+        question = Question(answers or (method + 1,), future or loop.create_future())
         question.timer = loop.call_later(self._timeout_s, self._expire, question)
         self._questions.append(question)
         self.before_write()
         self.transport.write(frame)
-        return question
+        return question.future
 
     def say(self, method: int, *arguments: object) -> None:
         """Write a method that has no answer."""
@@ -125,16 +127,6 @@ class Calls:
             raise self.close_reason.again()
         self.before_write()
         self.transport.write(method_frame(self.number, method, *arguments))
-
-    def call(
-        self, make: Callable[..., Made], answer: int, method: int, *arguments: object
-    ) -> Awaitable[Made]:
-        """Ask; what is awaited returns what is made of the answer's arguments."""
-        return _made(self.ask((answer,), method, *arguments).future, make)
-
-    def tell(self, answer: int, method: int, *arguments: object) -> Awaitable[None]:
-        """Ask for what has no other answer than that it is done."""
-        return _done(self.ask((answer,), method, *arguments).future)
 
     def close(self, error: BrokerError) -> None:
         """Take no more calls, for this reason."""
@@ -179,14 +171,6 @@ class Calls:
         """Answer all questions with this error."""
         while self._questions:
             self._questions.popleft().fail(error())
-
-
-async def _made(answer: asyncio.Future[Any], make: Callable[..., Made]) -> Made:
-    return make(*(await answer).arguments)
-
-
-async def _done(answer: asyncio.Future[Any]) -> None:
-    await answer
 
 
 def _nothing() -> None:

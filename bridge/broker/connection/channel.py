@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from bridge.broker.connection.calls import RPC_TIMEOUT_S, Calls, Question
 from bridge.broker.connection.consumers import ChannelConsumers
@@ -119,13 +119,9 @@ class Channel:
         """Whether a queue was asked something (consume, get) and has not answered yet."""
         return self._calls.awaits_queue
 
-    def open(self) -> Awaitable[None]:
-        """Open it; `Connection.channel` has done so."""
-        return self._calls.tell(wire.CHANNEL_OPEN_OK, wire.CHANNEL_OPEN, "")
-
-    def open_soon(self) -> None:
-        """Write what opens it; `Connection.channel_soon` has done so."""
-        self._calls.ask((wire.CHANNEL_OPEN_OK,), wire.CHANNEL_OPEN, "")
+    def open(self) -> asyncio.Future[Any]:
+        """Open it; `Connection.channel` and `channel_soon` have done so."""
+        return self._calls.ask(wire.CHANNEL_OPEN, "")
 
     def barrier(self, queues: Iterable[str] = ()) -> asyncio.Future[None]:
         """Return what is done when RabbitMQ has handled all written until the end of this turn.
@@ -157,7 +153,7 @@ class Channel:
         else:
             for queue in required:
                 self.declarations.require_queue(queue)
-            self._calls.ask((wire.CHANNEL_FLOW_OK,), wire.CHANNEL_FLOW, True, future=barrier)
+            self._calls.ask(wire.CHANNEL_FLOW, True, future=barrier)
 
     def when_written(self, told: OnWritten) -> None:
         """Call back when the kernel has all that was written until now, in this turn of the loop.

@@ -184,7 +184,7 @@ class Connection:
         if not self.has_channels_to_spare:
             raise BrokerError(504, f"half of the channels of {self.name} are in use")
         channel = self._channel(owner)
-        channel.open_soon()
+        channel.open()
         return channel
 
     def _channel(self, owner: str) -> Channel:

@@ -84,9 +84,9 @@ class ChannelConsumers:
         """Whether something is delivered, or may be, or an answer is due."""
         return bool(self._consumers or self._outstanding or self._calls.is_waiting)
 
-    def qos(self, prefetch: int) -> Awaitable[None]:
+    def qos(self, prefetch: int) -> asyncio.Future[Any]:
         """Limit what is outstanding for each consumer that starts from now on; 0 is no limit."""
-        return self._calls.tell(wire.BASIC_QOS_OK, wire.BASIC_QOS, 0, prefetch, False)
+        return self._calls.ask(wire.BASIC_QOS, 0, prefetch, False)
 
     def consume(
         self,
@@ -130,7 +130,7 @@ class ChannelConsumers:
 
         Returns what is done when RabbitMQ has answered.
         """
-        self._calls.ask((wire.BASIC_QOS_OK,), wire.BASIC_QOS, 0, prefetch, False)
+        self.qos(prefetch)
         return self._start(tag, queue, on_delivery, on_cancel, None, no_ack)
 
     def _start(
@@ -147,21 +147,13 @@ class ChannelConsumers:
         # A get is a consumer of a quorum queue's too, and its delivery tag is its consumer tag.
         assert not tag.isdecimal(), f"the consumer tag {tag} may be a get's"
         flags = (False, no_ack, False, False)
-        question = self._calls.ask(
-            (wire.BASIC_CONSUME_OK,),
-            wire.BASIC_CONSUME,
-            0,
-            queue,
-            tag,
-            *flags,
-            arguments or {},
-        )
+        started = self._calls.ask(wire.BASIC_CONSUME, 0, queue, tag, *flags, arguments or {})
         self._consumers[key] = _Consumer(tag, on_delivery, on_cancel, no_ack)
-        return question.future
+        return started
 
-    def cancel(self, tag: str) -> Awaitable[None]:
+    def cancel(self, tag: str) -> asyncio.Future[Any]:
         """End a consumer; when that is done, nothing more is delivered to it."""
-        return self._calls.tell(wire.BASIC_CANCEL_OK, wire.BASIC_CANCEL, tag, False)
+        return self._calls.ask(wire.BASIC_CANCEL, tag, False)
 
     async def _begun(self, tag: str, started: asyncio.Future[Any]) -> str:
         try:
@@ -174,24 +166,15 @@ class ChannelConsumers:
 
     def _cancel_started(self, tag: str, started: asyncio.Future[Any]) -> None:
         if started.exception() is None and self._calls.close_reason is None:
-            self.cancel_soon(tag)
+            self.cancel(tag)
 
-    def cancel_soon(self, tag: str) -> asyncio.Future[Any]:
-        """Write the cancel and return what is done when RabbitMQ has answered."""
-        question = self._calls.ask((wire.BASIC_CANCEL_OK,), wire.BASIC_CANCEL, tag, False)
-        return question.future
-
-    def get(self, queue: str) -> Awaitable[Delivery | None]:
-        """Take one message, or None when the queue is empty."""
-        return self.get_soon(queue)
-
-    def get_soon(self, queue: str) -> asyncio.Future[Delivery | None]:
-        """Ask for one message; gets may be pipelined.
+    def get(self, queue: str) -> asyncio.Future[Delivery | None]:
+        """Take one message, or None when the queue is empty; gets may be pipelined.
 
         A message that comes when the future was cancelled goes back to its queue.
         """
         answers = (wire.BASIC_GET_OK, wire.BASIC_GET_EMPTY)
-        return self._calls.ask(answers, wire.BASIC_GET, 0, queue, False).future
+        return self._calls.ask(wire.BASIC_GET, 0, queue, False, answers=answers)
 
     def ack(self, tag: int, multiple: bool = False) -> None:
         """Settle a delivery, or all up to it, at the end of this turn of the loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from bridge.broker.connection.calls import Calls
 from bridge.topology import resources
@@ -50,15 +50,7 @@ class Declarations:
         else:
             name = exchange
         flags = (passive, True, False, False, False)
-        return self._calls.tell(
-            wire.EXCHANGE_DECLARE_OK,
-            wire.EXCHANGE_DECLARE,
-            0,
-            name,
-            kind,
-            *flags,
-            _table(arguments),
-        )
+        return self._calls.ask(wire.EXCHANGE_DECLARE, 0, name, kind, *flags, _table(arguments))
 
     def declare_queue(
         self,
@@ -76,15 +68,7 @@ class Declarations:
         else:
             name = queue
         flags = (passive, durable, exclusive, auto_delete, False)
-        return self._calls.call(
-            QueueState,
-            wire.QUEUE_DECLARE_OK,
-            wire.QUEUE_DECLARE,
-            0,
-            name,
-            *flags,
-            _table(arguments),
-        )
+        return _state(self._calls.ask(wire.QUEUE_DECLARE, 0, name, *flags, _table(arguments)))
 
     def require_queue(self, queue: str) -> None:
         """Have RabbitMQ close the channel with NotFound when a queue is not there.
@@ -96,63 +80,33 @@ class Declarations:
 
     def bind(self, binding: resources.Binding) -> Awaitable[None]:
         """Bind what a binding names."""
-        bind = self.bind_exchange if binding.to_exchange else self.bind_queue
-        return bind(
-            binding.destination, binding.source, binding.routing_key, arguments=binding.arguments
-        )
+        method = wire.EXCHANGE_BIND if binding.to_exchange else wire.QUEUE_BIND
+        ends = binding.destination, binding.source
+        table = _table(binding.arguments)
+        return self._calls.ask(method, 0, *ends, binding.routing_key, False, table)
 
     def bind_queue(
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
         """Bind a queue to an exchange."""
-        return self._calls.tell(
-            wire.QUEUE_BIND_OK,
-            wire.QUEUE_BIND,
-            0,
-            queue,
-            exchange,
-            routing_key,
-            False,
-            _table(arguments),
-        )
+        table = _table(arguments)
+        return self._calls.ask(wire.QUEUE_BIND, 0, queue, exchange, routing_key, False, table)
 
     def unbind_queue(
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
         """Remove a binding of a queue; one that is not there is no error."""
-        return self._calls.tell(
-            wire.QUEUE_UNBIND_OK,
-            wire.QUEUE_UNBIND,
-            0,
-            queue,
-            exchange,
-            routing_key,
-            _table(arguments),
-        )
+        table = _table(arguments)
+        return self._calls.ask(wire.QUEUE_UNBIND, 0, queue, exchange, routing_key, table)
 
-    def bind_exchange(
-        self, destination: str, source: str, routing_key: str = "", *, arguments: Arguments = None
-    ) -> Awaitable[None]:
-        """Bind an exchange to an exchange."""
-        return self._calls.tell(
-            wire.EXCHANGE_BIND_OK,
-            wire.EXCHANGE_BIND,
-            0,
-            destination,
-            source,
-            routing_key,
-            False,
-            _table(arguments),
-        )
-
-    def delete_queue(self, queue: str) -> Awaitable[int]:
-        """Delete a queue with what is in it; returns how many messages that were."""
-        return self._calls.call(
-            int, wire.QUEUE_DELETE_OK, wire.QUEUE_DELETE, 0, queue, False, False, False
-        )
+    def delete_queue(self, queue: str) -> Awaitable[None]:
+        """Delete a queue with what is in it."""
+        return self._calls.ask(wire.QUEUE_DELETE, 0, queue, False, False, False)
 
     def delete_exchange(self, exchange: str) -> Awaitable[None]:
         """Delete an exchange with its bindings."""
-        return self._calls.tell(
-            wire.EXCHANGE_DELETE_OK, wire.EXCHANGE_DELETE, 0, exchange, False, False
-        )
+        return self._calls.ask(wire.EXCHANGE_DELETE, 0, exchange, False, False)
+
+
+async def _state(answer: Awaitable[wire.Method]) -> QueueState:
+    return QueueState(*cast("tuple[str, int, int]", (await answer).arguments))

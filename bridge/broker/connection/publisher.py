@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from bridge.broker.connection.calls import Calls
 from bridge.broker.connection.transport import PARTS_MAX
@@ -64,18 +65,11 @@ class ChannelPublisher:
         """Whether a publish to this queue by its name waits for its confirm."""
         return any(publish[:2] == ("", queue) for publish in self._unconfirmed.values())
 
-    def confirm_select(self) -> Awaitable[None]:
+    def confirm_select(self) -> asyncio.Future[Any]:
         """Have every publish confirmed from now on."""
-        if self._is_confirming:
-            return asyncio.sleep(0)
-        selected = self._calls.tell(wire.CONFIRM_SELECT_OK, wire.CONFIRM_SELECT, False)
+        selected = self._calls.ask(wire.CONFIRM_SELECT, False)
         self._is_confirming = True
         return selected
-
-    def confirm_select_soon(self) -> None:
-        """Have every publish confirmed from now on, without waiting."""
-        self._calls.ask((wire.CONFIRM_SELECT_OK,), wire.CONFIRM_SELECT, False)
-        self._is_confirming = True
 
     def publish(
         self,

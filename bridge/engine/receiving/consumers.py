@@ -58,7 +58,7 @@ class Consumers:
                 self._open(fetch, size)
             case Get(fetch):
                 channel = self._channels.take()
-                got = channel.consumers.get_soon(self._resource)
+                got = channel.consumers.get(self._resource)
                 got.add_done_callback(partial(self._on_got, fetch, channel))
             case Look(fetch):
                 task = asyncio.get_running_loop().create_task(self._look(fetch))
@@ -101,7 +101,7 @@ class Consumers:
         if starting := list(self._starting.values()):
             await asyncio.wait(starting, timeout=END_S)
         ends = [
-            channel.consumers.cancel_soon(_window_tag(fetch))
+            channel.consumers.cancel(_window_tag(fetch))
             for fetch, channel in self._windows.items()
             if channel.close_reason is None
         ]
@@ -121,7 +121,7 @@ class Consumers:
 
     def _cancel(self, channel: Channel, fetch: int) -> None:
         if channel.close_reason is None:
-            closed = channel.consumers.cancel_soon(_window_tag(fetch))
+            closed = channel.consumers.cancel(_window_tag(fetch))
             closed.add_done_callback(lambda answer: self._on_closed(fetch))
 
     def _on_closed(self, fetch: int) -> None:

@@ -60,7 +60,7 @@ class Publisher:
         clock: Callable[[], float],
     ) -> None:
         self.channel: Channel = connection.channel_soon(target)
-        self.channel.publisher.confirm_select_soon()
+        self.channel.publisher.confirm_select()
         self.used_s = clock()
         self._on_reply = on_reply
         self._clock = clock
