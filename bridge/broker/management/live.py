@@ -8,7 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management import json_answers
@@ -25,58 +25,15 @@ class CommandFailed(BrokerError):
     is_retryable = False
 
 
-class LiveBroker(Protocol):
-    """What `busbridge policies` does with a broker; each call raises a BrokerError."""
-
-    async def version(self) -> str:
-        """Return RabbitMQ's version."""
-
-    async def definitions(self) -> Mapping[str, Any]:
-        """Return the definitions of the whole broker."""
-
-    async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
-        """Declare what is in a definitions document, and set its policies and parameters.
-
-        Queues, exchanges and bindings that are there stay as they are.
-        """
-
-    async def delete_policy(self, name: str, *, operator: bool = False) -> None:
-        """Delete a policy or operator policy."""
-
-    async def delete_global_parameter(self, name: str) -> None:
-        """Delete a global parameter."""
-
-    async def delete_shovel(self, name: str) -> None:
-        """Delete a shovel."""
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue with its messages."""
-
-    async def delete_exchange(self, name: str) -> None:
-        """Delete an exchange with its bindings."""
-
-    async def delete_binding(self, binding: Binding) -> None:
-        """Delete one binding."""
-
-    async def messages(self) -> Mapping[str, int]:
-        """Return how many messages are in each queue of the virtual host, seconds ago."""
-
-    async def announce(self, exchange: str) -> None:
-        """Publish an empty message to an exchange where bridges listen."""
-
-    async def close(self) -> None:
-        """Let go of the broker."""
-
-
 class HttpBroker(Management):
-    """Through the management API."""
+    """A broker through its management API."""
 
     async def version(self) -> str:
         """Return RabbitMQ's version."""
         return str((await self.overview())["rabbitmq_version"])
 
     async def messages(self) -> Mapping[str, int]:
-        """Return how many messages are in each queue; one that is new has no figure yet."""
+        """Return how many are in each queue, seconds ago; one that is new has no figure yet."""
         rows = await self.queues(columns=("name", "messages"))
         return {row["name"]: row["messages"] for row in rows if "messages" in row}
 
@@ -107,7 +64,7 @@ class HttpBroker(Management):
 
 
 class ConsoleBroker:
-    """Through `rabbitmqctl` on the broker's own host."""
+    """A broker through `rabbitmqctl` on its own host."""
 
     def __init__(self, vhost: str, program: Sequence[str] = ("rabbitmqctl",)) -> None:
         """Keep how to call it: the program, and what always comes first (`--node` ...)."""
@@ -137,7 +94,9 @@ class ConsoleBroker:
         return {row["name"]: int(row["messages"]) for row in rows if row["messages"] != ""}
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
-        """Declare what is in a definitions document; see `LiveBroker`.
+        """Declare what is in a definitions document, and set its policies and parameters.
+
+        Queues, exchanges and bindings that are there stay as they are.
 
         It goes through a file: on standard input, 4.0 waits for its end for ever, and access keys
         would show in a list of processes.
@@ -229,6 +188,10 @@ class ConsoleBroker:
             said = (errors or output).decode(errors="replace").strip()
             raise CommandFailed(text=f"{words[0]} {' '.join(arguments[:3])}: {said[-500:]}")
         return output.decode()
+
+
+LiveBroker = HttpBroker | ConsoleBroker
+"""What `busbridge policies` works on; each call raises a BrokerError."""
 
 
 def _binary(text: str) -> str:
