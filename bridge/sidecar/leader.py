@@ -167,7 +167,7 @@ class Leader:
     def leave(self) -> None:
         """Carry out no more arrivals; end when what was published is confirmed."""
         self._is_retiring = self._is_moving = True
-        self._on_confirmed()
+        self.go_on()
 
     async def _settle(self) -> None:
         """Wait until all is confirmed, or has failed; when nothing has, have the journal know."""
@@ -217,10 +217,6 @@ class Leader:
         with contextlib.suppress(BrokerError), self._connection.channel_soon() as channel:
             self.meters.ready = (await queue_state(channel, names.inbox(self.name))).messages
 
-    def go_on(self) -> None:
-        """Carry out what waits, if there is room."""
-        self._on_confirmed()
-
     def submit(
         self,
         publications: Sequence[Publication],
@@ -249,7 +245,7 @@ class Leader:
             publishing,
             active_queues=active,
             on_failed=self._on_failed,
-            on_confirmed=self._on_confirmed,
+            on_confirmed=self.go_on,
             on_answer=self._shared.answer,
             window=WINDOW if len(active) == 1 else TOPIC_WINDOW,
         )
@@ -349,9 +345,10 @@ class Leader:
         self._elected.set()
         if self._arrivals.is_overfull and not self.is_ready:
             self._mind_prefetch()
-        self._on_confirmed()
+        self.go_on()
 
-    def _on_confirmed(self) -> None:
+    def go_on(self) -> None:
+        """Carry out what waits, if there is room, at the end of this turn of the loop."""
         if self.is_ready and not self._is_pump_due:
             self._is_pump_due = True
             self._loop.call_soon(self._pump)
