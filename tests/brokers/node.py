@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from bridge.broker.node import private
 from bridge.broker.node.installation import Installation
 from bridge.broker.node.ports import Ports
+from tests.brokers import clustering
 
 CREDENTIALS = "guest:guest"
 
@@ -59,11 +60,11 @@ class Node:
     @property
     def membership(self) -> dict[str, Any]:
         """Options for nodes that shall join this one, which was started."""
-        return {"epmd_port": self._node.epmd_port, "cookie": self._node.cookie}
+        return clustering.membership(self._node)
 
     def join(self, other: Node) -> None:
         """Make it a member of another node's cluster; what it held is dropped."""
-        self._run(self._node.join(other._node))
+        self._run(clustering.join(self._node, other._node))
 
     def start(self) -> None:
         """Start the node; return when it answers over AMQP and HTTP."""
@@ -104,7 +105,7 @@ class Node:
 
     def rabbitmqctl(self, *arguments: str) -> str:
         """Run `rabbitmqctl` against the node; return what it prints."""
-        return self._run(self._node.ctl(*arguments))
+        return self._run(clustering.ctl(self._node, *arguments))
 
     def write_rabbitmqctl(self, folder: Path) -> Path:
         """Write a `rabbitmqctl` for PATH that speaks to this node; return it."""

@@ -10,10 +10,12 @@ scripts hold absolute paths: a tree that was moved has to be unpacked anew.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
 
+from bridge.broker.node.installation import Installation
 from tests.brokers.debian import unpack
 
 # RabbitMQ, Erlang, and the libraries that programs of Erlang's run-time are linked to or open.
@@ -22,6 +24,22 @@ NEEDED = re.compile(
     r"libssl3(t64)?|openssl-provider-legacy|libsystemd0|libsctp1|libzstd1|liblzma5|liblz4-1|"
     r"libgcrypt20|libgpg-error0|libcap2"
 )
+
+
+def installation_in(tree: Path) -> Installation:
+    """Return what was unpacked into a folder (Erlang is below it), or RabbitMQ's generic build.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    path = os.environ["PATH"]
+    for root in (tree / "root", tree):
+        for scripts in sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin")):
+            erlang = root / "usr/lib/erlang/bin"
+            return Installation(scripts=scripts.absolute(), path=f"{erlang.absolute()}:{path}")
+    if (tree / "sbin/rabbitmq-server").exists():
+        return Installation(scripts=(tree / "sbin").absolute(), path=path)
+    raise FileNotFoundError(f"no RabbitMQ below {tree}")
 
 
 def _first(root: Path, *patterns: str) -> Path:

@@ -21,6 +21,8 @@ from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
 from bridge.wire.basic import Properties
 from tests.brokers.certificates import make_certificates
+from tests.brokers.clustering import ctl, join, membership
+from tests.brokers.unpack import installation_in
 from tests.fixtures.waiting import until
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox
 
@@ -36,7 +38,7 @@ MakeNode = Callable[..., Node]
 def installation(request: pytest.FixtureRequest) -> Installation:
     """The RabbitMQ that the run is about."""
     tree = request.config.getoption("--rabbitmq")
-    found = Installation.of_tree(Path(tree)) if tree else Installation.find()
+    found = installation_in(Path(tree)) if tree else Installation.find()
     assert found is not None, "RabbitMQ is not installed here (make setup)"
     return found
 
@@ -202,11 +204,11 @@ async def test_nodes_form_a_cluster(make_node: MakeNode) -> None:
     """Three nodes share a quorum queue; with one of them killed, nothing confirmed is lost."""
     first = make_node("a", name="a")
     await first.start()
-    shared = {"epmd_port": first.epmd_port, "cookie": first.cookie}
+    shared = membership(first)
     others = [make_node(name, name=name, **shared) for name in ("b", "c")]
     for node in others:
         await node.start()
-        await node.join(first)
+        await join(node, first)
     hosts = tuple(node.endpoint.hosts[0] for node in (*others, first))
     endpoint = Endpoint(hosts=hosts)
     connection = await Connection.open(endpoint, name="test")
@@ -248,8 +250,8 @@ async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> Non
         },
     )
     await node.start()
-    await node.ctl("add_user", "client", "unused")
-    await node.ctl("set_permissions", "client", ".*", ".*", ".*")
+    await ctl(node, "add_user", "client", "unused")
+    await ctl(node, "set_permissions", "client", ".*", ".*", ".*")
     files = {"ca": str(tmp_path / "ca.pem")}
     certificate = {"cert": str(tmp_path / "client.pem"), "key": str(tmp_path / "client.key")}
     for endpoint in (

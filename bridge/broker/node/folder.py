@@ -79,11 +79,6 @@ class NodeFolder:
         self._cookie_file = path / "home" / ".erlang.cookie"
         self._lock: IO[str] | None = None
 
-    @property
-    def cookie(self) -> str:
-        """The Erlang cookie, once the files are written."""
-        return self._cookie_file.read_text()
-
     def take(self) -> None:
         """Make it where it is not there, and keep other processes out until `release`.
 

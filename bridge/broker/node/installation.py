@@ -14,7 +14,7 @@ rabbitmq; the script behind it does not."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """A RabbitMQ that is installed, or was unpacked.
+    """A RabbitMQ that is installed.
 
     Attributes:
         scripts: the folder of `rabbitmq-server` and `rabbitmqctl`.
@@ -23,24 +23,6 @@ class Installation:
 
     scripts: Path
     path: str
-
-    @classmethod
-    def of_tree(cls, tree: Path) -> Installation:
-        """Return the installation in an unpacked tree.
-
-        The tree is a Debian package's with Erlang below `root` (or itself such a root), or
-        RabbitMQ's generic build, which takes Erlang from PATH.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-        for root in (tree / "root", tree):
-            for scripts in sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin")):
-                erlang = root / "usr/lib/erlang/bin"
-                return cls(scripts=scripts.absolute(), path=f"{erlang.absolute()}:{_path()}")
-        if (tree / "sbin/rabbitmq-server").exists():
-            return cls(scripts=(tree / "sbin").absolute(), path=_path())
-        raise FileNotFoundError(f"no RabbitMQ below {tree}")
 
     @classmethod
     def find(cls) -> Installation | None:

@@ -28,9 +28,6 @@ START_TIMEOUT_S = 120.0
 
 STOP_TIMEOUT_S = 20.0
 
-CTL_TIMEOUT_S = 90.0
-"""rabbitmqctl gives up by itself after 60 s, mostly."""
-
 _POLL_S = 0.1
 
 
@@ -101,11 +98,6 @@ class Node:
         """Whether its process is there."""
         return self._process is not None and self._process.returncode is None
 
-    @property
-    def cookie(self) -> str:
-        """The Erlang cookie, which the nodes of a cluster share."""
-        return self._files.cookie
-
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start it and return when it answers over AMQP and HTTP.
 
@@ -146,51 +138,17 @@ class Node:
 
     async def kill(self) -> None:
         """End it at once, as a power failure would; `start` may follow."""
-        await self._kill_server()
+        self.signal(signal.SIGKILL)
+        if self._waiter is not None:
+            await self._waiter
+            self._waiter = None
+        self._process = None
 
     def signal(self, number: int) -> None:
         """Send a signal to all its processes (SIGSTOP leaves it deaf, SIGCONT wakes it)."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
-
-    async def ctl(self, *arguments: str) -> str:
-        """Run `rabbitmqctl` against it and return what it prints.
-
-        Raises:
-            NodeFailed: with what it printed, when it failed.
-        """
-        process = await asyncio.create_subprocess_exec(
-            self._installation.scripts / "rabbitmqctl",
-            *arguments,
-            env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        try:
-            async with asyncio.timeout(CTL_TIMEOUT_S):
-                output = (await process.communicate())[0].decode(errors="replace")
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            text = f"rabbitmqctl {' '.join(arguments)} took more than {CTL_TIMEOUT_S:g} s"
-            raise NodeFailed(text=text) from None
-        if process.returncode:
-            raise NodeFailed(text=f"rabbitmqctl {' '.join(arguments)}: {output.strip()}")
-        return output
-
-    async def join(self, other: Node) -> None:
-        """Make it a member of another node's cluster; what it held is dropped."""
-        await self.ctl("stop_app")
-        await self.ctl("join_cluster", other.name)
-        await self.ctl("start_app")
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await self._until_it_answers()
-        except TimeoutError:
-            text = self._failure(f"did not answer in {START_TIMEOUT_S:g} s after it joined")
-            raise NodeFailed(text=text) from None
 
     def _write_files(self, amqp: int, management: int, distribution: int, epmd: int) -> None:
         has_epmd = self._epmd is not None or self._shares_epmd
@@ -265,16 +223,9 @@ class Node:
     def _failure(self, what: str) -> str:
         return f"the private RabbitMQ in {self.folder} {what}:\n{self._files.last_words()}"
 
-    async def _kill_server(self) -> None:
-        self.signal(signal.SIGKILL)
-        if self._waiter is not None:
-            await self._waiter
-            self._waiter = None
-        self._process = None
-
     async def _clear(self) -> None:
         """End what is left of it, epmd included, and give the folder up."""
-        await self._kill_server()
+        await self.kill()
         if self._epmd is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._epmd.kill()
