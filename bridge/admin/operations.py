@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from bridge.admin.answers import (
     Access,
@@ -59,6 +59,9 @@ _READERS: dict[What, tuple[Right, ...]] = {
     What.RULES: (Right.LISTEN,),
 }
 """What may be read without the right to manage (.NET's client says so of the namespace)."""
+
+
+Found = TypeVar("Found", bound=model.Entity)
 
 
 class Counter(Protocol):
@@ -126,7 +129,6 @@ class Operations:
 
     async def _list_subscriptions(self, asked: Asked) -> Answer:
         topic = self._found(asked.target.entity, model.Topic)
-        assert isinstance(topic, model.Topic)
         return await self._feed(asked, topic.subscriptions)
 
     async def _feed(self, asked: Asked, entities: Sequence[model.Entity]) -> Answer:
@@ -180,7 +182,7 @@ class Operations:
         except EntityNotFound:
             return None
 
-    def _found(self, path: str, kind: type[model.Entity]) -> model.Entity:
+    def _found(self, path: str, kind: type[Found]) -> Found:
         entity = self._find(path)
         if not isinstance(entity, kind):
             raise _not_found(path)
@@ -188,9 +190,7 @@ class Operations:
 
     def _subscription(self, asked: Asked) -> model.Subscription:
         path = f"{asked.target.entity}/Subscriptions/{asked.target.subscription}"
-        subscription = self._found(path, model.Subscription)
-        assert isinstance(subscription, model.Subscription)
-        return subscription
+        return self._found(path, model.Subscription)
 
     # -- writing
 
