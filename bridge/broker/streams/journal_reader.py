@@ -189,17 +189,20 @@ class JournalReader:
     async def _wait(
         self, channel: Channel, done: asyncio.Future[None], count: Callable[[], int]
     ) -> None:
-        closed = asyncio.ensure_future(channel.closed.wait())
-        try:
-            while not done.done():
-                before = count()
-                await asyncio.wait(
-                    (done, closed), timeout=SILENCE_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                if channel.close_reason is not None and not done.done():
-                    raise channel.close_reason.again()
-                if not done.done() and count() == before:
-                    raise BrokerSilent(text=f"the stream {self._stream!r} says nothing")
-            await done
-        finally:
-            closed.cancel()
+        while not done.done():
+            before = count()
+            if not await is_done(channel, done, SILENCE_S) and count() == before:
+                raise BrokerSilent(text=f"the stream {self._stream!r} says nothing")
+        await done
+
+
+async def is_done(channel: Channel, future: asyncio.Future[None], within_s: float) -> bool:
+    """Whether a future is done within a time; raises what has ended the channel before."""
+    closed = asyncio.ensure_future(channel.closed.wait())
+    try:
+        await asyncio.wait((future, closed), timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        closed.cancel()
+    if channel.close_reason is not None and not future.done():
+        raise channel.close_reason.again()
+    return future.done()

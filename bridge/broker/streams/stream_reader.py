@@ -14,7 +14,7 @@ from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.journal_reader import OFFSET, Entry, read_entry
+from bridge.broker.streams.journal_reader import OFFSET, Entry, is_done, read_entry
 from bridge.wire.basic import Table
 
 FIRST: tuple[str, object] = ("S", b"first")
@@ -87,26 +87,13 @@ async def read_stream(
             consumers.qos(prefetch),
             consumers.consume(stream, reading.on_delivery, arguments=arguments),
         )
-        if await _begins(channel, reading):
+        if await is_done(channel, reading.begun, EMPTY_S):
             await _go_on(channel, reading, prefetch)
         elif not may_be_empty:
             raise BrokerSilent(text=f"the stream {stream!r} says nothing")
     if reading.error is not None:
         raise reading.error
     return reading.count
-
-
-async def _begins(channel: Channel, reading: _Reading) -> bool:
-    closed = asyncio.ensure_future(channel.closed.wait())
-    try:
-        await asyncio.wait(
-            (reading.begun, closed), timeout=EMPTY_S, return_when=asyncio.FIRST_COMPLETED
-        )
-    finally:
-        closed.cancel()
-    if channel.close_reason is not None:
-        raise channel.close_reason.again()
-    return reading.begun.done()
 
 
 async def _go_on(channel: Channel, reading: _Reading, prefetch: int) -> None:
