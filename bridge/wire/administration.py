@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from bridge.wire.basic import Table, text
+from bridge.wire.sessions import content, string
 
 ADMINISTER = "administer"
 """The question's `do`."""
@@ -71,12 +72,12 @@ def decode_request(question: Table) -> Request:
     """
     query = cast(Table, question["query"][1])
     return Request(
-        method=_string(question, "method"),
-        path=_string(question, "path"),
-        host=_string(question, "host"),
-        query={name: _string(query, name) for name in query},
-        etag=_string(question, "etag"),
-        body=cast(bytes, question["body"][1]),
+        method=string(question, "method"),
+        path=string(question, "path"),
+        host=string(question, "host"),
+        query={name: string(query, name) for name in query},
+        etag=string(question, "etag"),
+        body=content(question, "body"),
     )
 
 
@@ -95,7 +96,3 @@ def decode_response(raw: bytes) -> Response:
         return Response(status=_STATUS.unpack_from(raw)[0], text=raw[_STATUS.size :].decode())
     except struct.error as error:
         raise ValueError("the answer has no status") from error
-
-
-def _string(table: Table, name: str) -> str:
-    return cast(bytes, table[name][1]).decode()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -106,12 +105,6 @@ class Element:
     def is_nil(self) -> bool:
         """Whether `xsi:nil` says that there is no value."""
         return self.attributes.get(f"{SCHEMA_INSTANCE} nil", "").strip() in ("true", "1")
-
-    def walk(self) -> Iterator[Element]:
-        """Yield this element and everything below it, in the order of the text."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
 
 
 def parse(text: str, *, elements_max: int = sys.maxsize) -> list[Element]:
