@@ -22,7 +22,7 @@ ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("requests.py", "send"): "likewise",
     ("ownership.py", "_put_token"): "likewise",
-    ("stored_states.py", "store"): "likewise, and acks by `_drop`",
+    ("stored_states.py", "_set"): "likewise",
     ("publisher.py", "tell"): "is called by `Sender.tell`, which has its own",
     ("settlements.py", "_write"): "likewise; what is not told is found by RabbitMQ's count",
     ("view.py", "_write_again"): "likewise; it is true for ever, and may stand there twice",
