@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 
 from bridge.broker.connection.address import take_address
 from bridge.broker.connection.connection import Connection
@@ -74,7 +73,7 @@ def boot_of(address: str) -> str:
     encoded = address.removeprefix(DIRECT_REPLY_TO + ".").partition(".")[0]
     try:
         pid = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except binascii.Error:
+    except ValueError:  # not only binascii.Error: a text that is not ASCII is one, too
         pid = b""
     if not pid.startswith(_NEW_PID) or len(pid) < 16:
         raise BrokerError(text=f"a reply address of an unknown form: {address!r}")
