@@ -31,6 +31,7 @@ from bridge.sidecar.meters import Meters
 from bridge.sidecar.missing_queues import MissingQueues
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
 
 SETTLE_S = 1.0
 """Right after a kill a quorum queue may deliver new messages before those that were held; so long
@@ -120,10 +121,7 @@ class Sidecar:
             return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
         now_s = asyncio.get_running_loop().time()
         waiting = self._leaderless_reason()
-        return [
-            *([waiting] if waiting else []),
-            *self._failure_reasons(now_s),
-        ]
+        return [*([waiting] if waiting else []), *self._failure_reasons(now_s)]
 
     @property
     def silent(self) -> list[Suspect]:
@@ -233,18 +231,21 @@ class Sidecar:
 
     def follow(self, definitions: Namespace) -> None:
         """Look after the entities that there are, and no more after those that are gone."""
-        for entity in send_entities(definitions):
-            self.add_entity(entity)
-        there = {entity.path.lower() for entity in send_entities(definitions)}
-        for key in self._states.keys() - there:
-            name = self._states.pop(key).entity.path
-            self._failing.pop(name, None)
-            self.pool.give_back(name)
-            task = self._tasks.pop(key, None)
-            if task is not None:
+        there = {entity.path.lower(): entity for entity in send_entities(definitions)}
+        for key, state in list(self._states.items()):
+            now = there.get(key)
+            # One that was made anew is another one (docs/rabbitmq-faults.md: moved-consumer).
+            if now is not None and incarnation_of(now) == incarnation_of(state.entity):
+                continue
+            del self._states[key]
+            self._failing.pop(state.entity.path, None)
+            self.pool.give_back(state.entity.path)
+            if task := self._tasks.pop(key, None):
                 task.cancel()
                 self._leaving.add(task)
                 task.add_done_callback(self._leaving.discard)
+        for entity in there.values():
+            self.add_entity(entity)
 
     async def run(self) -> None:
         """Work until `stop`, over all losses of connections."""
