@@ -64,7 +64,15 @@ async def fence_declarations(channel: Channel, owner: bytes) -> None:
         owner: whoever asks, one call at a time: two who share a queue would not declare it anew.
     """
     await channel.declarations.declare_queue(queue(owner))
-    await channel.declarations.delete_queue(names.declaration_fence(owner))
+    await delete(channel, names.declaration_fence(owner))
+
+
+async def delete(channel: Channel, queue_name: str) -> None:
+    """Delete a queue, and have that outlast a kill.
+
+    In a cluster with a dead node that takes 5 s (docs/rabbitmq-faults.md: slow-delete).
+    """
+    await channel.declarations.delete_queue(queue_name)
     await fence_deletions(channel)
 
 

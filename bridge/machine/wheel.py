@@ -71,7 +71,7 @@ class Bucket:
     Attributes:
         place: which one.
         count: messages in it, about.
-        is_open: it is being consumed.
+        is_open: it is being consumed, or was.
         provisional_in: the boot of the broker in which it is being made, as long as a kill of that
             broker may make it forget the queue; `None` when it is safe.
     """
@@ -87,6 +87,11 @@ class Bucket:
         if self.place.level:
             return self.place.start_ms - COARSE_LEAD_MS - self.count * 1000 // MOVE_RATE_PER_S
         return self.place.start_ms - LEAD_MS - self.count * 1000 // HOLD_RATE_PER_S
+
+    @property
+    def ends_ms(self) -> int:
+        """When it can be removed."""
+        return self.place.end_ms + GRACE_MS
 
 
 class Wheel:
@@ -134,16 +139,9 @@ class Wheel:
 
     def to_end(self, now_ms: int) -> list[Bucket]:
         """Return the open buckets whose interval is over."""
-        return [
-            each
-            for each in self.buckets.values()
-            if each.is_open and each.place.end_ms + GRACE_MS <= now_ms
-        ]
+        return [each for each in self.buckets.values() if each.is_open and each.ends_ms <= now_ms]
 
     def next_ms(self) -> int | None:
         """Return when one of these answers can change next, or `None` when never by itself."""
-        times = [
-            each.place.end_ms + GRACE_MS if each.is_open else each.opens_ms
-            for each in self.buckets.values()
-        ]
+        times = [each.ends_ms if each.is_open else each.opens_ms for each in self.buckets.values()]
         return min(times, default=None)

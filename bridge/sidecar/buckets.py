@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -19,11 +18,11 @@ from typing import TYPE_CHECKING
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Lease
-from bridge.broker.declaration_fence import fence_declarations, fence_deletions
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import HandOver, Publish
 from bridge.machine import arrival
 from bridge.machine.wheel import Bucket, Place, place
+from bridge.sidecar.deletions import Deletions
 from bridge.topology import names
 from bridge.topology.parts import bucket_queue
 from bridge.wire import stamp
@@ -74,7 +73,7 @@ class Buckets:
         self._wake = asyncio.Event()
         self._has_unplaced = asyncio.Event()
         self._making = asyncio.Lock()
-        self._owner = os.urandom(8)
+        self._deletions = Deletions(connection, leader.fail)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def declare(self) -> None:
@@ -88,16 +87,22 @@ class Buckets:
         for bucket in sorted(wheel.buckets.values(), key=lambda each: each.place.start_ms):
             bucket.is_open, bucket.count = False, 0
             if bucket.provisional_in is not None:
+                queue, is_shared = self._queue(bucket.place), self._is_shared(bucket.place)
+                if bucket.ends_ms <= self._clock() and not is_shared:
+                    # An earlier term may have begun to delete it: it is not declared any more.
+                    bucket.is_open = True
+                    self._deletions.begin(queue, partial(self._forget, bucket.place))
+                    continue
                 provisional.append(bucket.place)
-                if bucket.provisional_in != self._boot and not self._is_shared(bucket.place):
+                if bucket.provisional_in != self._boot and not is_shared:
                     channel = await self._opened_channel()
-                    await channel.declarations.delete_queue(self._queue(bucket.place))
+                    await channel.declarations.delete_queue(queue)
             await self._declare(bucket.place)
         await self._fence(provisional)
 
     @property
     def is_changing(self) -> bool:
-        """Whether one is made or removed just now: memory and journal need not say the same."""
+        """Whether one is being made: memory and journal need not say the same."""
         return self._making.locked()
 
     def begin(self) -> None:
@@ -117,6 +122,7 @@ class Buckets:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._deletions.close()
         if self._channel is not None:
             self._channel.on_closed = None
             await self._channel.close()
@@ -138,12 +144,18 @@ class Buckets:
         """Have buckets that were just declared outlast a kill of RabbitMQ."""
         if not provisional:
             return
-        await fence_declarations(await self._opened_channel(), self._owner)
+        await self._deletions.fence(await self._opened_channel())
         for each in provisional:
             await self._leader.write(
                 self._leader.sequencer.journal.note_bucket(each, BucketState.SAFE)
             )
             self._leader.sequencer.memory.wheel.add(each)
+
+    async def _forget(self, where: Place) -> None:
+        self._leader.sequencer.memory.wheel.remove(where)
+        del self._outstanding[where]
+        journal = self._leader.sequencer.journal
+        await self._leader.write(journal.note_bucket(where, BucketState.GONE))
 
     def fire(self) -> None:
         """Activate what is due, as far as there is room; then wait for the next."""
@@ -195,6 +207,7 @@ class Buckets:
         channel = await self._opened_channel()
         queue = bucket_queue(self._leader.name, where.level, where.slot)
         wheel = self._leader.sequencer.memory.wheel
+        await self._deletions.wait(queue.name)
         # Known before it can be there: RabbitMQ may fail and keep it, though it never answers.
         bucket = wheel.buckets.get(where) or wheel.add(where, provisional_in=self._boot)
         state = await channel.declarations.declare_queue(queue)
@@ -216,9 +229,10 @@ class Buckets:
             wheel = self._leader.sequencer.memory.wheel
             for bucket in wheel.to_open(self._clock()):
                 await self._open(bucket)
-            has_rest = False
             for bucket in wheel.to_end(self._clock()):
-                has_rest |= not await self._end(bucket)
+                async with self._making:  # a later bucket may take its name
+                    await self._remove(bucket)
+            has_rest = bool(wheel.to_end(self._clock()))
             next_ms = wheel.next_ms()
             wait_s = IDLE_S if next_ms is None else (next_ms - self._clock()) / 1000
             wait_s = min(max(wait_s, RETRY_S if has_rest else 0.0), IDLE_S)
@@ -237,47 +251,39 @@ class Buckets:
         bucket.is_open = True
         await channel.consumers.consume(self._queue(bucket.place), self._on_delivery, tag=tag)
 
-    async def _end(self, bucket: Bucket) -> bool:
-        """Remove a bucket that is over; False when something may be left in it."""
-        async with self._making:  # a later bucket may take its name
-            return await self._remove(bucket)
-
     def _is_shared(self, where: Place) -> bool:
         """Whether a later bucket has this one's queue: after a long stop they can meet."""
         queue = self._queue(where)
         buckets = self._leader.sequencer.memory.wheel.buckets
         return any(each != where and self._queue(each) == queue for each in buckets)
 
-    async def _remove(self, bucket: Bucket) -> bool:
+    async def _remove(self, bucket: Bucket) -> None:
+        """Begin to remove a bucket that is over, unless something may be left in it."""
         channel = await self._opened_channel()
-        where = bucket.place
-        queue = self._queue(where)
+        where, queue = bucket.place, self._queue(bucket.place)
         # A queue is deleted with what it holds, and what comes later is confirmed all the same.
         is_led_to = self._leader.in_flight.lead_to(queue) or channel.publisher.leads_to(queue)
-        if self._outstanding[where] or is_led_to:
-            return False
+        if queue in self._deletions or self._outstanding[where] or is_led_to:
+            return
         state = await channel.declarations.declare_queue(queue, passive=True)
         # What another consumer holds is not counted: RabbitMQ may be late to notice its end. And
         # it says "no messages, no consumers" of a queue that does not answer it within 0.25 s.
         ours = sum(self._queue(each) == queue for each in self._tags)
         if state.messages or state.consumers != ours or self._outstanding[where]:
-            return False
+            return
         await channel.consumers.cancel(self._tags.pop(where))
         if self._outstanding[where]:
             bucket.is_open = False
-            return False
-        sequencer = self._leader.sequencer
-        if not self._is_shared(where):
-            # A kill of RabbitMQ may bring it back as a queue that refuses everything: so long as
-            # that can be, it is known as one to be deleted and declared again.
-            bucket.provisional_in = self._boot
-            await self._leader.write(sequencer.journal.note_bucket(where, BucketState.PROVISIONAL))
-            await channel.declarations.delete_queue(queue)
-            await fence_deletions(channel)
-        sequencer.memory.wheel.remove(where)
-        await self._leader.write(sequencer.journal.note_bucket(where, BucketState.GONE))
-        del self._outstanding[where]
-        return True
+            return
+        if self._is_shared(where):
+            await self._forget(where)
+            return
+        # A kill of RabbitMQ may bring it back as a queue that refuses everything: so long as that
+        # can be, it is known as one to be deleted and declared again.
+        bucket.provisional_in = self._boot
+        journal = self._leader.sequencer.journal
+        await self._leader.write(journal.note_bucket(where, BucketState.PROVISIONAL))
+        self._deletions.begin(queue, partial(self._forget, where))
 
     def _on_delivery(self, delivery: Delivery) -> None:
         where = self._places[delivery.consumer_tag]

@@ -217,5 +217,5 @@ def instance_of(bridge_queue: str) -> bytes:
 
 
 def declaration_fence(owner: bytes) -> str:
-    """Queue: declared so that those before it last, and deleted at once."""
+    """Queue: declared so that those before it last, and deleted then."""
     return f"{DECLARATION_FENCE}/{owner.hex()}"
