@@ -42,6 +42,7 @@ async def node_boot(connection: Connection) -> str:
     def on_closed(error: BrokerError) -> None:
         if not address.done():
             address.set_exception(error.again())
+            address.exception()  # whoever still waits for another answer is told by that
 
     channel.on_closed = on_closed
     try:
