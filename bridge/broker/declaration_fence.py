@@ -48,11 +48,12 @@ def queue(owner: bytes) -> Queue:
 
 def wait_s(made: Iterable[object], there: Topology) -> float:
     """Return for how long a fence does not help what was made, beside what was there."""
-    has_first = any(map(_is_stream, made)) and not any(map(_is_stream, there.queues))
+    has_first = any(map(is_stream, made)) and not any(map(is_stream, there.queues))
     return FIRST_STREAM_S if has_first else 0.0
 
 
-def _is_stream(resource: object) -> bool:
+def is_stream(resource: object) -> bool:
+    """Whether a resource is a stream."""
     return isinstance(resource, Queue) and resource.arguments.get("x-queue-type") == "stream"
 
 

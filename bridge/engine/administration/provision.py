@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.broker.connection.channel import Channel
-from bridge.broker.declaration_fence import fence_declarations, wait_s
+from bridge.broker.declaration_fence import fence_declarations, is_stream, wait_s
 from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management.api import Management
 from bridge.model import entity as model
@@ -146,6 +146,7 @@ async def provide(
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
     topology = await put_policies(changed, namespace, capabilities, management)
+    there = await _stream_there(topology, changed, namespace, management)
     resources: list[Exchange | Queue] = [*topology.exchanges, *topology.queues]
     for resource in resources:
         await _make(Change(action=Action.CREATE, resource=resource), management, channel)
@@ -154,16 +155,25 @@ async def provide(
     ):
         await _make(change, management, channel)
     await fence_declarations(channel, os.urandom(8))
-    await asyncio.sleep(wait_s(topology.queues, _journals_of_others(changed, namespace)))
+    await asyncio.sleep(wait_s(topology.queues, there))
     return topology.findings
 
 
-def _journals_of_others(changed: Sequence[model.Entity], namespace: model.Namespace) -> Topology:
-    """Return the streams that are there for what has not changed, as far as one tells all."""
+async def _stream_there(
+    topology: Topology,
+    changed: Sequence[model.Entity],
+    namespace: model.Namespace,
+    management: Management,
+) -> Topology:
+    """Return a stream that is there before something is made, if there is one."""
     new = {entity.path.lower() for entity in changed}
-    others = (each for each in model.send_entities(namespace) if each.path.lower() not in new)
-    first = next(others, None)
-    return Topology(queues=() if first is None else (journal(first.path),))
+    for each in model.send_entities(namespace):
+        if each.path.lower() not in new:
+            return Topology(queues=(journal(each.path),))
+    for queue in topology.queues:
+        if is_stream(queue) and await management.queue(queue.name) is not None:
+            return Topology(queues=(queue,))
+    return Topology()
 
 
 async def put_policies(
