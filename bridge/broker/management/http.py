@@ -8,6 +8,7 @@ import html
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -17,12 +18,17 @@ from yarl import URL
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import LoginRefused, ManagementRefused, ManagementSilent
 from bridge.broker.management import json_answers
+from bridge.broker.retry import retry
 
 PORT = 15_672
 PORT_TLS = 15_671
 
 TIMEOUT_S = 30.0
 """For one request. A list of thousands of queues takes seconds on a busy broker."""
+
+AGAIN_S = 0.05
+AGAIN_FOR_S = 1.0
+"""What RabbitMQ could not list is asked again so often, for so long."""
 
 _UNKNOWN_USER = frozenset(("Not_Authorized", "Login failed"))
 """How 4.x and 3.10 say that user or password are wrong; other 401s are missing rights."""
@@ -72,6 +78,21 @@ class HttpApi:
             query: the query.
             absent: `absent=None` makes "not found" the answer None.
         """
+        asked = partial(self._ask, verb, path, body, query, bool(absent))
+        if verb != "GET":
+            return await asked()
+        return await retry(
+            asked, wait_s=AGAIN_S, retryable=_is_passing_failure, total_s=AGAIN_FOR_S
+        )
+
+    async def _ask(
+        self,
+        verb: str,
+        path: Sequence[str],
+        body: object,
+        query: Mapping[str, str] | None,
+        is_absence_fine: bool,
+    ) -> Any:
         failures = []
         for base, login in list(self._bases):
             try:
@@ -84,7 +105,7 @@ class HttpApi:
                 # Whoever answers is asked first the next time.
                 self._bases.remove((base, login))
                 self._bases.insert(0, (base, login))
-                return _answer(status, text, f"{verb} /api/{'/'.join(path)}", bool(absent))
+                return _answer(status, text, f"{verb} /api/{'/'.join(path)}", is_absence_fine)
         raise ManagementSilent(text="no management API answers: " + "; ".join(failures))
 
     async def _exchange(
@@ -118,6 +139,12 @@ class HttpApi:
             ) as response,
         ):
             return response.status, await response.text(errors="replace")
+
+
+def _is_passing_failure(error: BaseException) -> bool:
+    """Whether it is RabbitMQ 3.10's 500 without a word (docs/rabbitmq-faults.md: listing-fails)."""
+    is_failure = isinstance(error, ManagementRefused) and error.code == 500
+    return is_failure and str(error).rstrip().endswith(":")
 
 
 def _base(url: str, endpoint: Endpoint) -> tuple[str, str]:
