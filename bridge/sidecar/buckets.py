@@ -231,7 +231,8 @@ class Buckets:
                 await self._open(bucket)
             for bucket in wheel.to_end(self._clock()):
                 async with self._making:  # a later bucket may take its name
-                    await self._remove(bucket)
+                    if wheel.buckets.get(bucket.place) is bucket:  # not deleted meanwhile
+                        await self._remove(bucket)
             has_rest = bool(wheel.to_end(self._clock()))
             next_ms = wheel.next_ms()
             wait_s = IDLE_S if next_ms is None else (next_ms - self._clock()) / 1000
