@@ -111,13 +111,8 @@ class EntityReceiver:
         return len(self._deduplicator)
 
     def update(self, described: Described) -> None:
-        """Take over a changed definition.
-
-        An entity that was made anew counts from 1, and is received on channels of its own
-        (docs/rabbitmq-faults.md: moved-consumer).
-        """
+        """Take over a changed definition; an entity that was made anew counts from 1."""
         if self.place.update(described):
-            self.lose()
             self._deduplicator.forget()
             self.record.stop()
         self._follow(described)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, cast
 
 from bridge.client.constants import ServiceBusReceiveMode
@@ -25,17 +24,13 @@ from tests.fixtures.scripted_wire import ScriptedWire
 QUEUE = Queue(name="orders")
 
 
-def described(queue: Queue = QUEUE) -> Described:
-    """Return what a client knows of a queue on RabbitMQ 4.3."""
-    return Described(queue, Capabilities.of("4.3.6"), is_clustered=False, tier=Tier.STANDARD)
-
-
 def a_receiver(wire: ScriptedWire) -> EntityReceiver:
-    """Return what a client has of it."""
+    """Return what a client has of a queue on RabbitMQ 4.3."""
+    described = Described(QUEUE, Capabilities.of("4.3.6"), is_clustered=False, tier=Tier.STANDARD)
     any_wire = cast(Any, wire)
     publisher = Publisher(any_wire)
     return EntityReceiver(
-        described(),
+        described,
         SubQueue.NONE,
         wire=any_wire,
         publisher=publisher,
@@ -78,23 +73,3 @@ def test_a_call_that_fills_up_while_it_ends_keeps_its_locks() -> None:
         assert token is not None
         receiver.complete(token, Future())
     assert channel.acked == [1, 2]
-
-
-def test_a_queue_that_was_made_anew_is_received_on_another_channel() -> None:
-    """Before RabbitMQ 4.0 the consumer of the earlier one may hang on it, and nothing comes."""
-    wire = ScriptedWire()
-    receiver = a_receiver(wire)
-    answer: Future[list[Received]] = Future()
-    receiver.pull(1, None, ServiceBusReceiveMode.PEEK_LOCK, answer)
-    wire.turn()
-    receiver.update(described(replace(QUEUE, incarnation="another")))
-    wire.turn()
-    wire.advance(2)
-    wire.turn()
-    last, channel = wire.channels
-    assert last.is_closed
-    assert channel.deliver is not None
-    channel.deliver(a_delivery(1))
-    wire.turn()
-    wire.advance(1)
-    assert [each.sequence_number for each in answer.result(0)] == [1]
