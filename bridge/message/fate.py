@@ -45,11 +45,10 @@ def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
     expires_ms = message.expires_ms
     if message.time_to_live_ms and expires_ms is not None and expires_ms <= now_ms:
         return Fate.EXPIRED
+    if message.failures < place.queue.max_delivery_count or place.is_dead_letter:
+        return Fate.AVAILABLE
     # Being forwarded is no delivery.
-    counts = not place.is_dead_letter and not target_of(place.queue)
-    if message.failures >= place.queue.max_delivery_count and counts:
-        return Fate.DELIVERY_COUNT_EXCEEDED
-    return Fate.AVAILABLE
+    return Fate.AVAILABLE if target_of(place.queue) else Fate.DELIVERY_COUNT_EXCEEDED
 
 
 def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:

@@ -170,7 +170,7 @@ def death_of(table: Table) -> tuple[str, str] | None:
     """
     if headers.DEAD_LETTER_REASON in table and headers.DEAD_LETTER_SOURCE not in table:
         return None
-    return DEATHS.get(bytes_in(table, _DEATH) or b"")
+    return DEATHS.get(bytes_in(table, _DEATH) or b"") if _DEATH in table else None
 
 
 def _integer(table: Table, name: str, default: int) -> int:

@@ -187,8 +187,9 @@ class Pool:
 
     def flush(self) -> None:
         """Write what was collected so far without waiting for the end of the turn."""
-        for connection in self.connections:
-            connection.flush()
+        for member in (*self._shared.values(), *self._own.values()):
+            if member.connection is not None:
+                member.connection.flush()
 
     async def close(self) -> None:
         """Close all connections."""

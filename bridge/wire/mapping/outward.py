@@ -178,7 +178,7 @@ def _annotations(
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
         pairs.append((_SCHEDULED, timestamp_of(scheduled_ms)))
     for name, key in _STRING_ANNOTATIONS:
-        if (value := _text(table, name)) is not NULL:
+        if name in table and (value := _text(table, name)) is not NULL:
             pairs.append((key, value))
     if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
         for key_span, span in exact.pairs(part.MESSAGE_ANNOTATIONS):
@@ -245,7 +245,8 @@ def _properties(
         if time_ms is not None:
             items[at] = timestamp_of(time_ms)
     for at, name in _TEXT_FIELDS:
-        items[at] = _text(table, name)
+        if name in table:
+            items[at] = _text(table, name)
     sequence = integer_in(table, headers.GROUP_SEQUENCE)
     if sequence is not None and 0 <= sequence <= UINT_MAX:
         items[11] = encode_uint(sequence)
