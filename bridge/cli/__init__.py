@@ -1,1 +1,1 @@
-"""The command line, and what it puts together."""
+"""The command line, which assembles the bridge's parts."""

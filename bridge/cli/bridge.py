@@ -1,7 +1,7 @@
 """All of a bridge but its gateway: RabbitMQ, engine, sidecar, health and metrics in one process.
 
-They start in that order and stop in the other: no new work, what is under way settles, then the
-connections close. Every step of stopping has a deadline; the whole ends within five seconds.
+The parts start in that order and stop in reverse: no new work, operations under way settle, then
+the connections close. Every step of stopping has a deadline; the whole ends within five seconds.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _log = logging.getLogger("busbridge.serve")
 
 APPLY_AGAIN_S = 0.5
 APPLIED_S = 30.0
-"""How long a start waits for queues that are there and not up, and how often it tries."""
+"""How long a start waits for declared queues that are not up yet, and how often it tries."""
 
 
 class Bridge:
-    """A bridge that a gateway may stand before.
+    """A bridge without its gateway.
 
     Args:
-        wanted: what is applied at the start.
-        parts: what ends with it, the last first.
+        wanted: the namespace to apply at the start.
+        parts: the parts to stop with the bridge, in reverse order.
 
     Attributes:
-        namespace: what the gateway is given.
+        namespace: the engine, for the gateway.
         operations: the administration API.
     """
 
@@ -106,8 +106,8 @@ class Bridge:
         """Start all parts; return when messages can be numbered.
 
         Args:
-            listener: where health and metrics are answered.
-            gateway: what metrics count, too.
+            listener: the socket of health and metrics.
+            gateway: the gateway to include in the metrics.
             service: the administration API beside health and metrics.
 
         Raises:
@@ -150,11 +150,11 @@ class Bridge:
         await first(sidecar.connected.wait(), self._working)
 
     def on_stop(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have a part stopped before those that were there first."""
+        """Register a part's stop, which runs before the stops of earlier parts."""
         self._parts.push_async_callback(self._stopping.within, stop)
 
     async def ready(self, listener: socket.socket) -> str:
-        """Return the beginning of the line that says that all is ready: addresses and versions."""
+        """Return the beginning of the `ready` line: addresses and versions."""
         version = (await self._management.overview()).get("rabbitmq_version", "?")
         return (
             f"ready admin=http://{self._host}:{listener.getsockname()[1]} "
@@ -162,7 +162,7 @@ class Bridge:
         )
 
     async def serve(self) -> None:
-        """Work until the process is told to stop; raises what ends the sidecar before."""
+        """Work until the process is told to stop; raises an error that ends the sidecar earlier."""
         assert self._working is not None, "not started"
         self._stopping.started()
         await self._stopping.wait(self._working)
@@ -170,13 +170,13 @@ class Bridge:
 
 @asynccontextmanager
 async def bridge_of(settings: Settings, config: model.Namespace | None) -> AsyncIterator[Bridge]:
-    """A bridge that is not started yet; all of it has stopped at the end.
+    """Yield a bridge before its start; at the end all its parts have stopped.
 
     Args:
-        config: entities that it creates or updates.
+        config: entities to create or update.
 
     Raises:
-        SettingsError: there is no RabbitMQ.
+        SettingsError: no RabbitMQ is given or installed.
         BrokerError: RabbitMQ's management API refuses, or cannot be reached.
     """
     stopping = Stopping()
@@ -192,7 +192,7 @@ async def bridge_of(settings: Settings, config: model.Namespace | None) -> Async
 async def _rabbitmq(
     settings: Settings, stopping: Stopping
 ) -> AsyncIterator[tuple[Endpoint, Sequence[str]]]:
-    """The RabbitMQ that was named, or one of our own that ends with the bridge."""
+    """Yield the given RabbitMQ, or a private RabbitMQ that ends with the bridge."""
     if settings.endpoint is not None:
         yield settings.endpoint, settings.management_urls
         return
@@ -212,9 +212,10 @@ async def _rabbitmq(
 
 
 def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
-    """Name what this RabbitMQ does not do as Service Bus does it, once, at the start.
+    """Log this RabbitMQ's differences from Service Bus, once, at the start.
 
-    What the bridge makes up for is no difference; our own RabbitMQ has its consumer timeout raised.
+    Gaps that the bridge fills are no differences; a private RabbitMQ has its consumer timeout
+    raised.
     """
     for finding in findings:
         is_raised = is_private and not finding.entity and finding.property == "LockDuration"
@@ -226,7 +227,7 @@ def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
 
 
 def _warnings(namespace: RabbitNamespace, sidecar: Sidecar) -> list[str]:
-    """Return what is wrong with single entities."""
+    """Return the warnings about single entities."""
     return namespace.state.warnings + [each.sentence for each in sidecar.silent]
 
 

@@ -1,8 +1,8 @@
-"""How this copy of the bridge was built."""
+"""The build kind of this copy of the bridge."""
 
 from __future__ import annotations
 
 from bridge.wire import basic
 
 BUILD = "python" if basic.__file__.endswith(".py") else "compiled"
-"""`compiled`: what every message goes through is machine code (`make compiled`)."""
+"""`compiled`: the code that every message passes through is machine code (`make compiled`)."""

@@ -1,8 +1,8 @@
-"""The certificate of a bridge that was given none: a CA and a certificate of it, made on first use.
+"""The bridge's own certificate: a CA and a server certificate, made on first use.
 
-`ca.pem` is what clients are to trust. `ca.key` signs the next certificate; `server.pem` is the
-bridge's certificate with its key. Both keys are readable by their owner alone, and of the elliptic
-curve P-256, which all of Azure's SDKs take.
+`ca.pem` is the certificate that clients must trust. `ca.key` signs the next certificate;
+`server.pem` is the bridge's certificate with its key. Both keys are readable by their owner alone,
+and of the elliptic curve P-256, which all of Azure's SDKs accept.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 NAMES = ("localhost", "127.0.0.1", "::1")
-"""What every certificate is for."""
+"""The names in every certificate."""
 
 CA_TIME = timedelta(days=3_650)
 
 SERVER_TIME = timedelta(days=397)
-"""What browsers and systems that limit it take."""
+"""The longest validity that browsers and systems with a limit accept."""
 
 LEFT_MIN = timedelta(days=30)
-"""A certificate with less left is made anew when the bridge starts."""
+"""A certificate with less time left is replaced when the bridge starts."""
 
 _SKEW = timedelta(days=1)
-"""A client's clock may be behind."""
+"""Allowance for a client's clock that is behind."""
 
 
 class CertificateError(Exception):
-    """A file or a name that cannot be used; the text names it and the remedy."""
+    """Error for an unusable file or name; the text names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class OwnCertificate:
     """A bridge's own certificate.
 
     Attributes:
-        ca: the file that clients are to trust.
+        ca: the file of the CA certificate, for clients.
         server: the file of the bridge's certificate and key.
-        names: what it is for.
-        until: when it ends.
+        names: host names and addresses in the certificate.
+        until: the end of its validity.
     """
 
     ca: Path
@@ -66,13 +66,13 @@ class OwnCertificate:
 
 
 def own_certificate(folder: Path, names: Sequence[str] = (), *, now: datetime) -> OwnCertificate:
-    """Return the certificate that is kept in a folder; make what is missing or ends soon.
+    """Return a folder's certificate; a missing or soon expiring certificate is made anew.
 
     Args:
-        names: host names and addresses that it is for, besides `NAMES`.
+        names: host names and addresses for the certificate, besides `NAMES`.
 
     Raises:
-        CertificateError: a file there is damaged, or a name is none.
+        CertificateError: a file in the folder is damaged, or a name is invalid.
         OSError: the folder cannot be written.
     """
     wanted = [_alternative(name) for name in dict.fromkeys((*NAMES, *names))]
@@ -92,7 +92,7 @@ def own_certificate(folder: Path, names: Sequence[str] = (), *, now: datetime) -
 
 
 _NAME = r"[A-Za-z0-9._*-]+(:[0-9]{1,5})?"
-"""With a port too: the Go SDK looks for `host:port` when its connection string has a port."""
+"""A port is allowed too: the Go SDK looks for `host:port` when its connection string has a port."""
 
 
 def _alternative(name: str) -> x509.GeneralName:
@@ -107,7 +107,7 @@ def _alternative(name: str) -> x509.GeneralName:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep others from making certificates there at the same time."""
+    """Keep other processes from making certificates in a folder at the same time."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -142,7 +142,7 @@ def _is_good(
     wanted: Sequence[x509.GeneralName],
     now: datetime,
 ) -> bool:
-    """Whether a certificate is of the CA, for all names that are wanted, and for long enough."""
+    """Whether a certificate is of the CA, for all wanted names, and valid for long enough."""
     try:
         server.verify_directly_issued_by(ca)
         found = set(_names_of(server))
@@ -159,7 +159,7 @@ def _names_of(server: x509.Certificate) -> x509.SubjectAlternativeName:
 def _ca_with_key(
     folder: Path, ca: x509.Certificate | None, now: datetime
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """Return the CA that is kept, or a new one if its key is gone or it ends too soon."""
+    """Return the stored CA, or a new CA if the key is gone or the CA ends too soon."""
     key = _stored_key(folder / "ca.key")
     if (
         ca is not None
@@ -189,7 +189,7 @@ def _issue(
     ca_key: ec.EllipticCurvePrivateKey,
     now: datetime,
 ) -> x509.Certificate:
-    """Make a certificate and its key; both are in one file, so that they fit whatever happens."""
+    """Make a certificate and its key; both are in the same file, so they always match."""
     key = ec.generate_private_key(ec.SECP256R1())
     ends = min(now + SERVER_TIME, ca.not_valid_after_utc)
     serial = x509.random_serial_number()

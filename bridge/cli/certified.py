@@ -1,4 +1,4 @@
-"""What a bridge does TLS with: the certificate it was given, its own, or none."""
+"""The bridge's TLS setup: a given certificate, its own certificate, or none."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _log = logging.getLogger("busbridge.serve")
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """TLS as a bridge serves it.
+    """TLS setup of a bridge.
 
     Attributes:
         tls: `None` without a certificate: then TLS is not served.
-        ca: what clients are to trust, of a certificate that the bridge made.
+        ca: the CA certificate for clients, if the bridge made its certificate.
     """
 
     tls: ssl.SSLContext | None
@@ -28,14 +28,14 @@ class Certified:
 
     @property
     def said(self) -> str:
-        """What the `ready` line says of it."""
+        """The part of the `ready` line about the CA certificate."""
         return "" if self.ca is None else f" ca={self.ca}"
 
 
 def certify(settings: Settings) -> Certified:
-    """Return what TLS is done with.
+    """Return the TLS setup.
 
-    A folder that cannot be written costs TLS, not the bridge, unless TLS was asked for.
+    If the folder cannot be written, the bridge runs without TLS, unless TLS was asked for.
 
     Raises:
         SettingsError: the bridge's own certificate cannot be made, or used.
@@ -58,7 +58,7 @@ def own(settings: Settings) -> OwnCertificate:
     """Return the bridge's own certificate, made if need be.
 
     Raises:
-        SettingsError: it cannot be made, or used.
+        SettingsError: the certificate cannot be made, or used.
     """
     folder = settings.tls_folder.resolve()
     try:

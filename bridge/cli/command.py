@@ -1,4 +1,4 @@
-"""What the command `busbridge` runs; where only the library is, it says which extra to install."""
+"""Entry point of the command `busbridge`; names the missing extra if only the library is there."""
 
 from __future__ import annotations
 

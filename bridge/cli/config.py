@@ -1,4 +1,4 @@
-"""What `--config` says, and what is applied of it at a start."""
+"""Reading of `--config`, and the namespace that a start applies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _log = logging.getLogger("busbridge.serve")
 
 
 def text_of(path: Path) -> str:
-    """Return a file's text, as the readers of `policies` take it.
+    """Return a file's text, in the form that the readers of `policies` take.
 
     Raises:
-        SettingsError: it cannot be read.
-        ReadError: it is no text.
+        SettingsError: the file cannot be read.
+        ReadError: the file is no text.
     """
     try:
         return decode(path.read_bytes(), str(path))
@@ -28,10 +28,10 @@ def text_of(path: Path) -> str:
 
 
 def read_config(settings: Settings) -> model.Namespace | None:
-    """Return what `--config` says, if it is given.
+    """Return the namespace of `--config`, or `None` without `--config`.
 
     Raises:
-        SettingsError: it makes no sense.
+        SettingsError: the file is invalid.
     """
     if settings.config is None:
         return None
@@ -52,7 +52,7 @@ def read_config(settings: Settings) -> model.Namespace | None:
 def applied(
     stored: model.Namespace, wanted: model.Namespace | None, tier: model.Tier | None
 ) -> model.Namespace:
-    """Return what is applied: what nothing is said about stays as RabbitMQ has it."""
+    """Return the namespace to apply: unspecified parts stay as stored in RabbitMQ."""
     return model.Namespace(
         name=stored.name if wanted is None else wanted.name,
         tier=tier or stored.tier,

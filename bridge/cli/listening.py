@@ -1,4 +1,4 @@
-"""Sockets to listen on: the port that was asked for, or the next free one after a default."""
+"""Sockets to listen on: a given port, or the next free port after a default."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NEXT_FREE_TRIES = 100
 
 
 def listen(host: str, port: Port, option: str) -> socket.socket:
-    """Return a listening socket; where a default port had to give way, that is printed.
+    """Return a listening socket; print the port if the default port was taken.
 
     Raises:
-        SettingsError: the address cannot be used, or a port that was asked for is taken.
+        SettingsError: the address cannot be used, or a given port is taken.
     """
     tries = 1 if port.was_asked_for else _NEXT_FREE_TRIES
     for number in range(port.number, port.number + tries):

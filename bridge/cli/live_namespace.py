@@ -1,7 +1,8 @@
-"""A live namespace by its connection string: what its administration API says, as one text.
+"""The description of a live namespace, read from its administration API, as one text.
 
-Azure's and a bridge's alike. The text is the feeds of all that there is, one after another, as
-`policies.readers.atom` takes them. Trusted is what OpenSSL trusts (`SSL_CERT_FILE`).
+Azure's namespaces and a bridge's are read alike. The text is the feeds of all entities, one after
+another, in the form that `policies.readers.atom` takes. The trusted CAs are OpenSSL's
+(`SSL_CERT_FILE`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bridge.model.access import sign
 from bridge.wire.atom.xml import Element, XmlError, parse
 
 EMULATOR_PORT = 5300
-"""Where the emulator has its API when the connection string names no port."""
+"""The port of the emulator's API when the connection string names none."""
 
 _API_VERSION = "2021-05"
 _TIMEOUT_S = 30.0
@@ -30,11 +31,11 @@ _DETAIL = re.compile(r"<Detail>(.*?)(?: TrackingId:.*)?</Detail>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LiveNamespace:
-    """Where a namespace is, and a key of its; the key is not in its repr.
+    """Address and key of a namespace; the key is not in the repr.
 
     Attributes:
         url: scheme, host and port.
-        page: how many entries are asked for at a time.
+        page: the number of entries in one request.
     """
 
     url: str
@@ -43,10 +44,10 @@ class LiveNamespace:
     page: int = 100
 
     def read(self) -> str:
-        """Return its description, and that of all its entities and rules.
+        """Return the description of the namespace and of all its entities and rules.
 
         Raises:
-            ValueError: it refuses, does not answer, or answers something else.
+            ValueError: the namespace refuses, does not answer, or answers with something else.
         """
         return "".join(self._documents())
 
@@ -63,7 +64,7 @@ class LiveNamespace:
                 yield from self._pages(f"{path}/{quote(subscription)}/Rules")
 
     def _pages(self, path: str) -> Iterator[str]:
-        """Yield the pages of a list, each as if it were whole."""
+        """Yield the pages of a list, each as if it were complete."""
         skip = 0
         while True:
             page = self._get(path, f"$skip={skip}&$top={self.page}&")
@@ -101,17 +102,17 @@ class LiveNamespace:
 
 
 def is_connection_string(text: str) -> bool:
-    """Whether a text is one, and no definition of entities."""
+    """Whether a text is a connection string, and no definition of entities."""
     return _FIRST_KEY.match(text) is not None
 
 
 def live_namespace(connection_string: str) -> LiveNamespace:
     """Return the namespace of a connection string.
 
-    With `UseDevelopmentEmulator=true` it is asked without TLS.
+    With `UseDevelopmentEmulator=true` the API is called without TLS.
 
     Raises:
-        ValueError: something that is needed is not in it.
+        ValueError: a required part is missing.
     """
     pairs = (part.strip().partition("=") for part in connection_string.split(";"))
     values = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}

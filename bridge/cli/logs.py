@@ -1,4 +1,4 @@
-"""Structured logs: one line a fact, `time level event key=value ...`, no secret in any."""
+"""Structured logs: one line for each fact, `time level event key=value ...`, without secrets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SECRET = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 TEXT_MAX = 4_096
-"""Characters of one fact: names and texts of anybody are in some."""
+"""Maximum length of a fact's text: some texts contain names and texts of anybody."""
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line; whatever looks like a key or a password is blacked out.
+    """A formatter of one-line records, with keys and passwords masked.
 
-    Control characters are escaped: nothing that a client says begins a line. A traceback's lines
-    are indented.
+    Control characters are escaped: no text of a client begins a line. A traceback's lines are
+    indented.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,7 +1,7 @@
 """The command `busbridge`.
 
-Exit codes: 0 done, 1 it failed while running, 2 the options or files make no sense; `policies` has
-more (bridge/cli/policies.py).
+Exit codes: 0 done, 1 failed while running, 2 the options or files are invalid; `policies` has more
+(bridge/cli/policies.py).
 """
 
 from __future__ import annotations

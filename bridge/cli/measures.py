@@ -1,6 +1,6 @@
-"""The metrics of a running bridge: what engine, sidecar and gateway count, in Prometheus's terms.
+"""The metrics of a running bridge: counters of engine, sidecar and gateway in Prometheus's format.
 
-What is counted for every message is a plain number; it is read when somebody asks.
+Counters that change with every message are plain numbers, which are read on request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Reason = TypeVar("_Reason", Ended, Refused)
 _LABELS = ("entity",)
 
 LEADERLESS_MAX = 10
-"""So many entities without a leader have a sample of their own."""
+"""Number of entities without a leader that have a sample of their own."""
 
 _ENTITY_GAUGES = {
     "is_active": ("sequencer_active", "Whether this process numbers."),
@@ -65,7 +65,7 @@ _ENTITY_TOTALS = {
 async def families(
     namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway | None, stalls: Stalls
 ) -> tuple[Metric, ...]:
-    """Return the metrics of now; without a gateway those of clients that are connected are not."""
+    """Return the current metrics; without a gateway, metrics of client connections are left out."""
     await sidecar.count_ready()
     return (
         *(_of_gateway(gateway) if gateway is not None else ()),
@@ -121,7 +121,7 @@ def _of_poison(poison: Poison) -> Iterator[Metric]:
 
 
 def of_hidden(hidden: Mapping[str, int]) -> Metric:
-    """Return how many messages no peek shows, because they have left their journals."""
+    """Return the number of messages hidden from peeks, because their journals have dropped them."""
     family = GaugeMetricFamily(
         _PREFIX + "peek_hidden_messages",
         "Messages that have left the journal, and that no peek shows; of what was peeked here.",
@@ -176,7 +176,7 @@ def _of_entities(entities: Mapping[str, Meters]) -> Iterator[Metric]:
 
 
 def of_leaderless(leaderless: Mapping[str, int]) -> Iterator[Metric]:
-    """Yield how many entities have no leader, and since when the longest have none."""
+    """Yield the number of entities without a leader, and the times of the longest without."""
     yield _gauge(
         "entities_without_leader", "Entities for which nobody gives numbers.", len(leaderless)
     )

@@ -1,6 +1,6 @@
 """`busbridge policies`: RabbitMQ policies and definitions from Service Bus definitions.
 
-Exit codes: `_EXIT_CODES`, which every help shows.
+The exit codes are in `_EXIT_CODES`, which every help shows.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _parser(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry the command out and return its exit code; errors and findings go to standard error."""
+    """Run the command and return its exit code; errors and findings go to standard error."""
     try:
         match arguments.action:
             case "generate":

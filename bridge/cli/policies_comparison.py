@@ -1,4 +1,4 @@
-"""What a broker has of a namespace and what would change: now, or after a plan that was kept."""
+"""Comparison of a broker with a namespace: the changes to make, now or after a saved plan."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from policies.readers import Reading
 
 
 class OtherFlavour(Exception):
-    """The virtual host holds what another flavour made; `str()` has the steps to take."""
+    """The virtual host holds objects of another flavour; `str()` has the steps to take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What an input wants of a broker, and how the broker is.
+    """An input's topology, a broker's topology, and the changes between them.
 
     Attributes:
-        findings: of the definitions that are there, and of the compiler.
+        findings: findings about the broker's definitions, and the compiler's.
         keep: see `plan.make`.
         prune: see `plan.make`.
     """
@@ -53,12 +53,12 @@ async def compared(
     reading: Reading,
     version: str,
 ) -> Comparison:
-    """Return what the input wants of the broker, and how the broker is.
+    """Return the comparison of an input with a broker.
 
     Raises:
         CommandFailed: the broker has no such virtual host.
-        OtherFlavour: what is there is of another flavour.
-        ServiceBusError: a definition that is there is malformed, and stays.
+        OtherFlavour: the broker's objects are of another flavour.
+        ServiceBusError: a definition in the broker is malformed, and would stay.
     """
     export = await broker.definitions()
     check_vhost(export, vhost)
@@ -100,13 +100,13 @@ def _known(
     try:
         return live.namespace_of(there, vhost)
     except ServiceBusError:
-        if may_be_malformed:  # it is replaced
+        if may_be_malformed:  # the definition is replaced
             return None, ()
         raise
 
 
 def save(path: Path, found: Comparison, vhost: str, missing: Sequence[Finding]) -> None:
-    """Keep a plan for `saved_comparison`; nobody else may read the access keys in it."""
+    """Save a plan for `saved_comparison`; nobody else may read the access keys in it."""
     kept = planjson.SavedPlan(
         vhost=vhost,
         before=planjson.fingerprint(found.there),
@@ -123,7 +123,7 @@ def save(path: Path, found: Comparison, vhost: str, missing: Sequence[Finding]) 
 
 
 async def saved_comparison(broker: LiveBroker, vhost: str, kept: planjson.SavedPlan) -> Comparison:
-    """Return what is left to change after a plan that was kept.
+    """Return the remaining changes of a saved plan.
 
     Raises:
         CommandFailed: the broker has no such virtual host.
@@ -142,10 +142,10 @@ async def saved_comparison(broker: LiveBroker, vhost: str, kept: planjson.SavedP
 
 
 def check_vhost(export: live.Export, vhost: str) -> None:
-    """Refuse a virtual host that is not there: it is not ours to say who may do what there.
+    """Refuse a missing virtual host: its permissions are the operator's decision.
 
     Raises:
-        CommandFailed: it is not there.
+        CommandFailed: the virtual host is missing.
     """
     if not any(row["name"] == vhost for row in export["vhosts"]):
         raise CommandFailed(

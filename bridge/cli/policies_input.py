@@ -1,4 +1,4 @@
-"""The input of `busbridge policies`: its options, reading it, and compiling what was read."""
+"""Input of `busbridge policies`: options, reading, and compilation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STANDARD_INPUT = "-"
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
-    """Add what says where the input is and how to read it."""
+    """Add the options for the input's place and format."""
     forms = "; ".join(each.title for each in FORMATS)
     group = parser.add_argument_group("input")
     group.add_argument(
@@ -57,7 +57,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
-    """Add what says how to compile it."""
+    """Add the options for the compilation."""
     group = parser.add_argument_group("what is made of it")
     group.add_argument(
         "--flavour",
@@ -86,7 +86,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_losses(parser: argparse.ArgumentParser) -> None:
-    """Add what may be lost."""
+    """Add the options for accepted losses."""
     group = parser.add_argument_group("what may be lost")
     group.add_argument("--strict", action="store_true", help="anything lost is an error (exit 3)")
     group.add_argument(
@@ -99,19 +99,19 @@ def add_losses(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add where the output goes."""
+    """Add the option for the output file."""
     parser.add_argument(
         "--output", "-o", metavar="FILE", help="write it there (default: standard output)"
     )
 
 
 def accepted(arguments: argparse.Namespace) -> list[str]:
-    """Return the names of what may be lost."""
+    """Return the names of the accepted losses."""
     return [name for given in arguments.accept_losses for name in given.split(",") if name.strip()]
 
 
 def write_output(arguments: argparse.Namespace, text: str) -> None:
-    """Write a text to where the options say, as it is: no line ends are changed."""
+    """Write a text to the chosen output unchanged: no line ends are converted."""
     if arguments.output:
         Path(arguments.output).write_bytes(text.encode())
     else:
@@ -120,10 +120,10 @@ def write_output(arguments: argparse.Namespace, text: str) -> None:
 
 
 def texts(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the name and the text of each input; for a connection string, its namespace's.
+    """Return name and text of each input; for a connection string, of its namespace.
 
     Raises:
-        ReadError: one is no text.
+        ReadError: an input is no text.
         ValueError: a namespace cannot be read.
     """
     if arguments.input.count(STANDARD_INPUT) > 1:
@@ -139,7 +139,7 @@ def texts(arguments: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _text(given: str) -> tuple[str, str]:
-    """Return the name and the text of what is given: a file, or the text itself."""
+    """Return name and text of an input: a file's, standard input's, or the argument itself."""
     if is_connection_string(given):
         return "the connection string", given
     is_standard = given == STANDARD_INPUT
@@ -149,13 +149,13 @@ def _text(given: str) -> tuple[str, str]:
 
 
 def read_input(arguments: argparse.Namespace, given: Sequence[tuple[str, str]] = ()) -> Reading:
-    """Return what the inputs define.
+    """Return the definitions in the inputs.
 
     Args:
-        given: their names and texts, if they have been read.
+        given: names and texts of the inputs, if already read.
 
     Raises:
-        ReadError: with every fault of one.
+        ReadError: an input is invalid; the error has all its faults.
     """
     given = given or texts(arguments)
     values: dict[str, object] = {}
@@ -177,7 +177,7 @@ def read_input(arguments: argparse.Namespace, given: Sequence[tuple[str, str]] =
 
 
 def has_lower_names(arguments: argparse.Namespace) -> bool:
-    """Whether RabbitMQ's names are in lower case, whatever the entities' are."""
+    """Whether RabbitMQ's names are in lower case, whatever the entities' names are."""
     return Flavour(arguments.flavour) is Flavour.BRIDGE or bool(arguments.names == "lower")
 
 
@@ -190,10 +190,10 @@ def compiled(
     priority: int = PRIORITY,
     there: Topology | None = None,
 ) -> Topology:
-    """Return the topology of a namespace in the flavour that the options name.
+    """Return the topology of a namespace in the chosen flavour.
 
     Args:
-        there: what the virtual host holds already, when there is one.
+        there: the virtual host's present topology, if it exists.
     """
     ceiling = _ceiling(arguments)
     folds_names = arguments.names == "lower"
@@ -229,10 +229,10 @@ def _ceiling(arguments: argparse.Namespace) -> Ceiling:
 
 
 def lost(arguments: argparse.Namespace, reading: Reading, version: str) -> tuple[Finding, ...]:
-    """Return what is lost of the input, accepted or not.
+    """Return the losses of the input, accepted or not.
 
     Raises:
-        Lost: `--strict` was given, and something is not accepted.
+        Lost: `--strict` was given, and a loss is not accepted.
     """
     found = losses.of(reading, Flavour(arguments.flavour), version)
     if arguments.strict:
@@ -243,7 +243,7 @@ def lost(arguments: argparse.Namespace, reading: Reading, version: str) -> tuple
 def show_all(
     reading: Reading, lost: Sequence[Finding], more: Sequence[Finding], names: Mapping[str, str]
 ) -> None:
-    """Print to standard error what differs, then what is lost, each once, and how much it is."""
+    """Print to standard error the differences, then the losses, each once, and their number."""
     others = [each for each in (*reading.findings, *more) if each.grade != LOST]
     show([*others, *lost], {path: base for base, path in names.items()})
     if lost:

@@ -1,4 +1,4 @@
-"""`busbridge policies` against a broker that runs: plan, apply, check, adopt, remove."""
+"""`busbridge policies` against a running broker: plan, apply, check, adopt, remove."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from policies.writers.definitions import whole
 
 LOST, DRIFTED, REFUSED = 3, 4, 5
 SETTLED_WITHIN_S = 30.0
-"""`rabbitmqctl import_definitions` comes back before the broker is done."""
+"""How long to wait: `rabbitmqctl import_definitions` returns before the broker is done."""
 
 AGAIN_AFTER_S = 5.0
-"""What somebody else has changed meanwhile is changed back after this time."""
+"""Changes that somebody else makes meanwhile are reverted after this time."""
 
 ACTIONS = {
     "plan": "what would change in a broker",
@@ -66,7 +66,7 @@ _CHANGING = frozenset(("apply", "remove"))
 
 
 def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
-    """Add what says which broker, and how far to go."""
+    """Add the options for the broker, and for an action's scope."""
     _add_broker(parser)
     if action == "adopt":
         parser.add_argument(
@@ -132,7 +132,7 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry the action out and return its exit code."""
+    """Run the action and return its exit code."""
     return asyncio.run(_run(arguments))
 
 
@@ -200,7 +200,7 @@ async def _compare(
 
 
 def _check_whole(arguments: argparse.Namespace, reading: Reading) -> None:
-    """An entity that could not be read is none that shall go.
+    """Refuse `--prune` for incomplete input: an unreadable entity must not be removed.
 
     Raises:
         ValueError: the input may be partial, and `--prune` was given.
@@ -257,7 +257,7 @@ async def _apply_saved(
 
 
 def _objection(arguments: argparse.Namespace, made: Plan, missing: Sequence[Finding]) -> int:
-    """Return the exit code with which a plan is not carried out; 0 when it is."""
+    """Return the exit code that refuses a plan; 0 when the plan is accepted."""
     left = losses.unaccepted(missing, accepted(arguments))
     asks = can_ask() and not arguments.yes
     if left and not asks:
@@ -286,7 +286,7 @@ def _objection(arguments: argparse.Namespace, made: Plan, missing: Sequence[Find
 
 
 def _overridden(made: Plan) -> str:
-    """Say which policies of somebody else's stay in force, and what to do."""
+    """Return the text about policies of other owners that stay in force, with the remedy."""
     shown = [winner_line(winner, made) for winner in made.overridden[:10]]
     above = [w for w in made.overridden if w.wanted is not None]
     foreign = [p for winner in above for p in winner.policies if not is_owned(p)]
@@ -306,7 +306,7 @@ async def _apply(
     vhost: str,
     compare: Callable[[], Awaitable[Comparison]],
 ) -> int:
-    """Make the changes, and again what somebody else has undone meanwhile, but nothing worse."""
+    """Make the changes; repeat what somebody else undid, without new destructive changes."""
     changes = found.made.changes
     known = {stake for change in found.made.destructive for stake in change.stakes}
     await carry_out(broker, changes, found.there, vhost)
@@ -351,7 +351,7 @@ async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace)
 
 
 async def _adopt(broker: LiveBroker, vhost: str, arguments: argparse.Namespace) -> int:
-    """Print nothing but the namespace, as a file that every other action takes."""
+    """Print only the namespace, as a file that every other action takes."""
     version, export = await broker.version(), await broker.definitions()
     check_vhost(export, vhost)
     reading = read(json.dumps(export), "the broker", form="definitions", vhost=vhost)

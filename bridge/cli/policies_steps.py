@@ -1,4 +1,4 @@
-"""Making the changes of a plan in a broker, so that they outlast a kill of RabbitMQ."""
+"""Execution of a plan's changes in a broker; they survive a kill of RabbitMQ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from policies.plan_text import title
 from policies.writers.definitions import document
 
 _IMPORTED_MAX = 200
-"""Objects in one import: each is one request, and a bar that stands still says nothing."""
+"""Objects in one import: each import is one request, and the progress bar stands still
+meanwhile."""
 
 _NO_SHOVELS = (
     "\nWhat forwards needs RabbitMQ's plugin: run 'rabbitmq-plugins enable rabbitmq_shovel' on "
@@ -33,16 +34,16 @@ _NO_SHOVELS = (
 )
 
 Step = Change | tuple[Change, ...]
-"""A change, or those of one import: a call of `rabbitmqctl` takes a second and more."""
+"""A change, or the changes of one import: a call of `rabbitmqctl` takes a second and more."""
 
 
 async def carry_out(
     broker: LiveBroker, changes: Sequence[Change], there: Topology, vhost: str
 ) -> None:
-    """Make the changes; what was declared or deleted outlasts a kill of RabbitMQ then.
+    """Make the changes; afterwards declarations and deletions survive a kill of RabbitMQ.
 
-    And it does before the definitions are written, which come behind all that is declared: who
-    reads them may use it.
+    Declared objects are fenced before the definitions are written, which come last: a process that
+    reads a definition may use its objects.
     """
     kinds = [type(change.resource) for change in changes]
     split = kinds.index(Parameter) if Parameter in kinds else len(kinds)
@@ -60,7 +61,7 @@ async def carry_out(
 
 
 def _steps(changes: Sequence[Change]) -> Iterator[Step]:
-    """Yield the changes one after another; those in a row that can be imported are one step."""
+    """Yield the changes in order; consecutive importable changes are one step."""
     for kind, group in groupby(changes, key=_import_of):
         same = list(group)
         if kind:
@@ -71,10 +72,10 @@ def _steps(changes: Sequence[Change]) -> Iterator[Step]:
 
 
 def _import_of(change: Change) -> str:
-    """Return what a change can be imported with, in the order of the changes; "" when it cannot.
+    """Return the kind of import for a change, in the order of the changes; "" if it has none.
 
-    RabbitMQ takes policies one after another, as they stand there; operator policies are
-    parameters to it, and come later.
+    RabbitMQ imports policies one after another, in the order of the file; operator policies are
+    parameters to RabbitMQ, and come later.
     """
     match change.resource:
         case Exchange() | Queue() | Binding() if change.action is Action.CREATE:
@@ -98,7 +99,7 @@ async def _take(broker: LiveBroker, step: Step, vhost: str) -> None:
 
 
 async def _import(broker: LiveBroker, topology: Topology, vhost: str) -> None:
-    """Import, without the virtual host: it is there, and described by its owner."""
+    """Import a topology without the virtual host, which exists as its owner has described it."""
     await broker.import_definitions(document(topology, vhost))
 
 
@@ -122,7 +123,7 @@ async def _make(broker: LiveBroker, change: Change, vhost: str) -> None:
 
 
 async def _fence(broker: LiveBroker, vhost: str) -> None:
-    """Make the changes that have those before them last."""
+    """Make the fence's changes, which cause RabbitMQ to write all earlier changes to disk."""
     queue = declaration_fence.queue(os.urandom(8))
     both = Topology(queues=(queue,), exchanges=(declaration_fence.EXCHANGE,))
     await _import(broker, both, vhost)

@@ -1,4 +1,4 @@
-"""What a bridge's process is: open files, event loop, and the exit code that says how it ended."""
+"""A bridge's process: open files, event loop, and exit code."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bridge.broker.errors import (
 from bridge.model.errors import ServiceBusError
 
 _FILES_MAX = 65_536
-"""Open files of the process, if the system allows as many: each connection is one."""
+"""Limit of open files of the process, if the system allows as many: each connection is a file."""
 
 
 def run_to_end(work: Awaitable[None]) -> int:
-    """Run until the work ends; return the exit code, with a sentence where it has failed."""
+    """Run until the work ends; return the exit code, with a sentence in case of failure."""
     _raise_file_limit()
     try:
         _run(work)
@@ -34,7 +34,7 @@ def run_to_end(work: Awaitable[None]) -> int:
 
 
 def _raise_file_limit() -> None:
-    """Let the process have as many connections as the system allows; it begins with 1,024."""
+    """Raise the limit of open files, 1,024 at first, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -42,10 +42,10 @@ def _raise_file_limit() -> None:
 
 
 def advice(error: Exception, *, tag: str = "policymaker") -> str:
-    """Return what an operator does about an error of RabbitMQ's, "" where nobody knows.
+    """Return the advice to an operator about an error of RabbitMQ's, "" if there is none.
 
     Args:
-        tag: what RabbitMQ's user must have.
+        tag: the required tag of RabbitMQ's user.
     """
     match error:
         case ManagementSilent():
@@ -69,7 +69,7 @@ def advice(error: Exception, *, tag: str = "policymaker") -> str:
 
 
 def _run(work: Awaitable[None]) -> None:
-    """Run on uvloop where it is installed: less time a message in one-at-a-time traffic."""
+    """Run on uvloop if installed: less time a message in one-at-a-time traffic."""
 
     async def main() -> None:
         await work

@@ -1,4 +1,4 @@
-"""`busbridge serve`: a bridge, and the gateway before it, in one process."""
+"""`busbridge serve`: a bridge and its gateway in one process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _rules(settings: Settings) -> RuleSet:
 
 
 def _listeners(settings: Settings) -> _Listeners:
-    """Take the ports first: nothing is started when one of them cannot be had."""
+    """Open the ports first: nothing is started when a port is unavailable."""
     host = settings.host
     return _Listeners(
         amqp=listen(host, settings.port, "port"),
@@ -117,7 +117,7 @@ def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> Non
 
 
 def _address(settings: Settings, listeners: _Listeners) -> str:
-    """Return where clients connect, as the `ready` line ends."""
+    """Return the end of the `ready` line: the address for clients."""
     port = listeners.amqp.getsockname()[1]
     tls = ""
     if listeners.tls:

@@ -1,7 +1,7 @@
-"""What `busbridge serve` and `sidecar` can be told, by option or by environment variable.
+"""Options of `busbridge serve` and `sidecar`, with their environment variables.
 
-One table says it all: `--rabbitmq-url` is also `BUSBRIDGE_RABBITMQ_URL`, and so on. An option wins
-over the environment.
+The table `OPTIONS` holds all options: `--rabbitmq-url` is also `BUSBRIDGE_RABBITMQ_URL`, and so on.
+An option takes precedence over its environment variable.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from bridge.broker.management.http import default_urls
 from bridge.model.entity import SESSION_SHARDS_DEFAULT, SESSION_SHARDS_MAX, Tier
 
 PORT_DEFAULT = 5672
-"""Azure's emulator listens there."""
+"""The port of Azure's emulator."""
 
 ADMIN_PORT_DEFAULT = 5300
-"""Azure's emulator answers HTTP there."""
+"""The HTTP port of Azure's emulator."""
 
 TLS_PORT_DEFAULT = 5671
 """The port of AMQP over TLS (AMQP 1.0, IANA)."""
 
 
 class SettingsError(Exception):
-    """An option that makes no sense; the text says which and what to write instead."""
+    """Error for an invalid option; the text says which option, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option: its name, the environment's, and what it means."""
+    """One option: name, meaning, placeholder and default."""
 
     name: str
     help: str
@@ -43,7 +43,7 @@ class Option:
 
     @property
     def variable(self) -> str:
-        """The environment variable that says the same."""
+        """The option's environment variable."""
         return "BUSBRIDGE_" + self.name.replace("-", "_").upper()
 
 
@@ -138,7 +138,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port to listen on; a default one may give way to the next free."""
+    """A port to listen on; a default port may give way to the next free port."""
 
     number: int
     was_asked_for: bool
@@ -149,12 +149,12 @@ class Settings:
     """The options of `serve`, checked.
 
     Attributes:
-        endpoint: RabbitMQ, or `None` for a private one.
-        management_urls: base URLs that are tried in turn; empty for a private RabbitMQ.
-        tls: the certificate that was given, and its key; `None` without one.
-        tls_names: what the bridge's own certificate is for, besides loopback.
-        tls_ports: where nothing but TLS is taken.
-        tier: `None` when nothing is said.
+        endpoint: RabbitMQ, or `None` for a private RabbitMQ.
+        management_urls: base URLs to try in turn; empty for a private RabbitMQ.
+        tls: the given certificate and key; `None` if not given.
+        tls_names: names for the bridge's own certificate, besides loopback.
+        tls_ports: ports that take nothing but TLS.
+        tier: `None` if not given.
     """
 
     endpoint: Endpoint | None
@@ -191,19 +191,19 @@ class Settings:
 
     @property
     def tls_folder(self) -> Path:
-        """Where it is kept."""
+        """The folder of the bridge's own certificate."""
         return self.data_dir / "tls"
 
     @property
     def host_for_clients(self) -> str:
-        """What a client on this machine connects to, as it stands in a URL."""
+        """The host for a client on this machine, in the form for a URL."""
         if self.is_loopback or self.host in ("0.0.0.0", "::"):
             return "localhost"
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
 def add_options(parser: argparse.ArgumentParser, only: Collection[str] = ()) -> None:
-    """Add the options of `serve`, or some; absent ones are `None` until `read_settings`."""
+    """Add the options of `serve`, or some; absent options are `None` until `read_settings`."""
     for option in OPTIONS:
         if only and option.name not in only:
             continue
@@ -220,13 +220,13 @@ def read_settings(
     environment: Mapping[str, str] = os.environ,
     only: Collection[str] = (),
 ) -> Settings:
-    """Return the settings that options and environment say.
+    """Return the settings of command-line options and environment.
 
     Args:
         only: the options that count; the others have their defaults.
 
     Raises:
-        SettingsError: one of them makes no sense.
+        SettingsError: an option is invalid.
     """
     values: dict[str, str | None] = {}
     for option in OPTIONS:

@@ -1,7 +1,7 @@
 """`busbridge sidecar`: a bridge without a gateway, for applications on RabbitMQ itself.
 
-It numbers, schedules, forwards, keeps sessions and what is deferred, and answers the library's
-clients, administration included. Its one port is that of health and metrics.
+The sidecar numbers, schedules and forwards messages, keeps sessions and deferred messages, and
+answers the library's clients, administration included. Its only port serves health and metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ OPTIONS = (
     "tier",
     "log-level",
 )
-"""Those of `serve` that are not for its gateway; the variables of the others mean nothing here."""
+"""The options of `serve` that do not concern its gateway; the variables of the others are
+ignored."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

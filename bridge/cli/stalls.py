@@ -1,4 +1,4 @@
-"""How long the event loop stood still: all clients wait for that long."""
+"""Stalls of the event loop: all clients wait while the loop stands still."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import asyncio
 from bisect import bisect_left
 
 INTERVAL_S = 0.02
-"""A stall is seen as far as it outlasts the timer that it delays: at most this much is missed."""
+"""Interval of the timer. A stall is measured only as far as it outlasts the delayed timer: at most
+this much is missed."""
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class Stalls:
-    """A timer, and how late it was each time.
+    """A timer, and statistics of its delays.
 
     Attributes:
         longest_s: the longest stall since the start.
         total_s: all stalls together.
-        counts: stalls up to each of `BOUNDS_S`, and one more for the longer ones.
+        counts: stalls up to each of `BOUNDS_S`, and one more count for longer stalls.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,6 @@ class Stalls:
         self._arm(loop)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._handle is not None:
             self._handle.cancel()

@@ -1,4 +1,4 @@
-"""How the process is told to stop, and how long that may take: less than five seconds in all."""
+"""Orderly stop of the process: signals, and time limits of less than five seconds in all."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bridge.broker.errors import BrokerError
 _log = logging.getLogger("busbridge.serve")
 
 STOP_S = 3.0
-"""For all parts together, from the signal on; what an end of the process takes comes on top."""
+"""Time for all parts together, from the signal on; the end of the process itself comes on top."""
 
 STEP_S = 2.0
-"""The longest that one part may take; mostly they take milliseconds."""
+"""Maximum time for one part; mostly a part takes milliseconds."""
 
 STEP_MIN_S = 0.1
-"""What a part gets when those before it have used the time up."""
+"""Minimum time for a part when earlier parts have used up the time."""
 
 
 class Stopping:
-    """Hears SIGTERM and SIGINT, and gives each part its time to stop.
+    """Handler of SIGTERM and SIGINT, which gives each part its time to stop.
 
-    A signal during the start cancels the task that starts; later it ends `wait`.
+    A signal during the start cancels the starting task; later it ends `wait`.
     """
 
     def __init__(self) -> None:
@@ -45,15 +45,15 @@ class Stopping:
         return max(STEP_MIN_S, min(STEP_S, self._deadline_s - now_s))
 
     def started(self) -> None:
-        """Say that the start is over."""
+        """Note that the start is over."""
         self._starting = None
 
     async def wait(self, *works: asyncio.Task[None]) -> None:
-        """Wait for the signal; a work that ends before it raises its error."""
+        """Wait for the signal; if a work ends earlier, raise its error."""
         await first(self._asked.wait(), *works)
 
     async def within(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Stop one part; a part that does not stop in time is cut short, and the log says so."""
+        """Stop one part; if the part takes too long, cancel its stop and log a warning."""
         name = getattr(stop, "__qualname__", repr(stop))
         task = asyncio.create_task(stop())
         await asyncio.wait((task,), timeout=self.left_s)
@@ -66,11 +66,11 @@ class Stopping:
             _log.info("serve.stop part=%s error=%s", name, error)
 
     async def end(self, *works: asyncio.Task[None]) -> None:
-        """Cancel works, and give them the time of one part to clear up."""
+        """Cancel works, with the time of one part for their clean-up."""
         await _cancel(set(works), self.left_s)
 
     async def end_rest(self) -> None:
-        """Cancel all tasks that the parts have left behind: the loop would wait for them."""
+        """Cancel all tasks left behind by the parts: the loop would wait for them."""
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         await _cancel(rest, STEP_MIN_S)
 
@@ -85,7 +85,7 @@ class Stopping:
 
 
 async def first(condition: Coroutine[Any, Any, object], *works: asyncio.Task[None]) -> None:
-    """Wait for a condition while works go on; a work that ends before it raises its error."""
+    """Wait for a condition while works go on; if a work ends earlier, raise its error."""
     waiting = asyncio.create_task(condition)
     try:
         await asyncio.wait((waiting, *works), return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +97,7 @@ async def first(condition: Coroutine[Any, Any, object], *works: asyncio.Task[Non
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> None:
-    """Cancel tasks until they are done: one that clears up for too long is cancelled there too."""
+    """Cancel tasks until all are done: a task is cancelled again if its clean-up takes too long."""
     while tasks:
         for task in tasks:
             task.cancel()
@@ -105,4 +105,4 @@ async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> None:
         wait_s = STEP_MIN_S
         for task in done:
             if not task.cancelled():
-                task.exception()  # taken note of; nobody else asks
+                task.exception()  # retrieved, or asyncio would report it

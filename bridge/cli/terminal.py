@@ -1,4 +1,4 @@
-"""What the command says to somebody who sits at a terminal: colours, questions, progress."""
+"""Interaction with a user at a terminal: colors, questions, progress."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import TextIO, TypeVar
 T = TypeVar("T")
 
 QUIET_S = 1.0
-"""What takes no longer shows no progress."""
+"""Time before a progress bar appears."""
 
 _WIDTH = 30
 _CLEAR = "\r\x1b[K"
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream is a terminal whose user does not mind colours (https://no-color.org)."""
+    """Whether a stream is a terminal whose user accepts colors (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def can_ask() -> bool:
-    """Whether there is somebody who can read a question, and answer it."""
+    """Whether a user can read and answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirmed(question: str) -> bool:
-    """Ask; only `y` and `yes` are a yes."""
+    """Ask a question; only `y` and `yes` are a yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def progress(things: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """Yield the things; from the second on that this takes, a bar on standard error shows how far.
+    """Yield the things; after the first second a bar on standard error shows the progress.
 
-    Only at a terminal. The bar is gone when it ends.
+    The bar appears only at a terminal, and disappears at the end.
     """
     began, is_shown = time.monotonic(), False
     for done, each in enumerate(things):

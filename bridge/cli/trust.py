@@ -1,4 +1,4 @@
-"""`busbridge trust`: what each SDK needs to trust the bridge's certificate.
+"""`busbridge trust`: instructions for each SDK to trust the bridge's certificate.
 
 The commands are for a shell; tests/acceptance/test_connecting.py runs them.
 """
@@ -49,17 +49,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it, with the certificate made if it is not there yet; return the exit code.
+    """Print the instructions, and make the certificate if missing; return the exit code.
 
     Raises:
-        SettingsError: it cannot be made, or the bridge has no certificate.
+        SettingsError: the certificate cannot be made, or the bridge has none.
     """
     print(advice(read_settings(arguments)), end="")
     return 0
 
 
 def advice(settings: Settings) -> str:
-    """Return what is printed."""
+    """Return the instructions."""
     if settings.tls is not None:
         return _advice(
             Path("ca.pem"),

@@ -1,1 +1,1 @@
-"""AMQP 1.0: unmodified Azure SDKs on one side, the engine's verbs on the other."""
+"""The gateway: AMQP 1.0 for unmodified Azure SDKs, on top of the engine's verbs."""

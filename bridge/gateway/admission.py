@@ -1,4 +1,4 @@
-"""Who may connect, and who was sent away: limits over all connections of a gateway."""
+"""Admission control: connection limits of a gateway, and counts of refused connections."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from enum import Enum
 
 
 class Refused(Enum):
-    """Why a connection was not taken."""
+    """Reason for refusing a connection."""
 
     CONNECTIONS = "connections"
-    """The bridge has as many as it may."""
+    """The bridge has its maximum of connections."""
     ADDRESS = "address"
-    """Its address has as many unauthenticated ones as it may."""
+    """The client's address has its maximum of unauthenticated connections."""
 
 
 class Ended(Enum):
-    """Why the bridge ended a connection that its client did not end."""
+    """Reason why the bridge ended a connection."""
 
     UNAUTHENTICATED = "unauthenticated"
     """No token was accepted in time."""
     TLS = "tls"
-    """Its TLS handshake failed, or did not end in time."""
+    """The TLS handshake failed, or did not end in time."""
     LOGIN = "login"
-    """What it said before a token was accepted was against the protocol, or no right login."""
+    """Before a token was accepted the client broke the protocol, or its login was wrong."""
     FAULT = "fault"
-    """What it said later was against the protocol."""
+    """After a token was accepted the client broke the protocol."""
     UNREAD = "unread"
-    """It did not read what it was sent."""
+    """The client did not read its output."""
     UNFINISHED = "unfinished"
-    """It did not send the rest of a frame or a message, or too many have not."""
+    """The client did not send the rest of a frame or a message, or too many clients have not."""
 
 
 class Admission:
-    """Counts connections, and refuses those above a limit.
+    """Counter of connections, which refuses connections above a limit.
 
-    Only connections that no token was accepted for are limited by address: behind one address there
-    may be many clients.
+    Only unauthenticated connections (without an accepted token) are limited by address: behind one
+    address there may be many clients.
 
     Args:
-        connections_max: of all clients together.
-        unauthenticated_max: unauthenticated ones of one address.
+        connections_max: maximum of connections, of all clients together.
+        unauthenticated_max: maximum of unauthenticated connections of one address.
 
     Attributes:
-        connections: those that are there, in TLS's handshake or later.
-        unauthenticated: those of them for which no token was accepted.
-        refused, ended: how many, by reason.
+        connections: open connections, in the TLS handshake or later.
+        unauthenticated: open connections for which no token was accepted.
+        refused, ended: counts by reason.
     """
 
     def __init__(self, connections_max: int, unauthenticated_max: int) -> None:
@@ -64,7 +64,7 @@ class Admission:
         return f"<Admission connections={self.connections} unauthenticated={self.unauthenticated}>"
 
     def enter(self, host: str) -> Visit | Refused:
-        """Take a connection from an address, or say why not."""
+        """Admit a connection from an address, or return the reason for refusing it."""
         address = network_of(host)
         if self.connections >= self._connections_max:
             return self._refuse(Refused.CONNECTIONS)
@@ -80,7 +80,7 @@ class Admission:
         return reason
 
     def known(self, address: str) -> None:
-        """One of an address's connections is unauthenticated no more."""
+        """Note that a connection from an address is authenticated."""
         self.unauthenticated -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -88,12 +88,12 @@ class Admission:
 
 
 class Visit:
-    """One connection's place among those that are counted.
+    """An admitted connection, as counted by the admission.
 
     Attributes:
-        began_s: when it was taken, before TLS; of the event loop's clock.
+        began_s: when the connection was admitted, before TLS; by `time.monotonic`.
         is_unauthenticated: no token was accepted yet.
-        on_known: called when one is.
+        on_known: called when a token is accepted.
     """
 
     def __init__(self, admission: Admission, address: str) -> None:
@@ -105,11 +105,11 @@ class Visit:
         self._is_over = False
 
     def left_s(self, allowed_s: float) -> float:
-        """Return how much is left of a time that began when the connection was taken."""
+        """Return the rest of an allowed time that began when the connection was admitted."""
         return max(allowed_s - (time.monotonic() - self.began_s), 0.0)
 
     def known(self) -> None:
-        """A token was accepted."""
+        """Note that a token was accepted."""
         if self.is_unauthenticated:
             self.is_unauthenticated = False
             self._admission.known(self._address)
@@ -117,7 +117,7 @@ class Visit:
                 self.on_known()
 
     def leave(self) -> None:
-        """The connection is gone."""
+        """Note that the connection has ended."""
         if not self._is_over:
             self._is_over = True
             self.known()
@@ -125,11 +125,11 @@ class Visit:
 
 
 _PREFIX_BITS_V6 = 64
-"""What one site has of IPv6: whoever has one address has them all."""
+"""The prefix of one site's IPv6 network: a client with one address of a site has them all."""
 
 
 def network_of(host: str) -> str:
-    """Return what counts as one address."""
+    """Return the network of a host; a network counts as one address."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""What an attach asks for, and whether it may have it: addresses, rights, sessions, modes."""
+"""Attach requests: addresses, rights, sessions and modes are checked, and the link made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTLED = 1
 
 
 def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
-    """Accept a link, or refuse it with Azure's condition and words."""
+    """Accept a link, or refuse the link with Azure's condition and words."""
     entity = ""
     try:
         if isinstance(link.peer.target, Coordinator):

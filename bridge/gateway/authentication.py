@@ -1,4 +1,4 @@
-"""Who a client is: its login, its tokens, and what ends with them."""
+"""Authentication of a connection: login, tokens, and the end of links whose token expires."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Authentication:
-    """The login and the tokens of one connection.
+    """Login and tokens of one connection.
 
     Args:
-        visit: how long an unauthenticated client may stay.
+        visit: the connection's admission; limits the time of an unauthenticated client.
 
     Attributes:
-        grants: what the client may do.
+        grants: the client's rights.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Authentication:
         self.grants = Grants(self._gateway.now_s, connection.resource_of)
 
     def await_proof(self) -> None:
-        """End the connection when the client has not proved in time who it is."""
+        """End the connection when the client has not authenticated in time."""
         left_s = self._visit.left_s(self._gateway.settings.authorization_s)
         self._timers.set("authorization", left_s, self._on_unauthorized)
 
@@ -47,7 +47,7 @@ class Authentication:
         """Add the claims of a token.
 
         Raises:
-            Unauthorized: the connection holds too many already.
+            Unauthorized: the connection holds too many tokens already.
         """
         if not self.grants.put(audience, claims):
             raise Unauthorized("The connection holds too many tokens.")
@@ -66,12 +66,12 @@ class Authentication:
         self._endpoint.sasl_outcome(is_ok=is_ok)
 
     def note_fault(self) -> None:
-        """Count a client that did not keep to the protocol, or could not log in."""
+        """Count a protocol fault or a failed login."""
         is_known = self._endpoint.is_authenticated
         self._gateway.note_ended(self._connection, Ended.FAULT if is_known else Ended.LOGIN)
 
     def _is_plain_proven(self, response: bytes) -> bool:
-        """PLAIN (RFC 4616): authorization id, rule name, key, parted by NUL."""
+        """Check a PLAIN login (RFC 4616): authorization id, rule name and key, separated by NUL."""
         parts = response.decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
             return False

@@ -1,4 +1,4 @@
-"""What all clients together make the bridge hold: unfinished, unconfirmed and unread bytes."""
+"""Limits of unfinished, unconfirmed and unread bytes over all connections of a gateway."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 class Backlog:
-    """Bounds what is held for all connections of a gateway.
+    """Counter of the bytes and clients that a gateway waits for, with limits over all connections.
 
-    Too much unconfirmed by RabbitMQ: clients are not read from until it has taken some. Too much
-    unfinished: who has owed the rest for longest loses its connection. Too many that do not read:
-    the first of them does.
+    Too many bytes unconfirmed by RabbitMQ: clients are not read from until RabbitMQ has confirmed
+    some. Too many bytes unfinished: of the connections with an average share or more, the
+    connection whose frame or message has been incomplete for longest is ended. Too many clients
+    that do not read: the client that stopped reading first loses its connection.
 
     Attributes:
-        waiting_bytes: of messages that RabbitMQ has not confirmed.
-        unfinished_bytes: of frames and messages that have not come whole.
+        waiting_bytes: bytes of messages that RabbitMQ has not confirmed.
+        unfinished_bytes: bytes of incomplete frames and messages.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -42,25 +43,25 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether more waits for RabbitMQ than may."""
+        """Whether the unconfirmed bytes exceed their limit."""
         return self.waiting_bytes > self._settings.waiting_bytes_max
 
     def hold(self, unconfirmed: Unconfirmed) -> None:
-        """A client is not read from, for what waits for RabbitMQ."""
+        """Note that a client is not read from because of unconfirmed bytes."""
         self._held[unconfirmed] = None
 
     def let_go(self, unconfirmed: Unconfirmed) -> None:
-        """It is read again."""
+        """Note that a client is read again."""
         self._held.pop(unconfirmed, None)
 
     def release(self) -> None:
-        """Read again from those that wait for others, if there is room."""
+        """Resume reading from clients held because of other clients' bytes, if there is room."""
         if self._held and self.waiting_bytes < self._settings.waiting_bytes_max // 2:
             for unconfirmed in [each for each in self._held if each.waits_for_others]:
                 unconfirmed.release()
 
     def note_unfinished(self, connection: Connection, size: int) -> None:
-        """Note how much of frames and messages a connection has sent in part."""
+        """Note the size of the incomplete frames and messages of a connection."""
         before = self._unfinished.get(connection, 0)
         if size == before:
             return
@@ -73,7 +74,7 @@ class Backlog:
             self._end_oldest()
 
     def _end_oldest(self) -> None:
-        """End the connection that has owed longest, of those that hold their share or more."""
+        """End the connection with the oldest incomplete input, of those with an average share."""
         share = self.unfinished_bytes / len(self._unfinished)
         large = (each for each, size in self._unfinished.items() if size >= share)
         oldest = min(large, key=lambda each: each.unfinished_since_ms or 0)
@@ -81,16 +82,16 @@ class Backlog:
         oldest.end(Ended.UNFINISHED, RESOURCE_LIMIT_EXCEEDED, texts.TOO_MUCH_UNFINISHED)
 
     def note_unread(self, connection: Connection) -> None:
-        """A client does not read what it was sent."""
+        """Note that a client has stopped reading."""
         self._unread[connection] = None
         if len(self._unread) > self._settings.unread_max:
             next(iter(self._unread)).end_unread()
 
     def note_read(self, connection: Connection) -> None:
-        """It has read most of it."""
+        """Note that a client has read most of the output."""
         self._unread.pop(connection, None)
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone; what waits for RabbitMQ of it still counts."""
+        """Forget a closed connection; its unconfirmed bytes still count."""
         self.note_unfinished(connection, 0)
         self.note_read(connection)

@@ -1,8 +1,9 @@
-"""`$cbs`: claims-based security. A client puts a token; it holds for the whole connection.
+"""`$cbs`, claims-based security: a client puts a token, which holds for the whole connection.
 
-A token for an entity that does not exist is answered with 404, as at Azure. Only the Python SDK
-shows nothing of that, not the entity's name: its token is taken, and the attach refused, in words
-that it passes on. It is known by the product that it names when it opens the connection.
+A token for an entity that does not exist is answered with 404, as at Azure. The Python SDK alone
+shows nothing of that answer, not even the entity's name. So its token is accepted, and the attach
+refused, in words that the SDK passes on. The bridge knows the Python SDK by the product in the
+client's `open`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ADDRESS = "$cbs"
 
 
 def on_request(link: RequestLink, request: Message) -> None:
-    """Answer one request."""
+    """Answer a `$cbs` request."""
     status, description, condition = _answer(link, request)
     properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
     if condition:

@@ -1,4 +1,4 @@
-"""What is logged of one client: facts with its address, and not too many of them."""
+"""Log lines about one client, with the client's address and limited to some a minute."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bridge.gateway.timers import Timers
 _log = logging.getLogger("busbridge.gateway")
 
 LINES_MAX = 100
-"""Facts that are logged of one client within a minute; what is above is counted."""
+"""Log lines about one client within a minute; further lines are only counted."""
 
 
 class ClientLog:
-    """The log of one connection.
+    """Log of one connection.
 
     Attributes:
         peer: the client's address.
@@ -26,7 +26,7 @@ class ClientLog:
         self._lines = 0
 
     def info(self, event: str, **fields: Any) -> None:
-        """Log one fact; of many a minute, the first."""
+        """Log a line, unless the minute's limit is reached."""
         if not self._lines:
             self._timers.set("lines", 60.0, self.end_minute)
         self._lines += 1
@@ -34,15 +34,15 @@ class ClientLog:
             _log.info("%s peer=%s %s", event, self.peer, _text(fields))
 
     def exception(self, event: str, **fields: Any) -> None:
-        """Log a fault of our own with its traceback."""
+        """Log a fault of the bridge with its traceback."""
         _log.exception("%s peer=%s %s", event, self.peer, _text(fields))
 
     def failed(self, error: BaseException) -> None:
-        """Log that what was done for the client has failed."""
+        """Log the failure of a task of the client's connection."""
         _log.error("task.failed peer=%s", self.peer, exc_info=error)
 
     def end_minute(self) -> None:
-        """Log how many facts were not."""
+        """Log how many lines were left out."""
         if self._lines > LINES_MAX:
             _log.info("connection.silenced peer=%s lines=%d", self.peer, self._lines - LINES_MAX)
         self._lines = 0

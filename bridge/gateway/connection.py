@@ -1,4 +1,4 @@
-"""One client's connection: bytes to events, events to the links, and one write a loop turn."""
+"""An AMQP 1.0 client connection: bytes to events, events to links, one write a loop turn."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("busbridge.gateway")
 
 WRITE_BYTES = 2_048
-"""So much is written without waiting for the end of the loop's turn, then twice as much, and so on:
-a client reads the first messages of many while the others are still being made ready."""
+"""Output that is written before the end of the loop's turn; the size then doubles with each such
+write. A client reads the first of many messages while the bridge still prepares the others."""
 
 WRITE_BYTES_MAX = 32_768
 
@@ -41,24 +41,24 @@ LINGER_S = 1.0
 """How long a closed connection waits for its peer to read the close before it is torn down."""
 
 ABANDON_S = 10.0
-"""How long a connection that is over may take to hand out the last of its output."""
+"""How long a finished connection may take to write the last of its output."""
 
 SLICE_BYTES = 4_096
-"""So much is read into frames before the clock is looked at."""
+"""Input that is parsed into frames before the clock is read again."""
 
 
 class Connection(Reader):
-    """One client's connection.
+    """One client's AMQP connection.
 
     Attributes:
-        authentication: its login and tokens.
-        grants: what they let it do.
-        log: what is logged of it.
-        work: what is under way for it.
-        links: its links.
-        reply_links: the links on which it takes replies of `$cbs` and `$management`.
-        sessions: the sessions that it holds, by their entities' keys and their ids.
-        unconfirmed: what it has sent that RabbitMQ has not confirmed.
+        authentication: the client's login and tokens.
+        grants: the client's rights.
+        log: the log of this connection.
+        work: the client's operations under way.
+        links: the client's links.
+        reply_links: the links on which the client takes replies of `$cbs` and `$management`.
+        sessions: the Service Bus sessions that the client holds, by entity key and session id.
+        unconfirmed: the client's messages that RabbitMQ has not confirmed.
         starved: receiving links that wait for the client to read.
     """
 
@@ -93,7 +93,7 @@ class Connection(Reader):
 
     @property
     def product(self) -> str:
-        """Which SDK the client says that it is; "" when it says nothing."""
+        """The SDK's name from the client's `open`; "" if absent."""
         opened = self._endpoint.peer
         value = (opened.properties or {}).get("product") if opened is not None else None
         return value if isinstance(value, str) else ""
@@ -105,7 +105,7 @@ class Connection(Reader):
 
     @property
     def is_choked(self) -> bool:
-        """Whether the client has not read, or not been sent, what was taken for it already."""
+        """Whether the client's output is unread or unsent beyond its limit."""
         high = self.gateway.settings.output_bytes_high
         return self._is_writing_paused or self._endpoint.output_bytes > high
 
@@ -115,7 +115,7 @@ class Connection(Reader):
         return f"sb://{(peer.hostname if peer else None) or 'localhost'}/{path}"
 
     def describe(self, error: ServiceBusError, entity: str) -> tuple[str, str]:
-        """Return condition and description of an error as the client gets them."""
+        """Return condition and description of an error for the client."""
         name = self.gateway.settings.namespace_name
         return error.condition, texts.tracked(str(error), name, entity)
 
@@ -142,7 +142,7 @@ class Connection(Reader):
     # -- transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Begin to serve a connected client."""
         self._transport = cast(asyncio.Transport, transport)
         if self.gateway.is_stopping:
             self._transport.abort()
@@ -156,7 +156,7 @@ class Connection(Reader):
         self._arm_tick()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Release all resources of a client that is gone."""
         for event in self._endpoint.lost():
             self.links.on_event(event)
         self.log.end_minute()
@@ -169,18 +169,18 @@ class Connection(Reader):
         self.gateway.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: act on them, now or when it is this connection's turn."""
+        """Take bytes, and process them now or in this connection's turn."""
         if self._endpoint.state is not State.FINISHED:
             super().data_received(data)
 
     def advance(self, now_s: float, until_s: float) -> bool:
-        """Act on what came until a time of the loop's clock, then write once.
+        """Process input until a time of the loop's clock, then write once.
 
-        Returns whether nothing is left that could be acted on.
+        Returns whether no input is left that may be processed.
         """
         endpoint = self._endpoint
         now_ms = int(now_s * 1000)
-        self._is_flush_due = True  # at the end of this
+        self._is_flush_due = True  # at the end of this method
         try:
             while self._input_at < len(self._input) and not self._is_held:
                 at, end = self._input_at, len(self._input)
@@ -193,7 +193,7 @@ class Connection(Reader):
                     break
         except Exception:
             self.log.exception("connection.failed")
-            self.links.forget_all()  # or they would go on taking messages for nobody
+            self.links.forget_all()  # or the links would go on taking messages for nobody
             self._is_over = True
             endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
             self._timers.set("linger", LINGER_S, self.abort)
@@ -205,7 +205,7 @@ class Connection(Reader):
             self.gateway.backlog.note_unfinished(self, unfinished_bytes)
         if self.starved:
             self._feed_starved()
-        if not self.work.tasks:  # what they are about to do comes before what is flushed
+        if not self.work.tasks:  # what the tasks are about to publish comes before the flush
             self.gateway.namespace.flush()
         self.flush()
         return self._end_advance()
@@ -213,29 +213,29 @@ class Connection(Reader):
     @property
     def _is_held(self) -> bool:
         if self._is_over:
-            return False  # it is read to its end, and what it says passed over
+            return False  # input is read to its end and ignored
         return self._is_stopping or self.unconfirmed.is_held or self._is_writing_paused
 
     def eof_received(self) -> bool:
-        """The client has said all; what it asked for may still be answered to nobody."""
+        """Let answers under way be written after the client's end of input, for a limited time."""
         self._timers.set("abandon", ABANDON_S, self.abort)
         return False
 
     def pause_writing(self) -> None:
-        """The client does not read: nothing more is taken for it, nor from it."""
+        """Stop receiving for and reading from a client that does not read."""
         self._is_writing_paused = True
         self._timers.set("unread", self.gateway.settings.unread_s, self.end_unread)
         self.gateway.backlog.note_unread(self)
         self._pace()
 
     def end_unread(self) -> None:
-        """End a connection whose client does not read."""
+        """End the connection of a client that does not read."""
         self.gateway.note_ended(self, Ended.UNREAD)
         self.gateway.backlog.note_read(self)
         self.abort()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Resume receiving for and reading from a client that reads again."""
         self._is_writing_paused = False
         self._timers.cancel("unread")
         self.gateway.backlog.note_read(self)
@@ -250,11 +250,11 @@ class Connection(Reader):
 
     @property
     def unfinished_since_ms(self) -> int | None:
-        """Since when it has owed the rest of a frame or a message; `None` if it does not."""
+        """Since when a frame or a message is incomplete; `None` if none is."""
         return self._endpoint.unfinished_since_ms
 
     def flush_soon(self) -> None:
-        """Write what there is at the end of the loop's turn; much of it, at once."""
+        """Write the output at the end of the loop's turn, or at once if it is large."""
         if self._endpoint.output_bytes > self._write_bytes:
             self._write_bytes = min(2 * self._write_bytes, WRITE_BYTES_MAX)
             self.flush()
@@ -268,7 +268,7 @@ class Connection(Reader):
             self.flush()
 
     def flush(self) -> None:
-        """Write what there is."""
+        """Write the output."""
         self._is_flush_due = False
         transport = self._transport
         output = self._endpoint.take_output()
@@ -282,9 +282,9 @@ class Connection(Reader):
             self._tear_down(transport)
 
     def _tear_down(self, transport: asyncio.Transport) -> None:
-        """Close the transport so that the peer can still read our last bytes.
+        """Close the transport after the last bytes, without a reset.
 
-        A socket that is closed with unread input is reset, and the close frame with it.
+        A socket that is closed with unread input is reset, and the close frame is lost.
         """
         self._is_over = True
         self.log.end_minute()
@@ -292,7 +292,7 @@ class Connection(Reader):
         self._timers.set("abandon", ABANDON_S, transport.abort)
         self._pace()
         if transport.get_extra_info("ssl_object") is None and transport.can_write_eof():
-            # Not connected any more: the peer has reset the connection.
+            # An OSError: the peer has reset the connection.
             with contextlib.suppress(OSError):
                 transport.write_eof()
             self._timers.set("linger", LINGER_S, transport.close)
@@ -304,7 +304,7 @@ class Connection(Reader):
         self.close("amqp:internal-error", "The bridge failed; connect again.")
 
     def close(self, condition: str | None = None, description: str = "") -> None:
-        """Close the connection with an error, or as a matter of course."""
+        """Close the connection, with an error or without."""
         self.links.forget_all()
         self._is_over = True
         self._endpoint.close(condition, description)
@@ -325,7 +325,7 @@ class Connection(Reader):
             self._transport.abort()
 
     def stop(self) -> None:
-        """Take nothing more of the client and for it; what is under way goes on."""
+        """Take nothing more of the client and for the client; operations under way go on."""
         self._is_stopping = True
         self._pace()
         self.links.stop()
@@ -334,15 +334,15 @@ class Connection(Reader):
     def say_goodbye(self) -> None:
         """Close because the bridge stops: SDKs connect again by themselves.
 
-        From then on the client is read again, and what it says passed over: a socket that is closed
-        with unread input is reset, and our answers with it.
+        From then on the client's input is read and ignored: a socket that is closed with unread
+        input is reset, and the last answers are lost.
         """
         self.close(CONNECTION_FORCED, texts.STOPPING)
 
     # -- events
 
     def on_event(self, event: Event) -> None:
-        """Take what is no link's own."""
+        """Handle an event that belongs to no link."""
         match event:
             case SaslChosen():
                 self.authentication.on_sasl(event)

@@ -1,7 +1,8 @@
-"""Tells what a client speaks by the first byte it sends: TLS, HTTP or AMQP.
+"""Detection of a client's protocol by the first byte: TLS, HTTP or AMQP.
 
-TLS has to be known before a transport is made: the byte is looked at in the socket and left there.
-HTTP and AMQP are told apart by what a transport reads, below TLS or without it.
+TLS must be known before a transport is made: the bridge peeks at the byte and leaves it in the
+socket. HTTP and AMQP are distinguished by the first byte that a transport reads, inside TLS or
+without TLS.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _TLS_HANDSHAKE = b"\x16"
 """The type of a TLS record that begins a handshake (RFC 8446, section 5.1)."""
 
 _HTTP = frozenset(b"GPDHOCT")
-"""What methods begin with: GET, PUT, POST, PATCH, DELETE, HEAD, OPTIONS, CONNECT, TRACE."""
+"""First letters of the methods GET, PUT, POST, PATCH, DELETE, HEAD, OPTIONS, CONNECT, TRACE."""
 
 
 async def begins_tls(client: socket.socket) -> bool:
-    """Wait for a client's first byte, and leave it in the socket."""
+    """Wait for a client's first byte, leave it in the socket, and return whether TLS begins."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -45,9 +46,10 @@ def _set(readable: asyncio.Future[None]) -> None:
 
 
 class FirstByte(asyncio.Protocol):
-    """A client that has said nothing yet; hands over to the protocol of its first byte.
+    """A client before its first byte, which selects the protocol for the rest of the connection.
 
-    What is neither is AMQP's: it is answered with the header that would have been understood.
+    A first byte of another protocol goes to AMQP, which answers with the protocol header that it
+    supports.
     """
 
     def __init__(self, gateway: Gateway, visit: Visit) -> None:
@@ -57,7 +59,7 @@ class FirstByte(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected, and has the time of a login to say something."""
+        """Wait for the first byte of a connected client, for the time of a login at most."""
         self._transport = cast(asyncio.Transport, transport)
         self._gateway.others.add(self._transport)
         loop = asyncio.get_running_loop()
@@ -70,7 +72,7 @@ class FirstByte(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Hand over."""
+        """Hand the connection over to the protocol of its first byte."""
         transport = self._leave()
         if transport is None:
             return
@@ -84,7 +86,7 @@ class FirstByte(asyncio.Protocol):
         protocol.data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client went without a word."""
+        """Forget a client that disconnected before the first byte."""
         self._leave()
         self._visit.leave()
 

@@ -1,4 +1,4 @@
-"""What a connection may do: the claims of its tokens, and when they end."""
+"""Rights of a connection: the claims of its tokens, and their expiry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AUDIENCES_MAX = 1_000
 
 
 class Grants:
-    """The claims of one connection, by the audience that each token was put for.
+    """The claims of one connection, by audience of the token.
 
     Args:
         now_s: the wall clock, seconds since 1970 UTC.
@@ -31,16 +31,16 @@ class Grants:
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When the next of the claims ends."""
+        """The earliest expiry among the claims."""
         return min(
             (claims.expires_s for claims in self._claims.values() if claims.expires_s is not None),
             default=None,
         )
 
     def put(self, audience: str, claims: Claims) -> bool:
-        """Keep the claims of a verified token in place of the audience's earlier one.
+        """Store the claims of a verified token in place of the audience's earlier claims.
 
-        Returns whether there was room for them.
+        Returns whether there was room for the claims.
         """
         key = path_segments(audience)
         if key not in self._claims and len(self._claims) >= AUDIENCES_MAX:
@@ -49,7 +49,7 @@ class Grants:
         return True
 
     def drop_expired(self) -> None:
-        """Forget what has ended."""
+        """Forget the expired claims."""
         now_s = self._now_s()
         for audience, claims in list(self._claims.items()):
             if claims.expires_s is not None and claims.expires_s <= now_s:
@@ -72,7 +72,7 @@ class Grants:
         return any(claims.covers(path) for claims in self._valid())
 
     def require(self, right: Right, path: EntityPath) -> None:
-        """Refuse what no claim allows.
+        """Check that a claim allows a right.
 
         Raises:
             Unauthorized: in Azure's words.

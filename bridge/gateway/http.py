@@ -1,7 +1,7 @@
-"""One client's HTTP connection: its bytes reach aiohttp, or a WebSocket, when it is their turn.
+"""A client's HTTP connection: its bytes reach aiohttp, or a WebSocket, in the client's turn.
 
-aiohttp acts on all that it is given at once. So it is given little at a time, within the same
-budgets as AMQP's bytes, and a client that has shown no token may send little in all.
+aiohttp processes all its input at once. So each call hands aiohttp few bytes, within the same time
+budgets as AMQP's input, and a client without an accepted token may send few bytes in all.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("busbridge.gateway")
 
 UNAUTHENTICATED_BYTES_MAX = 131_072
-"""What may come before a token is accepted, or the connection is a WebSocket: the head of a request
-and a description of an entity."""
+"""Bytes that a client may send before a token is accepted or the connection is a WebSocket: the
+head of a request and a description of an entity."""
 
 SLICE_BYTES = 4_096
-"""So much is given to aiohttp before the clock is looked at."""
+"""Bytes that aiohttp gets before the clock is read again."""
 
 
 class _Below:
-    """The transport as those above see it: reading is paused for them, not for each other."""
+    """The transport as the protocols above see it: pausing reading only pauses their own input."""
 
     def __init__(self, transport: asyncio.Transport, hold: Callable[[bool], None]) -> None:
         self._transport = transport
@@ -48,7 +48,7 @@ class _Below:
 
 
 class HttpConnection(Reader):
-    """One client's connection.
+    """One client's HTTP connection.
 
     Args:
         handler: aiohttp's protocol of a connection.
@@ -70,14 +70,14 @@ class HttpConnection(Reader):
     # -- what the requests need
 
     def known(self) -> None:
-        """A request was authorised: the connection counts as unauthenticated no more."""
+        """Note that a request was authorized: the connection is authenticated."""
         self._visit.known()
         self._timers.cancel("authorization")
 
     async def speak_amqp(self) -> None:
-        """Hand what comes to a connection of AMQP in a WebSocket; returns when it has ended.
+        """Hand all further input to an AMQP connection in a WebSocket; return when that has ended.
 
-        It has its own timers; the client is as unauthenticated to it as before.
+        The AMQP connection has timers of its own; the client's authentication is unchanged.
         """
         if self._below is None:
             return
@@ -103,7 +103,7 @@ class HttpConnection(Reader):
     # -- transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Begin to serve a connected client."""
         self._transport = cast(asyncio.Transport, transport)
         self.gateway.others.add(self._transport)
         self._below = cast(asyncio.Transport, _Below(self._transport, self._hold))
@@ -115,7 +115,7 @@ class HttpConnection(Reader):
         self._abort(Ended.UNAUTHENTICATED, "no request was authorised in time")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Release all resources of a client that is gone."""
         self._timers.cancel_all()
         self._forget_input()
         if self._above is not self._handler:
@@ -129,7 +129,7 @@ class HttpConnection(Reader):
             self._gone.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: hand them up, now or when it is this connection's turn."""
+        """Take bytes, and hand them up now or in this connection's turn."""
         self._bytes += len(data)
         if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
             self._abort(Ended.LOGIN, "too much was sent before a request was authorised")
@@ -147,7 +147,7 @@ class HttpConnection(Reader):
             super()._go_on()
 
     def advance(self, now_s: float, until_s: float) -> bool:
-        """Hand up what came until a time of the loop's clock; see `Reader.advance`."""
+        """Hand input up until a time of the loop's clock; see `Reader.advance`."""
         self._is_advancing = True
         while self._input_at < len(self._input) and not self._is_held:
             at = self._input_at
@@ -163,16 +163,16 @@ class HttpConnection(Reader):
         return self._is_held_above
 
     def _hold(self, is_held: bool) -> None:
-        """Hand nothing up, or go on."""
+        """Stop handing input up, or go on."""
         self._is_held_above = is_held
         self._go_on()
 
     def eof_received(self) -> bool | None:
-        """The client has said all."""
+        """Pass on the client's end of input."""
         return self._above.eof_received()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Pass on that the client does not read."""
         if self._above is self._handler:
             self._timers.set("unread", self.gateway.settings.unread_s, self._on_unread)
         self._above.pause_writing()
@@ -181,6 +181,6 @@ class HttpConnection(Reader):
         self._abort(Ended.UNREAD, "an answer was not read")
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Pass on that the client reads again."""
         self._timers.cancel("unread")
         self._above.resume_writing()

@@ -1,4 +1,4 @@
-"""The links of one connection: what happens to each, and what ends them."""
+"""The links of one connection: dispatch of their events, and their end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
 EntityLink = SendingLink | ReceivingLink | SessionLink
-"""A link to or from an entity; others are those of `$cbs` and `$management`."""
+"""A link to or from an entity; other links are those of `$cbs` and `$management`."""
 
 
 class Links:
@@ -38,7 +38,7 @@ class Links:
         return len(self._alive)
 
     def on_event(self, event: Event) -> None:
-        """Have the link hear of what happened to it, or the connection of its own."""
+        """Pass an event to its link, or to the connection."""
         match event:
             case MessageArrived():
                 owner = event.link.owner
@@ -64,7 +64,7 @@ class Links:
                 self._connection.on_event(event)
 
     def forget(self, owner: EntityLink | ReplyLink | RequestLink) -> None:
-        """A link is gone: what it holds is let go, once."""
+        """Forget an ended link, and release its resources once."""
         if isinstance(owner, EntityLink):
             if owner not in self._alive:
                 return
@@ -72,18 +72,18 @@ class Links:
         owner.on_detached()
 
     def forget_all(self) -> None:
-        """All of them are gone."""
+        """Forget all links."""
         for link in list(self._alive):
             self.forget(link)
 
     def stop(self) -> None:
-        """Take nothing more for the client."""
+        """Receive nothing more for the client."""
         for link in list(self._alive):
             if isinstance(link, ReceivingLink | SessionLink):
                 self.forget(link)
 
     def drop_unauthorized(self) -> None:
-        """A token has ended: so do the links that no other one allows."""
+        """End the links that no token allows any more, after a token's expiry."""
         connection = self._connection
         for link in list(self._alive):
             if link.link.is_alive and not connection.grants.allows(link.right, link.path):
@@ -91,7 +91,7 @@ class Links:
                 self._end(link, Unauthorized(text), "link.expired")
 
     def recheck(self) -> None:
-        """The entities have changed: end the links that they do not allow any more."""
+        """End the links that are not allowed any more, after a change of entities."""
         for link in list(self._alive):
             error = link.refusal() if link.link.is_alive else None
             if error is not None:

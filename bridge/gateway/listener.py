@@ -1,4 +1,4 @@
-"""Takes connections from a listening socket, as many as are admitted, some in each loop's turn."""
+"""A listener: accepts connections as admission allows, a limited number in each loop turn."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from bridge.gateway.first_byte import begins_tls
 _log = logging.getLogger("busbridge.gateway")
 
 AT_ONCE = 16
-"""Connections that are taken before others get their turn."""
+"""Connections that are accepted before other tasks get their turn."""
 
 PAUSE_S = 0.2
-"""How long nothing is taken when the process has no file to spare."""
+"""How long nothing is accepted when the process has no file descriptor to spare."""
 
 HANDSHAKE_S_MIN = 0.1
-"""What TLS's handshake may take however long the client was silent before."""
+"""Minimum time for the TLS handshake, however long the client was silent before."""
 
 UNAUTHENTICATED_BUFFER_BYTES = 4_096
-"""About what the kernel holds of an unauthenticated client's TLS. All of it is deciphered in one
-turn of the loop, a record of one byte for the price of a large one: with the usual buffer 90 of
-them make a turn 0.8 s long."""
+"""About the size of the kernel's receive buffer of an unauthenticated TLS client. All of the buffer
+is deciphered in one turn of the loop, and a record of one byte costs as much as a large one: with
+the usual buffer 90 such clients make a turn 0.8 s long."""
 
 KNOWN_BUFFER_BYTES = 1 << 20
-"""What it may hold, as far as the system allows, once a token was accepted."""
+"""The receive buffer's size once a token was accepted, as far as the system allows."""
 
 _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
@@ -39,13 +39,13 @@ _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 class Listener:
     """One listening socket.
 
-    A connection that is refused is closed without a word: an answer would cost more than it.
+    A refused connection is closed without an answer: the answer would cost more than the refusal.
 
     Args:
         make: returns the protocol of a connection.
-        tls: with it, TLS is taken too.
-        is_tls_only: nothing else is.
-        handshake_s: how long a client may take to begin, and to end TLS's handshake.
+        tls: if given, TLS is accepted too.
+        is_tls_only: connections without TLS are refused.
+        handshake_s: how long a client may take to begin, and to end the TLS handshake.
     """
 
     def __init__(
@@ -116,20 +116,20 @@ class Listener:
             raise
 
     async def _tls_of(self, client: socket.socket) -> ssl.SSLContext | None:
-        """Return what TLS is begun with; `None` for a client that begins without."""
+        """Return the TLS context of a connection; `None` for a client that begins without TLS."""
         if self._tls is None or self._is_tls_only or await begins_tls(client):
             return self._tls
         return None
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Stop accepting connections."""
         self._accepting.cancel()
         for task in self._connecting:
             task.cancel()
         self._socket.close()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no accept or handshake is under way."""
         await asyncio.gather(self._accepting, *self._connecting, return_exceptions=True)
 
 

@@ -1,4 +1,4 @@
-"""`$management`: an entity's operations, in requests and replies (one table)."""
+"""`$management`: one table of an entity's operations, in requests and replies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUFFIX = "/$management"
 _PREFIX = "com.microsoft:"
 
 _FIRST, _SECOND = 0, 1
-"""rcv-settle-mode: receive-and-delete, peek-lock. It comes as a ubyte or a uint."""
+"""rcv-settle-mode: receive-and-delete, peek-lock. Clients send a ubyte or a uint."""
 
 ITEMS_MAX = 5_000
 """Messages of one request, however they are named: more than any SDK asks for at a time."""
@@ -54,17 +54,18 @@ DELETED_MAX = 4_000
 """Messages that one request deletes at most (Azure, batch delete)."""
 
 SETTLED_AT_ONCE = 100
-"""Messages that are settled before others have their turn of the event loop."""
+"""Messages that are settled before other tasks get their turn of the event loop."""
 
 Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation: the right that it needs, and what does it; no body means 'no content'.
+    """An operation: the required right and the function; no body means 'no content'.
 
     Attributes:
-        in_session: what names a session is only for the connection that holds it.
+        in_session: a request that names a session must come from the connection that holds the
+            session.
     """
 
     right: Right
@@ -73,7 +74,7 @@ class Operation:
 
 
 def _items(body: Body, name: str) -> Sequence[Any]:
-    """Return the elements of a list or an array, at most so many; `name` is its key."""
+    """Return the elements of a list or an array, at most `ITEMS_MAX`; `name` is its key."""
     value = body.get(name)
     items = value.items if isinstance(value, Array) else value
     if not isinstance(items, list | tuple):
@@ -161,7 +162,7 @@ async def _batch_delete_messages(namespace: Namespace, path: EntityPath, body: B
 
 
 def _session_of(namespace: Namespace, path: EntityPath, body: Body) -> str | None:
-    """Return the session that messages are asked for of; `None`: the entity has none."""
+    """Return the session of a request for messages; `None` if the entity has no sessions."""
     if not session_operations.requires_session(namespace, path):
         return None
     session_id = session_operations.session_id_of(body)
@@ -273,11 +274,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "remove-rule": Operation(Right.LISTEN, _remove_rule),
     "enumerate-rules": Operation(Right.LISTEN, _enumerate_rules),
 }
-"""Operation without its prefix -> what it needs and does. What is not here is refused by name."""
+"""Operation without its prefix -> right and function. Other operations are refused by name."""
 
 
 def handler(path: EntityPath) -> Callable[[RequestLink, Message], None]:
-    """Return what answers the requests of an entity's node."""
+    """Return the handler for requests to an entity's node."""
 
     def on_request(link: RequestLink, request: Message) -> None:
         link.connection.work.spawn(_answer(link, path, request))

@@ -1,4 +1,4 @@
-"""Nodes that are talked to in requests and replies: `$cbs` and an entity's `$management`."""
+"""Request and reply links of the nodes `$cbs` and an entity's `$management`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
 REQUEST_BYTES_MAX = 1_048_576
-"""A `schedule-message` request holds whole messages."""
+"""Maximum size of a request; a `schedule-message` request holds whole messages."""
 
 REPLIES_WAITING_MAX = 1_000
 """Replies that wait for a client's credit; beyond that the oldest is dropped."""
@@ -37,7 +37,7 @@ class ReplyLink:
 
     Attributes:
         node: the node's path in lower case, `$cbs` or `orders/$management`.
-        names: what a request's reply-to may say: its target's address, or its name.
+        names: the values of a request's reply-to for this link: its target's address, and its name.
     """
 
     def __init__(self, connection: Connection, link: OutgoingLink, node: str) -> None:
@@ -56,7 +56,7 @@ class ReplyLink:
         self._flush()
 
     def on_credit(self, event: CreditChanged) -> None:
-        """The client takes replies."""
+        """Send waiting replies within the client's credit."""
         self._flush()
         if event.drain:
             self.link.drained()
@@ -67,24 +67,24 @@ class ReplyLink:
         self._connection.flush_soon()
 
     def on_detached(self) -> None:
-        """The link is gone."""
+        """Drop the waiting replies of a link that is gone."""
         self._waiting.clear()
         self._connection.reply_links.remove(self)
 
 
 class ReplyLinks:
-    """The reply links of one connection, found by what a request says of them."""
+    """The reply links of one connection, by node, reply-to and AMQP session."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, Session | None], dict[ReplyLink, None]] = {}
 
     def add(self, link: ReplyLink) -> None:
-        """A client has attached one."""
+        """Add an attached link."""
         for key in self._keys(link):
             self._found.setdefault(key, {})[link] = None
 
     def remove(self, link: ReplyLink) -> None:
-        """It is gone."""
+        """Remove a link that is gone."""
         for key in self._keys(link):
             links = self._found.get(key, {})
             links.pop(link, None)
@@ -113,7 +113,7 @@ class RequestLink:
 
     Args:
         node: the node's path in lower case.
-        handle: is called with each request; it ends with `reply`.
+        handle: called with each request; ends with a call of `reply`.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class RequestLink:
         link.accept(credit=credit, message_bytes_max=REQUEST_BYTES_MAX)
 
     def on_message(self, event: MessageArrived) -> None:
-        """Take a request: it is accepted as a message, then answered by another."""
+        """Accept a request as a message; its answer is another message."""
         self._under_way += 1
         try:
             message = decode_message(event.payload)
@@ -145,7 +145,7 @@ class RequestLink:
         self._handle(self, message)
 
     def reply(self, request: Message, application_properties: dict[str, Any], value: Any) -> None:
-        """Send the reply to a request on the link that its sender listens on."""
+        """Send the reply to a request on the reply link of the request's sender."""
         self._under_way -= 1
         self.top_up()
         reply_to = request.properties.reply_to
@@ -165,4 +165,4 @@ class RequestLink:
         self.connection.flush_soon()
 
     def on_detached(self) -> None:
-        """The link is gone; replies under way still go out."""
+        """Do nothing when the link is gone; replies under way are still sent."""

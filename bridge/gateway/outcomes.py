@@ -1,4 +1,4 @@
-"""A client's outcome -> the engine's disposition, and the outcome that answers it."""
+"""Conversion of a client's outcome into the engine's disposition and the answering outcome."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DEAD_LETTER_CONDITION = "com.microsoft:dead-letter"
 
 
 def disposition_of(outcome: Any) -> tuple[Disposition, Outcome]:
-    """Return what the engine is to do, and what the client expects to hear when it is done.
+    """Return the engine's disposition of an outcome, and the outcome that answers the client.
 
     Raises:
-        ArgumentError: it is no outcome that Service Bus knows.
-        NotImplementedHere: it is part of a transaction.
+        ArgumentError: Service Bus has no such outcome.
+        NotImplementedHere: the outcome is part of a transaction.
     """
     match outcome:
         case Accepted():
@@ -70,7 +70,7 @@ def changes(properties: Any) -> Table:
     """Return the properties to change, each with its AMQP type.
 
     Raises:
-        ArgumentError: they are no map with textual keys.
+        ArgumentError: the properties are no map with textual keys.
     """
     if not properties:
         return {}

@@ -1,4 +1,4 @@
-"""What a client has sent, from the socket until it is acted on in the client's turn."""
+"""Input of a client connection, buffered until the connection's turn."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Reader(asyncio.Protocol):
-    """One client's connection, whose bytes are acted on when it is its turn.
+    """A client connection whose input is processed in the connection's turn.
 
-    While some are left, or the client is held, no more are read from it.
+    While input is left, or the client is held, nothing more is read from the socket.
 
     Attributes:
-        gateway: the gateway that it came to.
+        gateway: the gateway of the connection.
     """
 
     def __init__(self, gateway: Gateway, visit: Visit) -> None:
@@ -34,25 +34,25 @@ class Reader(asyncio.Protocol):
 
     @property
     def _is_held(self) -> bool:
-        """Whether nothing more is taken from the client for now."""
+        """Whether the client's input is not processed for now."""
         raise NotImplementedError
 
     def advance(self, now_s: float, until_s: float) -> bool:
-        """Act on what came until a time of the loop's clock.
+        """Process input until a time of the loop's clock.
 
-        Returns whether nothing is left that could be acted on.
+        Returns whether no input is left that may be processed.
         """
         raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: act on them, now or when it is this connection's turn."""
+        """Take bytes, and process them now or in this connection's turn."""
         if self._input_at < len(self._input):
             data = self._input[self._input_at :] + data
         self._input, self._input_at = data, 0
         self._go_on()
 
     def _go_on(self) -> None:
-        """Act on what came, as soon as others leave time for it."""
+        """Process the input as soon as other connections leave time."""
         if not self._is_queued and self._input_at < len(self._input):
             gateway, is_unauthenticated = self.gateway, self._visit.is_unauthenticated
             turns = gateway.turns_of_unauthenticated if is_unauthenticated else gateway.turns
@@ -60,7 +60,7 @@ class Reader(asyncio.Protocol):
         self._pace()
 
     def _end_advance(self) -> bool:
-        """End `advance`; returns what that does."""
+        """End `advance`, and return its result."""
         if self._input_at >= len(self._input):
             self._forget_input()
         elif not self._is_held:
@@ -74,7 +74,7 @@ class Reader(asyncio.Protocol):
         self._input, self._input_at = b"", 0
 
     def _pace(self) -> None:
-        """Read from the client, or do not: while something is left, or it is held."""
+        """Pause reading while input is left or the client is held, else resume."""
         is_paused = self._input_at < len(self._input) or self._is_held
         transport = self._transport
         if is_paused == self._is_reading_paused or transport is None or transport.is_closing():

@@ -1,7 +1,8 @@
 """A link on which a client receives messages of an entity.
 
-The engine is asked for no more than the client has granted, and for no more at a time than the
-client reads: with too much unread, or with its session's window shut, nothing more is asked for.
+The link asks the engine for no more messages than the client's credit, and for no more at a time
+than the client reads: with too many bytes unread, or with the AMQP session's window shut, it asks
+for nothing more.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 _NUMBER_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 _MESSAGE_BYTES_GUESS = 16_384
-"""What a message is taken to weigh before the first has been seen."""
+"""Assumed size of a message before the first message of a link."""
 
 
 def message_of(received: Received) -> bytes:
-    """Return the encoded message that a client gets."""
+    """Return the encoded message for a client."""
     return message_from_record(
         received.record,
         sequence_number=received.sequence_number,
@@ -48,11 +49,11 @@ def message_of(received: Received) -> bytes:
 
 
 Deliver = Callable[[Received], None]
-"""What takes the messages of a receiver."""
+"""Callback that takes the messages of a receiver."""
 
 
 def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | None:
-    """Return why nothing may be received from an entity; `None` when it may."""
+    """Return the error for receiving from an entity; `None` when receiving is allowed."""
     try:
         entity = connection.gateway.namespace.receive_entity(path)
     except ServiceBusError as error:
@@ -70,12 +71,13 @@ class ReceivingLink:
     """A client's receiver.
 
     Args:
-        receiver: what it receives from, by the function that takes its messages.
-        answer: what our attach has other than the client's; see `OutgoingLink.accept`.
+        receiver: makes the engine's receiver, given the callback that takes its messages.
+        answer: the fields in which the gateway's attach differs from the client's; see
+            `OutgoingLink.accept`.
 
     Attributes:
-        path: the entity or sub-queue it receives from.
-        right: what the client's token must give for as long as the link lives.
+        path: the entity or sub-queue to receive from.
+        right: the right that the client's token must give for as long as the link lives.
     """
 
     right = Right.LISTEN
@@ -97,13 +99,13 @@ class ReceivingLink:
         self._receiver = receiver(self.deliver)
         link.owner = self
         link.accept(**answer)
-        # A client may have granted credit with its attach, and wanted it back.
+        # A client may have granted credit with its attach, and begun a drain already.
         if link.is_draining:
             self._begin_withdrawal()
         self.pull()
 
     def pull(self) -> None:
-        """Ask the engine for what the client takes and can read."""
+        """Ask the engine for messages, within the client's credit and output limits."""
         link = self.link
         if self._is_withdrawing or not link.is_open:
             return
@@ -115,14 +117,14 @@ class ReceivingLink:
         if link.credit <= fetch_max:
             count = link.credit - self._asked
         else:
-            # In portions: not one more with every message that is sent.
+            # In portions: not for one more message with every message sent.
             count = fetch_max - self._asked if 2 * self._asked <= fetch_max else 0
         if count > 0:
             self._asked += count
             self._receiver.add_credit(count)
 
     def deliver(self, received: Received) -> None:
-        """The engine gives a message that was asked for."""
+        """Send a message from the engine to the client."""
         self._asked = max(self._asked - 1, 0)
         link = self.link
         if not link.is_open:
@@ -151,7 +153,7 @@ class ReceivingLink:
             self.connection.log.info("release.failed", entity=str(self.path), reason=str(error))
 
     def on_credit(self, event: CreditChanged) -> None:
-        """The client grants credit, or takes it back."""
+        """Handle a change of the client's credit."""
         if self._is_withdrawing:
             return
         if event.drain or event.credit < self._asked:
@@ -164,7 +166,7 @@ class ReceivingLink:
         self.connection.work.spawn(self._withdraw())
 
     async def _withdraw(self) -> None:
-        """Take everything back from the engine, answer a drain, and begin anew."""
+        """Take all credit back from the engine, answer a drain, and begin anew."""
         try:
             await self._receiver.drain()
         finally:
@@ -175,7 +177,7 @@ class ReceivingLink:
         self.connection.flush_soon()
 
     def on_outcome(self, event: OutcomeArrived) -> None:
-        """The client settles; each message is answered when the engine has done it."""
+        """Settle the client's deliveries; answer each when the engine has settled its message."""
         try:
             disposition, done = disposition_of(event.outcome)
         except ServiceBusError as error:
@@ -187,7 +189,7 @@ class ReceivingLink:
                 self.connection.work.spawn(self._settle(event, delivery, disposition, done))
 
     def _complete(self, event: OutcomeArrived, delivery: OutgoingDelivery, done: Any) -> bool:
-        """Complete a message without a task of its own, if that can be."""
+        """Complete a message without a task, if the engine can; return whether it can."""
 
         def on_settled(error: ServiceBusError | None) -> None:
             self.connection.work.completing(-1)
@@ -230,11 +232,11 @@ class ReceivingLink:
             self.connection.flush_soon()
 
     def refusal(self) -> ServiceBusError | None:
-        """Return why nothing may be received any more; `None` while it may."""
+        """Return the error for receiving any longer; `None` while receiving is allowed."""
         return refusal_of(self.connection, self.path)
 
     def on_detached(self) -> None:
-        """The link is gone; its locks stay until they are settled by token or expire."""
+        """Close the receiver of an ended link; its locks stay until settled by token or expired."""
         self.connection.starved.pop(self, None)
-        # At once: what a receive-and-delete link was given now would be nowhere.
+        # At once: a message given to a receive-and-delete link now would be lost.
         self.connection.work.spawn(_done(self._receiver.close()))

@@ -1,4 +1,4 @@
-"""How a link is refused: with Azure's condition and words."""
+"""Refusal of a link with Azure's condition and words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def refuse(
     connection: Connection, link: IncomingLink | OutgoingLink, entity: str, error: ServiceBusError
 ) -> None:
-    """Refuse a link to an entity; `entity` is what the client has called it."""
+    """Refuse a link to an entity; `entity` is the client's name for the entity."""
     if isinstance(error, EntityNotFound):
         text = texts.not_found(connection.resource_of(entity))
         name = connection.gateway.settings.namespace_name

@@ -1,7 +1,7 @@
-"""Rules of subscriptions in `$management`: the maps that add them, the lists that show them.
+"""Rules of subscriptions in `$management`: maps for adding rules, lists for showing rules.
 
-The JavaScript client was seen to send and read these; for .NET they are made after its source. A
-list's descriptor is a number: clients know no other.
+The formats were observed in the JavaScript client's traffic; for .NET they follow the client's
+source. The descriptor of a list is a number: clients know no other form.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read_rule(body: Body) -> model.Rule:
     """Return the rule that an add-rule request describes.
 
     Raises:
-        ArgumentError: a field is missing or of another type, or the name is none.
+        ArgumentError: a field is missing or of another type, or the name is invalid.
     """
     description = _map(body, "rule-description")
     action = description.get("sql-rule-action")
@@ -102,7 +102,7 @@ def _correlation(given: Body) -> model.CorrelationFilter:
 
 
 def shown(subscription: model.Subscription, skip: int, top: int) -> list[Body]:
-    """Return rules of a subscription as an enumerate-rules reply has them."""
+    """Return rules of a subscription in the form of an enumerate-rules reply."""
     made = _time(subscription.created_at)
     return [
         {"rule-description": _rule(each, made)} for each in subscription.rules[skip : skip + top]
@@ -158,7 +158,7 @@ def _values(properties: Mapping[str, object]) -> dict[str, object]:
 
 def _value(value: object) -> object:
     if type(value) is int and -(2**31) <= value < 2**31:
-        return Int(value)  # as over HTTP: of which width it was given is not kept
+        return Int(value)  # as over HTTP: the width of the given integer is not stored
     if isinstance(value, datetime):
         return _timestamp(value)
     if isinstance(value, timedelta):

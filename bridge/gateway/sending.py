@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 
 SLICE_S = 0.002
-"""How long messages are read before others have their turn of the event loop."""
+"""How long messages are decoded before other tasks get their turn of the event loop."""
 
 AT_ONCE_BYTES = 16_384
-"""A batch of so many bytes is read in one go."""
+"""Batches up to this size are decoded in one go."""
 
 Item = TypeVar("Item")
 
 _ID_BYTES = 16
-"""Of the message id that a message gets which came without one."""
+"""Length of the message id that the bridge gives a message without one."""
 
 
 def outgoing(raw: bytes, new_id: bytes | None = None) -> Outgoing:
-    """Return one encoded message as the engine takes it.
+    """Return one encoded message in the engine's form.
 
     Args:
-        raw: the message.
-        new_id: random bytes, its id if it has none; by default they are made here.
+        raw: the encoded message.
+        new_id: random bytes, the id of a message without one; by default they are made here.
 
     Raises:
         MappingError: the bytes are no message.
-        ArgumentOutOfRange: an id or a key of it is too long.
-        NotAllowed: its partition key is not its session id.
+        ArgumentOutOfRange: an id or a key of the message is too long.
+        NotAllowed: the partition key differs from the session id.
     """
     inward = record_from_message(raw, new_message_id=(new_id or os.urandom(_ID_BYTES)).hex())
     return Outgoing(
@@ -62,7 +62,7 @@ def outgoing_each(payload: bytes) -> Iterator[Outgoing]:
     """Yield the messages of a batch.
 
     Raises:
-        MappingError, DecodeError: the bytes are no batch, or one of its messages is none.
+        MappingError, DecodeError: the bytes are no batch, or contain an invalid message.
         ArgumentOutOfRange, NotAllowed: as for one message.
     """
     messages = batch_messages(payload)
@@ -72,7 +72,7 @@ def outgoing_each(payload: bytes) -> Iterator[Outgoing]:
 
 
 async def in_slices(each: Iterator[Item]) -> list[Item]:
-    """Return what an iterator yields; others have their turn of the event loop in between."""
+    """Return the items of an iterator; other tasks get turns of the event loop in between."""
     loop = asyncio.get_running_loop()
     items = []
     end_s = loop.time() + SLICE_S
@@ -91,8 +91,8 @@ class SendingLink:
     """A client's sender.
 
     Attributes:
-        path: the entity it sends to.
-        right: what the client's token must give for as long as the link lives.
+        path: the target entity.
+        right: the right that the client's token must give for as long as the link lives.
     """
 
     right = Right.SEND
@@ -122,7 +122,7 @@ class SendingLink:
             self.connection.work.spawn(self._read_in_order())
 
     async def _read_in_order(self) -> None:
-        """Read a large batch in slices, then what came behind it: the order stays."""
+        """Decode a large batch in slices, then the messages behind it: the order stays."""
         try:
             while self._unread:
                 event = self._unread[0]
@@ -197,8 +197,8 @@ class SendingLink:
         self.link.renew(self._under_way)
 
     def refusal(self) -> ServiceBusError | None:
-        """Return why the link must end: never, each send is refused by itself."""
+        """Return `None`: the link never has to end, each send is refused by itself."""
         return None
 
     def on_detached(self) -> None:
-        """The link is gone; what was taken is stored all the same."""
+        """Do nothing when the link is gone; messages already taken are still stored."""

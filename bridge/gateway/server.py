@@ -1,4 +1,4 @@
-"""The gateway: listens, keeps the connections, stops in good order."""
+"""The gateway: listeners, connections, and an orderly stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bridge.model.access_rules import RuleSet
 _log = logging.getLogger("busbridge.gateway")
 
 GOODBYE_S = 0.5
-"""How long a stop waits for clients to answer its close."""
+"""How long a stop waits for clients to answer the bridge's close."""
 
 
 class Gateway:
@@ -35,17 +35,17 @@ class Gateway:
     Args:
         namespace: the engine's verbs.
         rules: the shared access rules; may be replaced at any time.
-        app: answers HTTP but for the WebSocket (see `Site`).
+        app: answers HTTP requests other than the WebSocket's (see `Site`).
         now_s: the wall clock, seconds since 1970 UTC.
 
     Attributes:
-        connections: the clients that speak AMQP.
-        others: the transports of those that speak HTTP, WebSockets among them, or nothing yet.
-        site: what is answered over HTTP.
-        admission: who may connect, and who was sent away.
-        backlog: what is held for all of them.
-        turns, turns_of_unauthenticated: whose input is acted on; the latter take no
-            time from others.
+        connections: the AMQP connections.
+        others: the transports of HTTP connections, WebSockets included, and of silent clients.
+        site: the HTTP side of the gateway.
+        admission: the connection limits, and counts of refused connections.
+        backlog: the limits of unfinished, unconfirmed and unread bytes of all connections.
+        turns, turns_of_unauthenticated: the schedulers of client input; unauthenticated clients
+            take no time from others.
         is_stopping: nothing more is taken of any client.
     """
 
@@ -78,11 +78,11 @@ class Gateway:
         return f"<Gateway listeners={len(self._listeners)} connections={len(self.connections)}>"
 
     def add(self, connection: Connection) -> None:
-        """A client has connected."""
+        """Add an AMQP connection."""
         self.connections.add(connection)
 
     def remove(self, connection: Connection) -> None:
-        """A client is gone."""
+        """Remove a connection that has ended."""
         self.connections.discard(connection)
         self._changed.set()
 
@@ -92,7 +92,7 @@ class Gateway:
         connection.log.info("connection.ended", reason=reason.value)
 
     def recheck(self) -> None:
-        """The entities have changed: end the links that they do not allow any more."""
+        """End the links that are not allowed any more, after a change of entities."""
         for connection in list(self.connections):
             connection.links.recheck()
 
@@ -123,9 +123,9 @@ class Gateway:
         return int(port)
 
     async def stop(self) -> None:
-        """Take nothing more, answer what was taken, then close every connection.
+        """Take nothing more, answer operations under way, then close every connection.
 
-        What was stored is told before the connection ends, or its sender would send it again.
+        A sender hears of stored messages before its connection ends, or it would send them again.
         """
         self.is_stopping = True
         for listener in self._listeners:

@@ -1,4 +1,4 @@
-"""`$management` of sessions: the operations, which are for the connection that holds a session."""
+"""`$management` operations on sessions, for the connection that holds the session."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def check_entity(namespace: Namespace, path: EntityPath) -> None:
     """Check that an entity has sessions.
 
     Raises:
-        EntityNotFound: there is none of that name.
-        NotAllowed: it has none, as a dead-letter queue has none.
+        EntityNotFound: no entity has this name.
+        NotAllowed: the entity has no sessions, as a dead-letter queue has none.
     """
     if not requires_session(namespace, path):
         raise NotAllowed(engine_texts.SESSION_ON_PLAIN_ENTITY)
 
 
 def requires_session(namespace: Namespace, path: EntityPath) -> bool:
-    """Whether what is received from an entity is received in sessions."""
+    """Whether messages are received from an entity in sessions."""
     if path.sub_queue is not SubQueue.NONE:
         return False
     return namespace.receive_entity(path).requires_session
 
 
 def session_id_of(body: Mapping[str, Any]) -> str | None:
-    """Return the session that a request names.
+    """Return the session id of a request.
 
     Raises:
-        ArgumentError: it is no text.
+        ArgumentError: the session id is no text.
     """
     session_id = body.get(SESSION_ID)
     if session_id is not None and not isinstance(session_id, str):
@@ -61,10 +61,10 @@ def session_id_of(body: Mapping[str, Any]) -> str | None:
 
 
 def of_holder(connection: Connection, path: EntityPath, body: Body, link_name: Any) -> Body:
-    """Return a request with the session that it is about, which its own connection holds.
+    """Check that the connection holds a request's session; return the request with the session id.
 
-    It names the session, or the session's link (the Go client, for deferred messages). Of an
-    entity without sessions either means nothing.
+    The request names the session, or the session's link (the Go client, for deferred messages). For
+    an entity without sessions neither matters.
 
     Args:
         link_name: `associated-link-name` of the request.
@@ -99,19 +99,19 @@ def _named(namespace: Namespace, path: EntityPath, body: Body) -> str:
 
 
 async def renew_session_lock(namespace: Namespace, path: EntityPath, body: Body) -> Body:
-    """Give a session's lock its full duration from now."""
+    """Renew a session's lock: its full duration begins now."""
     end_ms = await namespace.renew_session_lock(path, _named(namespace, path, body))
     return {"expiration": Timestamp(end_ms)}
 
 
 async def get_session_state(namespace: Namespace, path: EntityPath, body: Body) -> Body:
-    """Return what was stored with a session."""
+    """Return the state of a session."""
     state = await namespace.session_state(path, _named(namespace, path, body))
     return {"session-state": state}
 
 
 async def set_session_state(namespace: Namespace, path: EntityPath, body: Body) -> Body:
-    """Store a state with a session; null and no bytes at all clear it.
+    """Set the state of a session; null or an empty binary clears the state.
 
     The Go client sends nil as no bytes, and expects nil back.
     """

@@ -1,8 +1,8 @@
 """A link on which a client holds a session of an entity, and receives the session's messages.
 
-The client's attach is answered when the session is held; until then nothing is asked for and
-nothing polled. A client that goes away while it waits gives up its place. When the session's lock
-ends the link is detached; when the link ends, so does the lock.
+The client's attach is answered when the session is held; until then the link asks for no messages
+and polls nothing. A client that goes away while it waits gives up its place. When the session's
+lock ends the link is detached; when the link ends, the lock ends.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
 FILTER = Symbol("com.microsoft:session-filter")
-"""Key of a source's filter: a session id, or null for the next one that is free."""
+"""Key of a source's filter: a session id, or null for the next free session."""
 
 _SHARED = 0x137000000E
 """Descriptor of the filter that asks for a session which another receiver may take over (.NET)."""
 
 LOCKED_UNTIL = Symbol("com.microsoft:locked-until-utc")
-"""Link property of our attach: the end of the session's lock, in .NET ticks."""
+"""Link property of the gateway's attach: the end of the session's lock, in .NET ticks."""
 
 TIMEOUT = "com.microsoft:timeout"
-"""Link property of a client's attach: how long it waits, in milliseconds."""
+"""Link property of a client's attach: how long the client waits, in milliseconds."""
 
 TIMEOUT_S = 65.0
-"""How long a client that does not say waits for a next session (Azure's own tests)."""
+"""How long a client without that property waits for a next session (Azure's own tests)."""
 
 EARLIER_S = 0.2
-"""The refusal is sent so long before the client's own time is over: with both at once the
+"""How long before the end of the client's own time the refusal is sent: with both at once the
 JavaScript client reports a timeout of its own."""
 
 _TICKS_OF_1970 = 621_355_968_000_000_000
@@ -65,7 +65,7 @@ def wants_shared_session(source: Any) -> bool:
 
 
 def wanted_session(source: Any) -> str | None:
-    """Return which session an attach asks for; `None`: the next one.
+    """Return the session id that an attach asks for; `None` for the next free session.
 
     Raises:
         ArgumentError: the filter is no text.
@@ -79,9 +79,9 @@ def wanted_session(source: Any) -> str | None:
 
 
 def with_session(source: Any, session_id: str) -> Source:
-    """Return the source of our answer: the client's, with the session that it has.
+    """Return the source of the gateway's attach: the client's source with the accepted session.
 
-    The Go client describes its filter and reads described ones only; the others do neither.
+    The Go client describes its filter and reads described filters only; the others do neither.
     """
     wanted = source.filter[FILTER]
     given: Any = session_id
@@ -92,7 +92,7 @@ def with_session(source: Any, session_id: str) -> Source:
 
 
 def wait_s(properties: Mapping[Any, Any] | None) -> float:
-    """Return how long a client waits for its attach to be answered."""
+    """Return how long a client waits for the answer to its attach."""
     given_ms = (properties or {}).get(TIMEOUT)
     if not isinstance(given_ms, int) or isinstance(given_ms, bool) or given_ms < 0:
         return TIMEOUT_S
@@ -100,12 +100,12 @@ def wait_s(properties: Mapping[Any, Any] | None) -> float:
 
 
 class SessionLink:
-    """A client's receiver of one session: first it waits for the session, then it holds it.
+    """A client's session receiver: first waiting for the session, then holding the session.
 
     Attributes:
-        path: the entity that the session is of.
-        right: what the client's token must give for as long as the link lives.
-        session_id: the session that it holds; `None` while it waits.
+        path: the entity of the session.
+        right: the right that the client's token must give for as long as the link lives.
+        session_id: the held session; `None` while waiting.
     """
 
     right = Right.LISTEN
@@ -163,28 +163,28 @@ class SessionLink:
         self._receiving.deliver(received)
 
     def _on_lost(self, error: ServiceBusError) -> None:
-        """The session's lock has ended: so does the link."""
+        """Detach the link when the session's lock has ended."""
         self.link.detach(*self.connection.describe(error, str(self.path)))
         self.connection.log.info("session.lost", entity=str(self.path), reason=str(error))
         self.connection.links.forget(self)
         self.connection.flush_soon()
 
     def on_credit(self, event: CreditChanged) -> None:
-        """The client grants credit, or takes it back."""
+        """Handle a change of the client's credit."""
         if self._receiving is not None:
             self._receiving.on_credit(event)
 
     def on_outcome(self, event: OutcomeArrived) -> None:
-        """The client settles."""
+        """Settle the client's deliveries."""
         if self._receiving is not None:
             self._receiving.on_outcome(event)
 
     def refusal(self) -> ServiceBusError | None:
-        """Return why nothing may be received any more; `None` while it may."""
+        """Return the error for receiving any longer; `None` while receiving is allowed."""
         return refusal_of(self.connection, self.path)
 
     def on_detached(self) -> None:
-        """The link is gone, and with it the session's lock or the place among those who wait."""
+        """Release the session's lock, or the place among waiting receivers, of an ended link."""
         self._waiting.cancel()
         if self._receiving is not None:
             held = self.connection.sessions

@@ -1,4 +1,4 @@
-"""What a gateway is told when it starts."""
+"""Settings of a gateway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bridge.machine.amqp10.limits import Limits
 
 MECHANISMS = ("MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL")
-"""What Service Bus offers. Only PLAIN proves anything: the others get rights by `$cbs`."""
+"""SASL mechanisms of Service Bus. Only PLAIN proves anything: the others get rights by `$cbs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,28 +15,30 @@ class Settings:
     """Settings of a gateway.
 
     Attributes:
-        container_id: our name in `open`.
+        container_id: the gateway's name in `open`.
         namespace_name: the namespace as Azure's error texts name it.
-        message_bytes_max: largest message of an entity that says nothing of its own.
-        connections_max: of all clients together (Azure: 5,000 a namespace).
-        unauthenticated_max: unauthenticated connections of one address.
-        authorization_s: a connection without a valid token is dropped after this time
-            ("within about 20 seconds", Service Bus's AMQP guide).
-        send_credit: messages that a client may have on their way to us on a link.
-        request_credit: requests that a client may have under way on a `$cbs` or `$management` link.
-        output_bytes_high: with so much unread by a client, nothing more is taken for it.
-        input_bytes_high: with so much unconfirmed by RabbitMQ, a client is not read from.
-        waiting_bytes_max: the same for all clients together.
-        unfinished_bytes_max: of frames and messages that have not come whole, on all connections.
-        unfinished_s: how long the rest of one may take to come.
-        unread_s: how long a client may leave unread what it was sent, once that fills its buffers.
-        unread_max: clients that may do so at a time.
-        turn_s: how long the input of clients is acted on in one turn of the event loop.
-        unauthenticated_turn_s: the same for those that are not authenticated.
-        fetch_bytes: how much may be asked for ahead on one link, judged by its last messages.
+        message_bytes_max: maximum message size of an entity without a maximum of its own.
+        connections_max: maximum of connections, of all clients together (Azure: 5,000 a namespace).
+        unauthenticated_max: maximum of unauthenticated connections of one address.
+        authorization_s: time after which a connection without a valid token is dropped ("within
+            about 20 seconds", Service Bus's AMQP guide).
+        send_credit: messages in flight from a client on one link.
+        request_credit: requests of a client under way on one `$cbs` or `$management` link.
+        output_bytes_high: unread bytes of a client above which nothing more is received for the
+            client.
+        input_bytes_high: unconfirmed bytes of a client above which the client is not read from.
+        waiting_bytes_max: unconfirmed bytes of all clients together.
+        unfinished_bytes_max: bytes of incomplete frames and messages, on all connections.
+        unfinished_s: time for the rest of an incomplete frame or message.
+        unread_s: how long a client may leave its output unread, once the output fills its buffers.
+        unread_max: clients that may leave their output unread at a time.
+        turn_s: how long the input of clients is processed in one turn of the event loop.
+        unauthenticated_turn_s: the same for unauthenticated clients.
+        fetch_bytes: bytes that may be asked for ahead on one link, estimated from its last
+            messages.
         fetch_max: messages that may be asked for ahead on one link.
-        stop_s: how long a stop waits for what is under way; what RabbitMQ has not confirmed by then
-            stays unanswered.
+        stop_s: how long a stop waits for operations under way; messages that RabbitMQ has not
+            confirmed by then stay unanswered.
     """
 
     container_id: str = "busbridge"

@@ -1,4 +1,4 @@
-"""What a gateway answers over HTTP: the WebSocket of AMQP, and the application it is given."""
+"""The HTTP side of a gateway: the WebSocket of AMQP, and the given application."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("busbridge.http")
 
 
 def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Whether an error is more than a malformed request, which is answered and no news."""
+    """Whether an error is more than a malformed request, which is answered and not logged."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
@@ -33,14 +33,14 @@ _AUTHORIZED = web.RequestKey("is_authorized", bool)
 _SWITCHING = 101
 
 KEEP_ALIVE_S = 75.0
-"""How long a connection may be idle between two requests, of which one was authorised."""
+"""How long a connection may be idle between two requests, of which one was authorized."""
 
 REQUEST_S = 60.0
 """How long a request may take, its body and its answer included."""
 
 
 def authorize(request: web.Request) -> None:
-    """Note that a request has a token that was accepted: its client is authenticated."""
+    """Note that a request has an accepted token, so the client is authenticated."""
     request[_AUTHORIZED] = True
     connection = _connection_of(request)
     if connection is not None:
@@ -51,9 +51,9 @@ class Site:
     """The HTTP side of a gateway.
 
     Args:
-        app: answers everything but the WebSocket; `None` for nothing else. It calls `authorize` for
-            a request with an accepted token: others are answered once, and end their connection,
-            which counts as unauthenticated until then.
+        app: answers requests other than the WebSocket's; `None` for no such requests. The
+            application calls `authorize` for a request with an accepted token: other requests are
+            answered once, and end their connection, which counts as unauthenticated until then.
     """
 
     def __init__(self, gateway: Gateway, app: web.Application | None = None) -> None:
@@ -76,7 +76,7 @@ class Site:
         self._is_idle.set()
 
     async def start(self) -> None:
-        """Be ready for connections."""
+        """Prepare the site for connections."""
         if self._runner.server is None:
             await self._runner.setup()
 
@@ -91,7 +91,7 @@ class Site:
         return self._is_idle.wait()
 
     async def close(self) -> None:
-        """Release what is left; all connections have ended."""
+        """Release the site's resources; all connections have ended."""
         await self._runner.cleanup()
 
     @web.middleware
@@ -100,7 +100,7 @@ class Site:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Let others have their turn before each request: a client may have sent many at once."""
+        """Let other tasks have their turn before each request: a client may send many at once."""
         await asyncio.sleep(0)
         if self._gateway.is_stopping:
             raise web.HTTPServiceUnavailable(text="The bridge is stopping; try again.")
@@ -121,7 +121,7 @@ class Site:
             self._is_idle.set()
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
-        """AMQP over WebSockets."""
+        """Serve AMQP over WebSockets."""
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
         if not any(each.strip() in SUBPROTOCOLS for each in offered.split(",")):
             raise web.HTTPBadRequest(text=f"Offer the subprotocol {' or '.join(SUBPROTOCOLS)}.")
@@ -135,7 +135,7 @@ class Site:
 
 
 async def _hang_up_on_unauthenticated(request: web.Request, response: web.StreamResponse) -> None:
-    """The client is told, or it would send the next request into a connection that is closed."""
+    """Tell the client of the close, or it would send the next request into a closed connection."""
     if request.get(_AUTHORIZED, False) or response.status == _SWITCHING:
         return
     response.force_close()
@@ -143,7 +143,7 @@ async def _hang_up_on_unauthenticated(request: web.Request, response: web.Stream
 
 
 def _connection_of(request: web.Request) -> HttpConnection | None:
-    """Return the connection that a request came on; `None` when it has ended."""
+    """Return the connection of a request; `None` when the connection has ended."""
     transport = request.transport
     connection = transport.get_protocol() if transport is not None else None
     return connection if isinstance(connection, HttpConnection) else None

@@ -1,4 +1,4 @@
-"""Azure's words for what a client did wrong, where the engine has none of its own."""
+"""Azure's error texts, for errors without a text of the engine's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SESSIONS_ARE_EXCLUSIVE = (
     "The link '{link}' contains invalid filter type. A session has one receiver here, which no "
     "other can take it over from."
 )
-"""Behind the link's name .NET looks for Azure's words, to tell what is not supported."""
+"""Behind the link's name .NET looks for Azure's words, to recognize an unsupported feature."""
 
 TRANSACTIONS_NOT_HERE = "amqp:coordinator:list: transactions are not implemented."
 UNAUTHORIZED_CONNECTION = (
@@ -30,7 +30,7 @@ STOPPING = "The service is stopping; connect again."
 
 
 def tracked(description: str, namespace_name: str, entity: str = "") -> str:
-    """Return a description with what Azure's own end with: a tracking id, system and time."""
+    """Return a description with the end of Azure's own: a tracking id, system and time."""
     if "TrackingId:" in description:
         return description
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Whose bytes are acted upon when much has come at once: each connection in its turn."""
+"""Fair scheduling of client input: each connection is processed in its turn."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ if TYPE_CHECKING:
     from bridge.gateway.reader import Reader
 
 QUANTUM_S = 0.002
-"""How long one connection is acted upon while others wait for the same."""
+"""How long one connection is processed while others wait."""
 
 IDLE_S = 0.05
-"""So long behind the end of a budget the loop is in another turn, or has stood still for longer
-than another budget could make it."""
+"""Time after a budget's end when the loop must be in another turn, or has stood still for longer
+than another budget could cause."""
 
 
 class Turns:
-    """Bounds what the input of all connections costs in one turn of the event loop.
+    """A scheduler that bounds the processing time of all connections' input in one loop turn.
 
-    What is left waits for the next turn, in the order in which the connections began to wait. A
-    budget is begun anew when half of it is gone, not with each turn: most need no word about it.
+    The rest of the input waits for the next turn, in the order in which the connections began to
+    wait. A new budget is scheduled only when half of the current budget is used, not in each turn:
+    most turns need no callback for a new budget.
 
     Args:
-        budget_s: how long all of them may take in one turn, together.
+        budget_s: processing time of all connections together in one turn.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, budget_s: float) -> None:
@@ -38,7 +39,7 @@ class Turns:
         return len(self._waiting)
 
     def take(self, connection: Reader) -> bool:
-        """Let a connection act at once, if there is time; whether it has nothing left to act on."""
+        """Process a connection's input at once, if there is time; return whether none is left."""
         now_s = self._loop.time()
         if now_s >= self._deadline_s + IDLE_S:
             self._deadline_s = now_s + self._budget_s

@@ -1,4 +1,4 @@
-"""What one client has sent that RabbitMQ has not confirmed."""
+"""Unconfirmed bytes of a client: messages that RabbitMQ has not confirmed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from bridge.gateway.backlog import Backlog
 
 
 class Unconfirmed:
-    """Counts it; of too much, of this client or of all, the client is not read from.
+    """Counter of unconfirmed bytes; above a limit, of this client or of all, the client is held.
 
-    Args:
-        backlog: what waits of all clients.
-        high: so many bytes of one client are too many.
-        on_released: called when the client may be read again.
+    backlog: the unconfirmed bytes of all clients.
 
     Attributes:
         is_held: the client is not read from.
@@ -28,7 +25,7 @@ class Unconfirmed:
         self.is_held = False
 
     def count(self, change: int) -> None:
-        """Count bytes that came (above 0), or that RabbitMQ has confirmed or refused (below)."""
+        """Count bytes that arrived (above 0), or were confirmed or refused by RabbitMQ (below)."""
         self._bytes += change
         backlog = self._backlog
         backlog.waiting_bytes += change
@@ -42,18 +39,18 @@ class Unconfirmed:
         backlog.release()
 
     def release(self) -> None:
-        """RabbitMQ has taken enough: the client is read again."""
+        """Read the client again: RabbitMQ has confirmed enough."""
         if self.is_held:
             self.is_held = False
             self._backlog.let_go(self)
             self._on_released()
 
     def end(self) -> None:
-        """The client is gone; what is under way still counts."""
+        """Forget a disconnected client; its messages under way still count."""
         self._is_over = True
         self._backlog.let_go(self)
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether little of it is this client's: if it is held, then for what others have sent."""
+        """Whether the client has few unconfirmed bytes: if held, then because of others."""
         return self._bytes < self._high // 2

@@ -1,6 +1,6 @@
-"""The transport of a connection that is spoken to in the binary frames of a WebSocket.
+"""A transport that carries a connection's bytes in the binary frames of a WebSocket.
 
-Azure's clients call it "AMQP over WebSockets": the bytes of AMQP in binary frames, cut anywhere
+Azure's clients call this "AMQP over WebSockets": the bytes of AMQP in binary frames, cut anywhere
 (AMQP 1.0 WebSocket Binding, OASIS). aiohttp answers the upgrade; from then on the bytes come here.
 """
 
@@ -22,24 +22,24 @@ from bridge.wire.websocket import (
 )
 
 PATHS = ("/$servicebus/websocket", "/$servicebus/websocket/")
-"""Where Azure's SDKs ask for a WebSocket; .NET's asks with the slash."""
+"""Paths where Azure's SDKs ask for a WebSocket; .NET's asks with the slash."""
 
 SUBPROTOCOLS = ("AMQPWSB10", "amqp")
-"""The name in the drafts of the binding, which most of Azure's SDKs offer, and the registered one,
+"""The name in the drafts of the binding, which most of Azure's SDKs offer, and the registered name,
 which .NET and Go programs offer."""
 
 _HIDDEN = frozenset(("socket", "ssl_object"))
-"""Whoever asks for them would write past the frames."""
+"""Hidden attributes of the transport: a user of them would write past the frames."""
 
 
 class WebSocket(asyncio.Protocol, asyncio.Transport):
-    """Frames below, a protocol's bytes above.
+    """An adapter with WebSocket frames below and a protocol's bytes above.
 
-    Ending the output is WebSocket's close: a client answers it with its own, and the connection
-    ends.
+    The end of output is WebSocket's close: a client answers with a close of its own, and the
+    connection ends.
 
     Args:
-        below: the transport that frames are written to.
+        below: the transport that takes the frames.
         above: the protocol that gets the bytes.
         on_fault: called when the client has broken WebSocket's rules.
     """
@@ -64,7 +64,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
     # -- what the connection below calls
 
     def data_received(self, data: bytes) -> None:
-        """Frames came, or parts of them."""
+        """Take frames, or parts of frames."""
         if self._is_read_over:
             return
         try:
@@ -85,20 +85,20 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
             self._below.close()
 
     def eof_received(self) -> bool | None:
-        """The client has said all."""
+        """Pass on the client's end of input."""
         return self._above.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Pass on the end of the connection."""
         self._above.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Pass on that the client does not read."""
         self._is_writing_paused = True
         self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Pass on that the client reads again."""
         self._is_writing_paused = False
         self._above.resume_writing()
 
@@ -122,11 +122,11 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more comes."""
+        """End the output with a close frame."""
         self._say_close(NORMAL)
 
     def close(self) -> None:
-        """End the connection when all is written."""
+        """End the connection when all output is written."""
         self._say_close(NORMAL)
         self._below.close()
 
@@ -135,25 +135,25 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         self._below.abort()
 
     def is_closing(self) -> bool:
-        """Whether it ends, or has."""
+        """Whether the connection ends or has ended."""
         return self._below.is_closing()
 
     def pause_reading(self) -> None:
-        """Hand nothing up."""
+        """Stop handing input up."""
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand up what comes."""
+        """Resume handing input up."""
         self._below.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set from when on the protocol is told that the client does not read."""
+        """Set the buffer sizes at which the protocol is told to pause and resume writing."""
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Return how much is unwritten."""
+        """Return the size of the unwritten output."""
         return self._below.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the client."""
+        """Return a property of the transport below, unless hidden."""
         return default if name in _HIDDEN else self._below.get_extra_info(name, default)

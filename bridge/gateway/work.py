@@ -1,4 +1,4 @@
-"""What is under way for one client, and when all of it is answered."""
+"""Operations under way for one client, and the wait for their answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Work:
         on_failed: called when a task has failed.
 
     Attributes:
-        tasks: what takes time.
+        tasks: running tasks.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Work:
         self._is_answered = asyncio.Event()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something that takes time; it ends by itself or with the gateway."""
+        """Start a task, which ends by itself or with the gateway."""
         task = self._loop.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._on_done)
@@ -47,12 +47,12 @@ class Work:
             self._look()
 
     def stop(self) -> None:
-        """Nothing more is taken of the client."""
+        """Note that nothing more is taken of the client."""
         self._is_stopping = True
         self._look()
 
     def answered(self) -> Awaitable[object]:
-        """Wait until nothing is under way for a client of which nothing more is taken."""
+        """Wait, after `stop`, until no operation of the client is under way."""
         return self._is_answered.wait()
 
     def _look(self) -> None:

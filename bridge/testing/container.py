@@ -13,7 +13,7 @@ from typing import Any
 
 RABBITMQ_IMAGE = "rabbitmq:4.3-management"
 IMAGE = "busbridge"
-"""As `docker build --file docker/Dockerfile --tag busbridge .` makes it."""
+"""The image's tag in `docker build --file docker/Dockerfile --tag busbridge .`."""
 
 RULE = "RootManageSharedAccessKey"
 LOGIN = "busbridge", "busbridge"
@@ -26,16 +26,16 @@ _AMQP, _HTTP = 5672, 15672
 
 
 def rules_document(key: str) -> str:
-    """Return the rules of the bridge: one, with all rights."""
+    """Return the access rules of the bridge: a single rule, with all rights."""
     rights = ["Send", "Listen", "Manage"]
     return json.dumps({"rules": [{"name": RULE, "primaryKey": key, "rights": rights}]})
 
 
 def bridge_environment(host: str) -> dict[str, str]:
-    """Return the variables of a bridge in Docker.
+    """Return the environment variables of a bridge in Docker.
 
     Args:
-        host: what RabbitMQ is called there.
+        host: RabbitMQ's host name there.
     """
     user, password = LOGIN
     return {
@@ -46,7 +46,7 @@ def bridge_environment(host: str) -> dict[str, str]:
 
 
 def connection_string(host: str, port: int, key: str) -> str:
-    """Return what an Azure SDK is given."""
+    """Return the connection string for an Azure SDK."""
     return (
         f"Endpoint=sb://{host}:{port};SharedAccessKeyName={RULE};SharedAccessKey={key};"
         "UseDevelopmentEmulator=true;"
@@ -55,7 +55,7 @@ def connection_string(host: str, port: int, key: str) -> str:
 
 @contextmanager
 def rabbitmq(image: str = RABBITMQ_IMAGE) -> Iterator[tuple[str, str]]:
-    """Run a RabbitMQ; yield its URL, without a virtual host, and that of its management API."""
+    """Run a RabbitMQ; yield the AMQP URL, without a virtual host, and the management API's URL."""
     with _started(_rabbitmq(image), _RABBITMQ_UP) as running:
         login, host = ":".join(LOGIN), running.get_container_host_ip()
         amqp, http = (running.get_exposed_port(port) for port in (_AMQP, _HTTP))
@@ -66,12 +66,12 @@ class BusbridgeContainer:
     """A RabbitMQ and a bridge in Docker, on a network of their own; a context manager.
 
     Args:
-        image: the bridge's.
-        rabbitmq_image: RabbitMQ's, with the management plugin.
+        image: the bridge's image.
+        rabbitmq_image: RabbitMQ's image, with the management plugin.
 
     Attributes:
-        connection_string: what an Azure SDK is given; once started.
-        rabbitmq_url: what the library, or a native client, is given; once started.
+        connection_string: the connection string for an Azure SDK; once started.
+        rabbitmq_url: RabbitMQ's URL, for the library or a native client; once started.
     """
 
     def __init__(self, image: str = IMAGE, rabbitmq_image: str = RABBITMQ_IMAGE) -> None:
@@ -88,7 +88,7 @@ class BusbridgeContainer:
         self.stop()
 
     def start(self) -> BusbridgeContainer:
-        """Start both; return when the bridge is ready."""
+        """Start RabbitMQ and the bridge; return when the bridge is ready."""
         try:
             self._start()
         except BaseException:
@@ -97,7 +97,7 @@ class BusbridgeContainer:
         return self
 
     def stop(self) -> None:
-        """End both, with all that is in them."""
+        """End RabbitMQ and the bridge, with all their data."""
         self._parts.close()
 
     def _start(self) -> None:
@@ -122,7 +122,7 @@ class BusbridgeContainer:
         folder = Path(self._parts.enter_context(tempfile.TemporaryDirectory()))
         rules = folder / "rules.json"
         rules.write_text(rules_document(key))
-        rules.chmod(0o644)  # the bridge has a user of its own there
+        rules.chmod(0o644)  # the bridge runs as a user of its own in the container
         bridge = DockerContainer(self._image).with_exposed_ports(_AMQP)
         for name, value in bridge_environment("rabbitmq").items():
             bridge = bridge.with_env(name, value)
@@ -140,7 +140,7 @@ def _rabbitmq(image: str) -> Any:
 
 @contextmanager
 def _started(container: AbstractContextManager[Any], line: str) -> Iterator[Any]:
-    """Run a container; yield it when it has printed a line."""
+    """Run a container; yield the container when a given line was printed."""
     from testcontainers.core.waiting_utils import wait_for_logs
 
     with container as running:

@@ -1,7 +1,8 @@
 """The pytest plugin `busbridge`: a RabbitMQ and a bridge for the run, fresh entities for each test.
 
-It is there when the package is installed; nothing is started before a test asks for a fixture. With
-pytest-xdist each worker has its own. docs/library.md has an example.
+The plugin is active when the package is installed; nothing is started before a test asks for a
+fixture. With pytest-xdist each worker has a RabbitMQ and a bridge of its own. docs/library.md has
+an example.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that name a RabbitMQ."""
+    """Add the options for a running RabbitMQ."""
     group = parser.getgroup("busbridge")
     group.addoption(
         "--busbridge-rabbitmq-url",
@@ -37,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def busbridge(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bridge]:
-    """A bridge that the run shares, with a RabbitMQ behind it; both end with the run."""
+    """A bridge shared by the run, with a RabbitMQ behind it; both end with the run."""
     from bridge.testing.process import Bridge
     from bridge.testing.rabbitmq import NoRabbitMQ, rabbitmq_flags
 
@@ -60,13 +61,13 @@ def busbridge(
 
 @pytest.fixture(scope="session")
 def busbridge_url(busbridge: Bridge) -> str:
-    """What `busbridge.client` is given, and native clients: an AMQP URL of RabbitMQ."""
+    """RabbitMQ's AMQP URL, for `busbridge.client` and native clients."""
     return busbridge.amqp_url
 
 
 @pytest.fixture(scope="session")
 def busbridge_connection_string(busbridge: Bridge) -> str:
-    """What an Azure SDK is given."""
+    """The connection string for an Azure SDK."""
     return busbridge.connection_string
 
 
@@ -83,9 +84,10 @@ def busbridge_administration(busbridge_url: str) -> Iterator[ServiceBusAdministr
 def busbridge_queue(
     busbridge_administration: ServiceBusAdministrationClient,
 ) -> Iterator[Callable[..., str]]:
-    """Make queues: `busbridge_queue(lock_duration=...)` returns the name of a new one.
+    """Make queues: `busbridge_queue(lock_duration=...)` returns the name of a new queue.
 
-    It takes what `create_queue` does. The queues are deleted at the end of the test.
+    The function takes the arguments of `create_queue`. The queues are deleted at the end of the
+    test.
     """
     from bridge.client.management import ResourceNotFoundError
 
@@ -107,10 +109,10 @@ def busbridge_queue(
 def busbridge_topic(
     busbridge_administration: ServiceBusAdministrationClient,
 ) -> Iterator[Callable[..., str]]:
-    """Make topics: `busbridge_topic("all", "red")` returns the name of a new one.
+    """Make topics: `busbridge_topic("all", "red")` returns the name of a new topic.
 
-    It takes the names of its subscriptions, and what `create_topic` does. The topics are deleted at
-    the end of the test.
+    The function takes the names of the topic's subscriptions, and the arguments of `create_topic`.
+    The topics are deleted at the end of the test.
     """
     from bridge.client.management import ResourceNotFoundError
 

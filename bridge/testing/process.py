@@ -1,4 +1,4 @@
-"""A bridge as a process of its own, for tests: started, killed, started again, stopped."""
+"""A bridge as a separate process for tests: start, kill, restart, stop."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from queue import Empty, Queue
 from bridge.broker.node.ports import Ports
 
 READY_S = 60.0
-"""Between two lines that it prints; a RabbitMQ of its own takes up to 13 s of that."""
+"""Maximum time between two printed lines; a private RabbitMQ takes up to 13 s of that."""
 
 
 class Bridge:
-    """One bridge process; killed and started again, it keeps its ports.
+    """A bridge process, which keeps its ports when killed and restarted.
 
     Args:
-        command: `sidecar` for one without a gateway: `port` and `connection_string` say nothing.
+        command: `sidecar` for a bridge without a gateway: then `port` and `connection_string` are
+            meaningless.
 
     Attributes:
-        port: where it speaks AMQP 1.0.
-        admin_url: where it speaks HTTP.
-        amqp_url: the virtual host behind it, for the library and for native clients; of a RabbitMQ
-            that the bridge starts itself it is known once started.
-        ca: what its clients are to trust, when it has a certificate of its own.
-        lines: all that it has printed to standard output and error.
+        port: the port of AMQP 1.0.
+        admin_url: the URL of the admin port (HTTP).
+        amqp_url: RabbitMQ's virtual host, for the library and for native clients; with a private
+            RabbitMQ it is known once started.
+        ca: the CA certificate for clients, if the bridge has a certificate of its own.
+        lines: all lines printed to standard output and error.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Bridge:
         admin_port: int | None = None,
         command: str = "serve",
     ) -> None:
-        self._ports = Ports(2)  # as long as this lives
+        self._ports = Ports(2)  # held as long as this object lives
         ports = self._ports.numbers
         self.port = port or ports[0]
         self.admin_url = f"http://127.0.0.1:{admin_port or ports[1]}"
@@ -61,7 +62,7 @@ class Bridge:
         self._reader: threading.Thread | None = None
 
     def start(self, **environment: str) -> None:
-        """Start the process; return when it has printed its `ready` line."""
+        """Start the process; return after its `ready` line."""
         printed: Queue[str | None] = Queue()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bridge.cli.command", self._command, *self._arguments],
@@ -97,7 +98,7 @@ class Bridge:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
@@ -109,12 +110,12 @@ class Bridge:
         return self._end(signal.SIGTERM, within_s=within_s)
 
     def restart(self) -> None:
-        """Kill it if it runs, and start it again."""
+        """Kill the process if it runs, and restart."""
         self.kill()
         self.start()
 
     def wait(self, *, within_s: float) -> int:
-        """Wait for an end that has another cause; return the exit code."""
+        """Wait for an end with another cause; return the exit code."""
         assert self._process is not None, "the bridge was not started"
         code = self._process.wait(within_s)
         assert self._reader is not None
@@ -122,7 +123,7 @@ class Bridge:
         return code
 
     def get(self, path: str) -> str:
-        """Ask the admin port; return the body of a 200."""
+        """Send a GET to the admin port; return the body of a 200."""
         with urllib.request.urlopen(self.admin_url + path, timeout=10) as answer:
             body: bytes = answer.read()
         return body.decode()

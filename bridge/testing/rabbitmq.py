@@ -1,4 +1,4 @@
-"""Which RabbitMQ a test's bridge works with: a given one, this machine's, or one in Docker."""
+"""Choice of the tests' RabbitMQ: a given broker, this machine's installation, or Docker."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ REMEDY = (
 
 
 class NoRabbitMQ(Exception):
-    """No RabbitMQ can be had; the text says what to do."""
+    """No RabbitMQ is available; the text says what to do."""
 
 
 @contextmanager
 def rabbitmq_flags(
     url: str | None, management_url: str | None, folder: Path
 ) -> Iterator[tuple[str, ...]]:
-    """Have a RabbitMQ; yield the options of `busbridge serve` that name it.
+    """Provide a RabbitMQ; yield the options of `busbridge serve` for it.
 
     Args:
-        url: one that runs; `None`: this machine's installation is started, else one in Docker.
-        management_url: its management API, if that is not where it usually is.
-        folder: where the data of a private one lies.
+        url: a running RabbitMQ; `None` to start this machine's installation, else one in Docker.
+        management_url: its management API, if not at the default address.
+        folder: the data folder of a private RabbitMQ.
 
     Raises:
-        NoRabbitMQ: there is none.
+        NoRabbitMQ: no RabbitMQ is available.
     """
     if url is None and Installation.find() is not None:
         yield ("--data-dir", str(folder))
@@ -43,7 +43,7 @@ def rabbitmq_flags(
     with ExitStack() as parts:
         try:
             found, management = parts.enter_context(container.rabbitmq())
-        except Exception as error:  # testcontainers is not there, or Docker does not answer
+        except Exception as error:  # testcontainers is missing, or Docker does not answer
             raise NoRabbitMQ(f"{REMEDY} ({type(error).__name__}: {error})") from error
         yield _named(found, management)
 

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 frames and methods, as bytes and as values.
+"""AMQP 0-9-1 frames and methods, encoded and as values.
 
 A frame is: type (octet), channel (short), size (long), payload, 0xCE. A method's arguments are
 described by one letter each in `METHODS`, after the specification's grammar
@@ -25,7 +25,7 @@ FRAME_BODY: Final = 3
 FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 0xCE
 FRAME_OVERHEAD: Final = 8
-"""Octets of a frame around its payload; `frame_max` counts them in."""
+"""Octets of a frame around its payload; `frame_max` includes them."""
 CONTENT_HEADER_BYTES: Final = 12
 """Octets of a content header before the properties."""
 
@@ -150,7 +150,7 @@ _SETTLE = struct.Struct(">BHIIQBB")
 
 
 class Method(NamedTuple):
-    """A method that was read."""
+    """A decoded method."""
 
     number: int
     arguments: tuple[object, ...]
@@ -235,7 +235,7 @@ def _read_argument(kind: str, raw: bytes, at: int) -> tuple[object, int]:
 
 
 def publish_method(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
-    """Return the frame of basic.publish, to be used again for the same route."""
+    """Return the frame of basic.publish, reusable for the same route."""
     return method_frame(channel, BASIC_PUBLISH, 0, exchange, routing_key, mandatory, False)
 
 

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 message properties, as bytes and as values; and all of `bridge.wire.table`."""
+"""AMQP 0-9-1 message properties, encoded and as values; and all of `bridge.wire.table`."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Properties:
 
     @classmethod
     def decode(cls, raw: bytes) -> Properties:
-        """Read what `encode` wrote; ValueError when the bytes are not that."""
+        """Decode the bytes of `encode`; raises ValueError for other bytes."""
         properties = cls()
         try:
             (flags,) = _FLAGS.unpack_from(raw, 0)
@@ -162,11 +162,11 @@ class Properties:
 def with_fields(raw: bytes, fields: bytes) -> bytes:
     """Put encoded fields in front of the headers of encoded properties, without decoding them.
 
-    In front, because RabbitMQ and this module take the first of two equal keys.
+    In front, because RabbitMQ and this module use the first of two equal keys.
 
     Args:
         raw: properties as `Properties.encode` writes them.
-        fields: what `encode_fields` returned.
+        fields: the result of `encode_fields`.
     """
     flags = (raw[0] << 8) | raw[1]
     at = 2

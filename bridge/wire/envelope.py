@@ -1,8 +1,8 @@
-"""Envelopes: how messages, schedules and cancels are handed to an entity's sequencer.
+"""Envelopes: messages, schedules and cancels on their way to an entity's sequencer.
 
-An envelope is one message in the inbox, so whatever it holds is taken as a whole or not at all: an
-Azure batch is one envelope. Its 0-9-1 properties say what it is (`x-busbridge-kind`) and who waits
-for an answer (`reply_to`, `correlation_id`); everything else is in its body:
+An envelope is one message in the inbox, so its content is accepted as a whole or not at all: an
+Azure batch is one envelope. Its 0-9-1 properties give its kind (`x-busbridge-kind`) and the
+recipient of an answer (`reply_to`, `correlation_id`); everything else is in its body:
 
     version u8 | operation u8 | identity 16 bytes | count u32 | items
 
@@ -12,10 +12,10 @@ for an answer (`reply_to`, `correlation_id`); everything else is in its body:
     item of cancel:              sequence number i64
     item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
 
-An envelope that tells of uses has its bridge's name in the first 6 bytes of its identity.
+An envelope of uses has its bridge's name in the first 6 bytes of its identity.
 
-Message `i` of an envelope has the identity `identity + i` (four bytes, big-endian), by which a
-recovering sequencer tells two equal messages apart. All integers are big-endian.
+Message `i` of an envelope has the identity `identity + i` (four bytes, big-endian), which lets a
+recovering sequencer distinguish two equal messages. All integers are big-endian.
 
 The properties in an item are canonical: as `Properties.encode` writes them, persistent, without
 `expiration`, `priority`, `user_id` and without any header that only a broker or the sequencer may
@@ -38,26 +38,28 @@ IDENTITY_BYTES = 16
 ITEM_IDENTITY_BYTES = 20
 DIGEST_BYTES = 16
 SOURCE_BYTES = 7
-"""What names the source of a forwarded message (`wire.forwarded`)."""
+"""Size of the source of a forwarded message (`wire.forwarded`)."""
 
 KEY_BYTES_MAX = 2**16 - 1
-"""Of a key: more of a session id or a partition key chooses nothing."""
+"""Maximum size of a key: further bytes of a session id or a partition key do not affect the choice
+of a partition."""
 
 KIND = "envelope"
 """Value of the header `x-busbridge-kind` on an envelope."""
 
 EXPIRED_UNNUMBERED_KIND = "lapsed"
-"""Value of that header on a message that expired in the inbox and came back; as ever."""
+"""Value of that header on a message that expired in the inbox and came back; the value never
+changes."""
 
 REFUSED_KIND = "refused"
-"""Value of that header on a message that a bridge could not handle, or found where none should be:
-it becomes a dead letter, with reason and description from its headers."""
+"""Value of that header on a message that a bridge could not handle, or found in a wrong queue: it
+becomes a dead letter, with reason and description from its headers."""
 
 HEADERS: Table = {headers.KIND: text(KIND)}
-"""Of an envelope."""
+"""Headers of an envelope."""
 
 SILENT_PROPERTIES = Properties(headers=HEADERS, delivery_mode=2).encode()
-"""Encoded properties of an envelope that nobody waits for."""
+"""Encoded properties of an envelope without an answer."""
 
 _HEAD = struct.Struct(">BB16sI")
 _U16 = struct.Struct(">H")
@@ -74,7 +76,7 @@ _KNOWN_FLAGS = _HAS_TTL | _HAS_SCHEDULED | _HAS_KEY | _HAS_DIGEST | _HAS_SOURCE
 
 
 class Operation(IntEnum):
-    """What the sequencer shall do with an envelope."""
+    """What the sequencer does with an envelope."""
 
     SEND = 1
     SCHEDULE = 2
@@ -83,7 +85,7 @@ class Operation(IntEnum):
 
 
 class MalformedEnvelope(ValueError):
-    """These bytes are no envelope that this version reads."""
+    """Error for bytes that are no envelope of this version."""
 
 
 @dataclass(slots=True)
@@ -94,12 +96,14 @@ class Item:
         properties: canonical 0-9-1 properties, encoded.
         body: the message's body.
         ttl_ms: the message's own time to live, or `None`.
-        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
-        key: what chooses its partition in a partitioned entity (session id, else partition key,
-            else message id with duplicate detection), or `None`.
-        target: short id of the one subscription that it is for; `None`: of all that match.
-        digest: what it is known by where duplicates are detected (`wire.digest`), or `None`.
-        source: what it is forwarded from, or `None`; then the envelope has no other item.
+        scheduled_ms: time to enqueue the message (UTC ms), or `None` for now.
+        key: the key that chooses the partition in a partitioned entity (session id, else partition
+            key, else message id with duplicate detection), or `None`.
+        target: short id of the only target subscription; `None` for all that match.
+        digest: the digest of the message id where duplicates are detected (`wire.digest`), or
+            `None`.
+        source: the source of a forwarded message, or `None`; with a source the envelope has no
+            other item.
     """
 
     properties: bytes
@@ -167,7 +171,7 @@ def encode_cancel(identity: bytes, numbers: Sequence[int]) -> bytes:
 
 
 def encode_used(identity: bytes, used: Sequence[tuple[bytes, int]]) -> bytes:
-    """Return the body of an envelope that tells of uses.
+    """Return the body of an envelope of uses.
 
     Args:
         used: short id of an entity, and how long ago it was used last (ms).
@@ -181,7 +185,7 @@ def decode(body: bytes) -> Envelope:
     """Return the envelope in `body`.
 
     Raises:
-        MalformedEnvelope: it is cut short, has bytes left over, or is of another version.
+        MalformedEnvelope: the bytes are cut short, too long, or of another version.
     """
     try:
         version, operation, identity, count = _HEAD.unpack_from(body)

@@ -1,15 +1,15 @@
 """Names of the headers that the bridge writes on messages in RabbitMQ.
 
-`x-opt-` names are Azure's own message annotations, so that a RabbitMQ user (and RabbitMQ 4's own
-AMQP 1.0) sees them under the names that the SDKs use; `x-busbridge-` names are the bridge's own.
+`x-opt-` names are Azure's own message annotations: a RabbitMQ user (and RabbitMQ 4's own AMQP 1.0)
+sees the names that the SDKs use. `x-busbridge-` names are the bridge's own.
 """
 
 SEQUENCE_NUMBER = "x-opt-sequence-number"
 """Signed 64-bit ('l'): the entity's sequence number."""
 
 ENQUEUED_SEQUENCE_NUMBER = "x-opt-enqueue-sequence-number"
-"""Signed 64-bit ('l'): the number that a subscription's message has in its topic; of a message that
-was forwarded the number that it got first."""
+"""Signed 64-bit ('l'): the topic's number of a subscription's message; the first number of a
+forwarded message."""
 
 ENQUEUED_TIME = "x-opt-enqueued-time"
 """Signed 64-bit ('l'): UTC milliseconds."""
@@ -18,10 +18,10 @@ SCHEDULED_ENQUEUE_TIME = "x-opt-scheduled-enqueue-time"
 """Signed 64-bit ('l'): UTC milliseconds; a native publisher may also write a timestamp ('T')."""
 
 TIME_TO_LIVE = "x-opt-time-to-live"
-"""Signed 64-bit ('l'), ms: the true effective TTL; absent means for ever."""
+"""Signed 64-bit ('l'), ms: the effective TTL; absent means for ever."""
 
 OWN_TIME_TO_LIVE = "x-busbridge-own-ttl"
-"""Bool ('t'): the sender gave the message a TTL; without it the TTL is the entity's alone."""
+"""Bool ('t'): the sender gave the message a TTL; absent, the TTL is the entity's alone."""
 
 PARTITION_KEY = "x-opt-partition-key"
 VIA_PARTITION_KEY = "x-opt-via-partition-key"
@@ -36,61 +36,61 @@ PRIORITY = "x-opt-priority"
 """AMQP 1.0 header.priority: never a RabbitMQ priority, which would break arrival order."""
 
 DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
-"""Text, on a dead letter that was forwarded: the entity in which it was dead-lettered."""
+"""Text, on a forwarded dead letter: the entity that dead-lettered the message."""
 
 FORWARDED = "x-busbridge-forwarded"
-"""Bytes ('x'), on a message that was forwarded: from where, and how often (`wire.forwarded`)."""
+"""Bytes ('x'), on a forwarded message: its source, and its number of hops (`wire.forwarded`)."""
 
 IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
 
 NUMBERED = "x-busbridge-numbered"
-"""True ('t'), on what a sequencer has numbered: bindings tell by it, as a definition that RabbitMQ
-imports cannot say 'any value' (null: refused)."""
+"""True ('t'), on numbered messages: bindings match on this header, as a definition that RabbitMQ
+imports cannot express 'any value' (null: refused)."""
 
 ACCEPTED = "x-busbridge-accepted"
 """Bytes ('x'), where duplicates are detected: 16 of the digest, and the time (UTC ms) i64."""
 
 COPIES = "x-busbridge-copies"
-"""Bytes ('x'), on a topic's message: which subscriptions have it, with their own numbers."""
+"""Bytes ('x'), on a topic's message: the subscriptions with a copy, and the copies' numbers."""
 
 TARGET = "x-busbridge-target"
-"""Bytes ('x'), on a message that an engine sends back: the subscription that it is for."""
+"""Bytes ('x'), on a message that an engine sends back: the target subscription."""
 
 ENTRY = "x-busbridge-entry"
-"""What a journal entry is when it is no message: cancel, marker, bucket, snapshot."""
+"""The kind of a journal entry that is no message: cancel, marker, bucket, snapshot."""
 
 KIND = "x-busbridge-kind"
-"""What a message is when it is none of a user's: envelope, lapsed (in an inbox), ask (among
-deferred messages)."""
+"""The kind of a message that is no user's: envelope, lapsed (in an inbox), ask (among deferred
+messages)."""
 
 SCHEDULED_NUMBER = "x-busbridge-scheduled"
-"""Signed 64-bit ('l'): the number under which an activated message had waited."""
+"""Signed 64-bit ('l'): the number of an activated message while it waited."""
 
 DELIVERED = "x-busbridge-delivered"
 """Signed 64-bit ('l'): deliveries counted before the message was published again."""
 
 DEAD_LETTERED = "x-busbridge-dead-lettered"
-"""Signed 64-bit ('l'), on what an engine has dead-lettered: failed deliveries before."""
+"""Signed 64-bit ('l'), on messages that an engine has dead-lettered: failed deliveries before."""
 
 MOVED = "x-busbridge-moved"
-"""Text, on a message that was dead-lettered, set aside or put back: the queue it was published to;
-on a dead letter of several subscriptions what the names of their dead-letter queues end with."""
+"""Text, on a message that was dead-lettered, set aside or put back: the queue of the publish; on a
+dead letter of several subscriptions the common ending of their dead-letter queues' names."""
 
 DEFERRED = "x-busbridge-deferred"
-"""Text, on a deferred message: the sub-queue that it belongs to, "" for the entity itself."""
+"""Text, on a deferred message: its sub-queue, "" for the entity itself."""
 
 WAITING = "x-busbridge-waiting"
-"""Bytes ('x'), on a message that waits for its time: number, due time, TTL, identity."""
+"""Bytes ('x'), on a scheduled message that waits: number, due time, TTL, identity."""
 
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
-"""As a message's reply_to: RabbitMQ puts the address of the channel that publishes it there."""
+"""As a message's reply_to: RabbitMQ replaces it by the address of the publishing channel."""
 
 OWN_PREFIX = "x-busbridge-"
-"""What the bridge's own headers begin with."""
+"""Prefix of the bridge's own headers."""
 
 SECTIONS = "x-busbridge-sections"
-"""Bytes ('x'): the AMQP 1.0 sections that 0-9-1 cannot say exactly, encoded as they came."""
+"""Bytes ('x'): the AMQP 1.0 sections that 0-9-1 cannot represent exactly, encoded and unchanged."""
 
 BODY = "x-busbridge-body"
 """Present when the body is not one Data section: `sections`, AMQP 1.0 body sections, encoded."""
@@ -117,20 +117,20 @@ BROKER_ONLY = frozenset(
         "x-stream-filter-value",
     }
 )
-"""What only a broker may say: a stale one misleads RabbitMQ, so it is taken off at the entrance. So
-is what a stream is filtered by (docs/rabbitmq-faults.md: stream-filter)."""
+"""Headers that only a broker may set: a stale one misleads RabbitMQ, so they are removed at the
+entrance. So is the filter value of streams (docs/rabbitmq-faults.md: stream-filter)."""
 
 STAMPED = frozenset({SEQUENCE_NUMBER, ENQUEUED_SEQUENCE_NUMBER, ENQUEUED_TIME, TIME_TO_LIVE})
-"""What the sequencer alone writes, beside the bridge's own."""
+"""Headers that only the sequencer writes, beside the bridge's own."""
 
 OWN_CONTENT = frozenset({SECTIONS, BODY})
-"""Headers of the bridge's own that say what a message holds: they travel with it."""
+"""The bridge's own headers that describe a message's content: they travel with the message."""
 
 OF_FORWARDED = frozenset({FORWARDED, ENQUEUED_SEQUENCE_NUMBER})
-"""What a message that was forwarded has in its own properties: its forwarder wrote them."""
+"""Headers in a forwarded message's own properties: its forwarder wrote them."""
 
 STREAM_PREFIX = "x-stream-"
-"""What RabbitMQ's headers about streams begin with."""
+"""Prefix of RabbitMQ's headers about streams."""
 
 _AZURE_OR_BROKER = ("x-opt-", OWN_PREFIX, STREAM_PREFIX)
 
@@ -143,5 +143,5 @@ def is_reserved(name: str) -> bool:
 
 
 def is_application_key(name: str) -> bool:
-    """Whether an application property may have this name: only an application knows what it is."""
+    """Whether an application property may have this name: not Azure's, RabbitMQ's, the bridge's."""
     return name not in BROKER_ONLY and not name.startswith(_AZURE_OR_BROKER)

@@ -1,4 +1,4 @@
-"""Replies of one process to another that asked with `reply_to`: a sequencer's, a lock holder's.
+"""Replies between processes, to a request with `reply_to`: a sequencer's, a lock holder's.
 
 0 u8 | sequence numbers i64 ...
 1 u8 | condition: u16 + UTF-8 | description: UTF-8
@@ -15,16 +15,16 @@ _DONE, _REFUSED, _CONTENT = 0, 1, 2
 
 
 class MalformedReply(ValueError):
-    """These bytes are no reply."""
+    """Error for bytes that are no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was asked is done.
+    """The reply to a request that was carried out.
 
     Attributes:
-        numbers: those that an envelope's messages got (none for cancel), or the ends of locks.
-        content: what was asked for, in a form that the question implies.
+        numbers: sequence numbers of an envelope's messages (none for cancel), or the ends of locks.
+        content: the requested content, in a form that the request implies.
     """
 
     numbers: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing of the envelope was carried out: Azure's condition and a description."""
+    """The reply to a request of which nothing was carried out: Azure's condition and a text."""
 
     condition: str
     description: str
@@ -43,18 +43,18 @@ Reply = Done | Refused
 
 
 def encode_done(numbers: Sequence[int]) -> bytes:
-    """Return the body of a reply that carries sequence numbers."""
+    """Return the body of a reply with sequence numbers."""
     return struct.pack(f">B{len(numbers)}q", _DONE, *numbers)
 
 
 def encode_refused(condition: str, description: str) -> bytes:
-    """Return the body of a reply that says why nothing was done."""
+    """Return the body of a refusal with its reason."""
     name = condition.encode()
     return struct.pack(">BH", _REFUSED, len(name)) + name + description.encode()
 
 
 def encode_found(content: bytes) -> bytes:
-    """Return the body of a reply that carries what was asked for."""
+    """Return the body of a reply with the requested content."""
     return bytes((_CONTENT,)) + content
 
 
@@ -62,7 +62,7 @@ def decode_reply(body: bytes) -> Reply:
     """Return the reply in `body`.
 
     Raises:
-        MalformedReply: it is none.
+        MalformedReply: the bytes are no reply.
     """
     try:
         if body[0] == _DONE:

@@ -1,4 +1,4 @@
-"""Stamps: what the sequencer writes into the encoded properties of a message.
+"""Stamps: the header fields that the sequencer adds to the encoded properties of a message.
 
 Nothing is decoded: the stamp is put in front of the message's own headers.
 
@@ -8,9 +8,9 @@ Nothing is decoded: the stamp is put in front of the message's own headers.
     where duplicates are detected  ... | x-busbridge-accepted x(24): digest, time
     waiting   x-busbridge-waiting x(44): number, due time, own TTL, identity | BCC A(journal)
 
-None of these headers may be there already: see `wire.native`. RabbitMQ 4 sorts the headers of a
-message that had a BCC, so a waiting stamp is searched for and cut out (`unwait`); and a stream of
-RabbitMQ 4 gives `x` fields back as `S`.
+The message must not have any of these headers already: see `wire.native`. RabbitMQ 4 sorts the
+headers of a message that had a BCC, so `unwait` searches for a waiting stamp and cuts it out; and a
+stream of RabbitMQ 4 returns `x` fields as `S`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COPIES = _key(headers.COPIES, "x")
 _ACCEPTED = _key(headers.ACCEPTED, "x") + struct.pack(">I", DIGEST_BYTES + 8)
 _SIZE = struct.Struct(">I")
 OWN_TTL = _key(headers.OWN_TIME_TO_LIVE, "t") + b"\x01"
-"""The header field of a message that its sender gave a TTL."""
+"""The header field of a message that has a TTL of its sender's."""
 
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
@@ -55,10 +55,10 @@ _WAITING_BYTES = len(_WAITING_FIELD) + _WAITING.size
 ACCEPTED_BYTES = DIGEST_BYTES + 8
 
 FOREVER = -1
-"""In the field of a TTL: none."""
+"""Value of a TTL field that means no TTL."""
 
 NO_IDENTITY = bytes(ITEM_IDENTITY_BYTES)
-"""The identity of a message that came without one (a native publisher's)."""
+"""The identity of a message without one (a native publisher's)."""
 
 
 def active(number: int, enqueued_ms: int, identity: bytes, ttl_ms: int | None) -> bytes:
@@ -78,32 +78,32 @@ def activated(
 
 
 def waiting(number: int, identity: bytes, due_ms: int, ttl_ms: int | None) -> bytes:
-    """Return the header fields of a message that waits until `due_ms`, with its own TTL."""
+    """Return the header fields of a message that waits until `due_ms`, with the message's TTL."""
     ttl_ms = FOREVER if ttl_ms is None else ttl_ms
     return _WAITING_FIELD + _WAITING.pack(number, due_ms, ttl_ms, identity)
 
 
 def copy_to(*keys: str) -> bytes:
-    """Return the header field that makes one publish reach these keys as well.
+    """Return the header field that adds routing keys to a publish.
 
-    BCC is RabbitMQ's own (sender-selected distribution), which takes it off: one publish, one
-    confirm.
+    BCC is RabbitMQ's own header (sender-selected distribution), and RabbitMQ removes it: one
+    publish, one confirm.
     """
     return encode_fields({"BCC": ("A", [("S", key.encode()) for key in keys])})
 
 
 def copies(raw: bytes) -> bytes:
-    """Return the header field that lists the copies of a topic's message (`wire.copies`)."""
+    """Return the header field with the copies of a topic's message (`wire.copies`)."""
     return _COPIES + _SIZE.pack(len(raw)) + raw
 
 
 def accepted(digest: bytes, at_ms: int) -> bytes:
-    """Return the header field that says when the id of a message was accepted."""
+    """Return the header field with a message id's digest and the time of its acceptance."""
     return _ACCEPTED + digest + _LONG.pack(at_ms)
 
 
 def derived(identity: bytes, *parts: bytes) -> bytes:
-    """Return the identity of a copy that is a message of its own; of none comes none."""
+    """Return the identity of a copy that is a message of its own; `NO_IDENTITY` stays."""
     if identity == NO_IDENTITY:
         return NO_IDENTITY
     return hashlib.sha256(b"\0".join((identity, *parts))).digest()[:ITEM_IDENTITY_BYTES]
@@ -114,8 +114,8 @@ def put(properties: bytes, fields: bytes, ttl_ms: int | None = None) -> bytes:
 
     Args:
         properties: canonical (see `wire.envelope`).
-        fields: what the functions above return.
-        ttl_ms: the effective time to live; one that RabbitMQ cannot hold is in its header only.
+        fields: results of the functions above.
+        ttl_ms: the effective time to live; a value too long for RabbitMQ is in its header only.
     """
     stamped = with_fields(properties, fields)
     if ttl_ms is None or ttl_ms > EXPIRATION_MAX_MS:
@@ -124,7 +124,7 @@ def put(properties: bytes, fields: bytes, ttl_ms: int | None = None) -> bytes:
 
 
 def _with_expiration(properties: bytes, expiration: str) -> bytes:
-    """Insert `expiration` where the specification's order wants it: behind `reply_to`."""
+    """Insert `expiration` at its place in the specification's order: behind `reply_to`."""
     flags = properties[0] << 8 | properties[1]
     at = 2
     for flag, skip in _BEFORE_EXPIRATION:
@@ -164,11 +164,11 @@ class Waiting:
     """A waiting message's stamp, read from its properties.
 
     Attributes:
-        number: the number under which it waits.
-        identity: its identity, 20 bytes.
-        due_ms: when it is due (UTC ms).
-        ttl_ms: its own time to live, or `None`.
-        properties: its properties without the stamp, canonical again.
+        number: the waiting message's number.
+        identity: the message's identity, 20 bytes.
+        due_ms: when the message is due (UTC ms).
+        ttl_ms: the message's own time to live, or `None`.
+        properties: the message's properties without the stamp, canonical again.
     """
 
     __slots__ = ("due_ms", "identity", "number", "properties", "ttl_ms")
@@ -184,10 +184,10 @@ class Waiting:
 
 
 def unwait(properties: bytes) -> Waiting:
-    """Return a waiting message's stamp and its properties without it.
+    """Return a waiting message's stamp, and the properties without the stamp.
 
     Raises:
-        ValueError: the message has no such stamp.
+        ValueError: the message has no waiting stamp.
     """
     start = properties.find(_WAITING_FIELD)
     end = start + _WAITING_BYTES
@@ -232,7 +232,7 @@ def read_waiting(properties: Properties) -> tuple[int, int, int | None, bytes]:
     """Return number, due time, TTL and identity of a waiting message.
 
     Raises:
-        ValueError: the message has no such stamp.
+        ValueError: the message has no waiting stamp.
     """
     raw = bytes_in(properties.headers or {}, headers.WAITING)
     if raw is None or len(raw) != _WAITING.size:

@@ -1,8 +1,8 @@
-"""AMQP 0-9-1 field tables, as bytes and as values.
+"""AMQP 0-9-1 field tables, encoded and as values.
 
-A field keeps its type letter, so that what was read is written back byte for byte. The letters
-are RabbitMQ's reading of them (https://www.rabbitmq.com/amqp-0-9-1-errata#section_3), which
-differs from the specification's in `s` (16 bits signed) and `l` (64 bits signed).
+A field keeps its type letter, so a decoded field is encoded again byte for byte. The letters have
+RabbitMQ's meaning (https://www.rabbitmq.com/amqp-0-9-1-errata#section_3), which differs from the
+specification's in `s` (16 bits signed) and `l` (64 bits signed).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Table = dict[str, FieldValue]
 """A field table; the order of insertion is the order on the wire."""
 
 DEPTH_MAX = 64
-"""How deep tables may nest: far above any use, far below Python's recursion limit."""
+"""Maximum nesting of tables: far above any use, far below Python's recursion limit."""
 
 SHORT_STRING_BYTES_MAX = 255
 """A short string's length is one octet (AMQP 0-9-1, 4.2.5.3)."""
@@ -57,7 +57,7 @@ def short_string(value: str) -> bytes:
 
 
 def read_short_string(raw: bytes, at: int) -> tuple[str, int]:
-    """Read a short string; return it and the place behind it.
+    """Read a short string; return the string and the position behind it.
 
     Bytes that are not UTF-8 become surrogate escapes, which `short_string` turns back.
     """
@@ -113,7 +113,7 @@ def _write_table(table: Table, depth: int) -> bytes:
 
 
 def encode_table(table: Table) -> bytes:
-    """Encode a table with its length in front; ValueError for a value that does not fit."""
+    """Encode a table after its length; ValueError if a value does not fit."""
     try:
         return _write_table(table, 0)
     except (struct.error, TypeError) as error:
@@ -177,7 +177,7 @@ def _read_table(raw: bytes, at: int, end: int, depth: int) -> Table:
 
 
 def decode_table(raw: bytes, at: int = 0) -> tuple[Table, int]:
-    """Read a table with its length in front; return it and the place behind it."""
+    """Read a table after its length; return the table and the position behind the table."""
     try:
         start, end = _read_block(raw, at)
         return _read_table(raw, start, end, 0), end
@@ -186,29 +186,29 @@ def decode_table(raw: bytes, at: int = 0) -> tuple[Table, int]:
 
 
 def shown_text(raw: bytes) -> str:
-    """Return text as clients are shown it: RabbitMQ takes any bytes, AMQP 1.0 UTF-8 alone."""
+    """Return bytes as valid text for clients: RabbitMQ takes any bytes, AMQP 1.0 UTF-8 alone."""
     return raw.decode("utf-8", "replace")
 
 
 def shown_string(value: str) -> str:
-    """Return a short string as clients are shown it."""
+    """Return a short string as valid text for clients."""
     return shown_text(value.encode("utf-8", "surrogateescape"))
 
 
 def text_in(table: Table, name: str) -> str | None:
-    """Return a field's text as clients are shown it, `None` where there is none."""
+    """Return a field's text, valid for clients; `None` if absent or of another type."""
     raw = bytes_in(table, name)
     return None if raw is None else shown_text(raw)
 
 
 def bytes_in(table: Table, name: str) -> bytes | None:
-    """Return a field's bytes, of text or of a byte array, `None` where there are none."""
+    """Return a field's bytes, of text or of a byte array; `None` if absent or of another type."""
     value = table.get(name, _ABSENT)[1]
     return value if isinstance(value, bytes) else None
 
 
 def integer_in(table: Table, name: str) -> int | None:
-    """Return a field's whole number, `None` where there is none."""
+    """Return a field's whole number; `None` if absent or of another type."""
     value = table.get(name, _ABSENT)[1]
     return value if isinstance(value, int) else None
 
@@ -229,7 +229,7 @@ def array(items: list[FieldValue]) -> FieldValue:
 
 
 def field(value: object) -> FieldValue:
-    """Make the field that a plain Python value usually stands for (arguments, bindings)."""
+    """Make the usual field of a plain Python value (arguments, bindings)."""
     if isinstance(value, tuple):
         return value
     match value:

@@ -1,8 +1,8 @@
 """One value: AMQP 1.0 encoding <-> 0-9-1 header field.
 
-The table below is the mapping: for each AMQP 1.0 constructor the letter of the 0-9-1 field type
-(as RabbitMQ reads it) and whether the way back gives the same value and type. docs/mapping.md has
-it for people.
+The table `FROM_AMQP` is the mapping: for each AMQP 1.0 constructor the letter of the 0-9-1 field
+type (as RabbitMQ reads it) and whether the way back gives the same value and type. docs/mapping.md
+explains the mapping for people.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.wire.basic import FieldValue, shown_string, shown_text
 
 
 class MappingError(ValueError):
-    """The bytes are no AMQP 1.0 message; the text says where and why."""
+    """Error for bytes that are no AMQP 1.0 message; the text says where and why."""
 
 
 _FIXED_WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
@@ -38,14 +38,14 @@ _FIXED_WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
 _DESCRIBED_DEPTH_MAX = 16
-"""Descriptors of descriptors: nobody sends more than one level."""
+"""Maximum nesting of descriptors: nobody sends more than one level."""
 
 
 def skip_value(raw: bytes, at: int, depth: int = 0) -> int:
     """Return the position behind the AMQP 1.0 value that begins at `at`.
 
     Raises:
-        MappingError: the value is not whole, or of no known kind.
+        MappingError: the value is incomplete or of no known kind.
     """
     try:
         code = raw[at]
@@ -71,10 +71,10 @@ def skip_value(raw: bytes, at: int, depth: int = 0) -> int:
 
 
 def textual(raw: bytes, start: int, end: int) -> bytes | None:
-    """Return what a string, symbol or binary says, however long it says that it is; else `None`.
+    """Return the content of a string, symbol or binary, in the short or long form; else `None`.
 
-    Names are compared by this: SDKs take the short and the long form, and often all three types,
-    for the same.
+    Names are compared by content: SDKs treat the short and the long form, and often all three
+    types, as equal.
     """
     code = raw[start]
     if code in (0xA0, 0xA1, 0xA3):
@@ -83,7 +83,7 @@ def textual(raw: bytes, start: int, end: int) -> bytes | None:
 
 
 ITEMS_MAX = 2_048
-"""Items of a list or map that is taken apart; more, when each has 16 bytes on average."""
+"""Maximum of items in a list or map; higher for items of 16 bytes and more on average."""
 
 
 def _number(format_: str) -> Callable[[bytes], object]:
@@ -129,7 +129,7 @@ FROM_AMQP: dict[int, tuple[str, str, bool, Callable[[bytes], object]]] = {
 }
 """AMQP 1.0 constructor -> (its name, letter of the 0-9-1 field, whether exact, reader).
 
-What is not listed (decimals, lists, maps, arrays, described values) has no readable form."""
+Unlisted types (decimals, lists, maps, arrays, described values) have no readable form."""
 
 _INT64_MAX = 2**63 - 1
 
@@ -137,7 +137,7 @@ _INT64_MAX = 2**63 - 1
 def field_of(raw: bytes, start: int, end: int) -> tuple[FieldValue | None, bool]:
     """Return the 0-9-1 field of the AMQP 1.0 value `raw[start:end]`, and whether it is exact.
 
-    `None` means that 0-9-1 has no form for it at all.
+    The field is `None` if 0-9-1 has no form for the value at all.
     """
     entry = FROM_AMQP.get(raw[start])
     if entry is None:
@@ -157,7 +157,7 @@ def field_of(raw: bytes, start: int, end: int) -> tuple[FieldValue | None, bool]
             return None, False
         return ("T", value // 1000), value % 1000 == 0
     if isinstance(value, float) and not math.isfinite(value):
-        # RabbitMQ (Erlang) has no such numbers: it closes the connection over one with 541.
+        # RabbitMQ (Erlang) has no NaN and no infinity: it closes the connection over one with 541.
         return None, False
     if code in (0x80, 0x53, 0x44) and isinstance(value, int) and value > _INT64_MAX:
         return None, False
@@ -173,7 +173,7 @@ def utf8(text: str) -> bytes:
 
 
 def timestamp_of(value_ms: int) -> bytes:
-    """Encode a timestamp from UTC milliseconds; one beyond the type's range, as its last."""
+    """Encode a timestamp from UTC milliseconds; a later time becomes the type's maximum."""
     return encode_timestamp(min(value_ms, _INT64_MAX))
 
 
@@ -212,15 +212,15 @@ TO_AMQP: dict[str, Callable[..., bytes]] = {
 """Letter of the 0-9-1 field -> AMQP 1.0 encoder; tables (F) and arrays (A) are below."""
 
 AMQP_ENCODED = "amqp-1.0"
-"""Letter of a field that holds an encoded AMQP 1.0 value as it came. It lives in memory only (a
-disposition's properties on their way into a message): 0-9-1 has no such type."""
+"""Letter of a field that holds an encoded AMQP 1.0 value unchanged. Such fields exist in memory
+only (a disposition's properties on their way into a message): 0-9-1 has no such type."""
 
 
 def encode_field(field: FieldValue) -> bytes:
-    """Return the AMQP 1.0 encoding of a 0-9-1 field; that of a table or an array is text, in JSON.
+    """Return the AMQP 1.0 encoding of a 0-9-1 field; tables and arrays become JSON text.
 
-    Application properties are of simple types (part 3, section 3.2.5): for a map or a list among
-    them .NET throws, whatever else it would have received.
+    Application properties are of simple types (part 3, section 3.2.5): for a map or a list in them
+    .NET throws, and the message is not received.
     """
     letter, value = field
     encode = TO_AMQP.get(letter)
@@ -234,7 +234,7 @@ def encode_field(field: FieldValue) -> bytes:
 
 
 def _plain(field: FieldValue) -> object:
-    """A field as JSON can say it: bytes as text, a decimal as a float, a time in seconds."""
+    """Return a field in JSON's types: bytes as text, a decimal as a float, a time in seconds."""
     letter, value = field
     if isinstance(value, dict):
         return {utf8(key).decode(): _plain(item) for key, item in value.items()}
@@ -249,10 +249,10 @@ def _plain(field: FieldValue) -> object:
 
 
 def compound_items(raw: bytes, start: int) -> list[tuple[int, int]]:
-    """Return where each item of the AMQP 1.0 list or map at `start` begins and ends.
+    """Return start and end of each item of the AMQP 1.0 list or map at `start`.
 
     Raises:
-        MappingError: there is no list or map, or it is not whole.
+        MappingError: the value at `start` is no list or map, or incomplete.
     """
     limit = skip_value(raw, start)
     code = raw[start]
@@ -288,10 +288,10 @@ Span = tuple[int, int]
 
 
 def map_items(raw: bytes, start: int) -> list[tuple[Span, Span]]:
-    """Return where each key of the AMQP 1.0 map at `start`, and its value, begins and ends.
+    """Return start and end of each key, and of its value, of the AMQP 1.0 map at `start`.
 
     Raises:
-        MappingError: there is no map, or it is not whole.
+        MappingError: the value at `start` is no map, or incomplete.
     """
     items = compound_items(raw, start)
     if raw[start] not in (0xC1, 0xD1):
@@ -300,5 +300,5 @@ def map_items(raw: bytes, start: int) -> list[tuple[Span, Span]]:
 
 
 def pairs_of(items: list[Span]) -> list[tuple[Span, Span]]:
-    """Return the items of a map as keys with their values."""
+    """Return the items of a map as pairs of key and value."""
     return list(zip(items[::2], items[1::2], strict=True))

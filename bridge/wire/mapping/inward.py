@@ -1,4 +1,4 @@
-"""AMQP 1.0 message -> record."""
+"""Conversion of an AMQP 1.0 message into a record."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ SHORT_STRING_BYTES_MAX = 255
 """RabbitMQ's limit for a property and for a header's name."""
 
 READABLE_BYTES_MAX = 32_000
-"""With more than this in application properties only the exact form is kept: RabbitMQ closes the
-connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.3)."""
+"""Maximum size of application properties in readable form; larger ones are kept in the exact form
+only: RabbitMQ closes the connection over a header frame above 131,064 bytes (measured on 3.10, 4.0
+and 4.3)."""
 
 KEY_CHARACTERS_MAX = 128
 """Service Bus's limit for message id, session ids and partition keys."""
 
 _DIRECT_REPLY_TO = headers.DIRECT_REPLY_TO.encode()
-"""RabbitMQ puts an address in its place, or closes the channel."""
+"""RabbitMQ replaces this reply-to by an address, or closes the channel."""
 
 _STRING_CODES = (0xA1, 0xB1)
 _SYMBOL_CODES = (0xA3, 0xB3)
@@ -76,12 +77,13 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
     Args:
         raw: the message's sections.
-        new_message_id: its id if it brings none (the JavaScript SDK cannot settle one without).
+        new_message_id: the id of a message without one (the JavaScript SDK cannot settle such a
+            message).
 
     Raises:
         MappingError: the bytes are no AMQP 1.0 message.
         ArgumentOutOfRange: an id or a key is too long.
-        NotAllowed: it has a session id and another partition key.
+        NotAllowed: the message has a session id and a different partition key.
     """
     found = part.split_sections(raw)
     properties = Properties(delivery_mode=2, headers={})
@@ -111,7 +113,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
 
 def _session_id(table: Table) -> str | None:
-    """Return the session id; a partition key beside it must equal it, as Azure has it."""
+    """Return the session id; a partition key must equal the session id, as at Azure."""
     session_id = text_in(table, headers.SESSION_ID)
     key = text_in(table, headers.PARTITION_KEY)
     if session_id is not None and key is not None and key != session_id:
@@ -124,7 +126,7 @@ def _session_id(table: Table) -> str | None:
 def _read_properties(
     found: part.Sections, properties: Properties, exact: dict[int, bytes]
 ) -> dict[str, int]:
-    """Fill in what 0-9-1 can say; return the times (ms), and "message-id" if there was one."""
+    """Fill in the properties that 0-9-1 can hold; return times (ms), and "message-id" if set."""
     assert properties.headers is not None
     seen: dict[str, int] = {}
     where = found.at.get(part.PROPERTIES)
@@ -144,7 +146,7 @@ def _read_properties(
         if name in BASIC_PROPERTIES:
             if name == "message-id":
                 seen[name] = 1
-            # these two are symbols in AMQP 1.0: written back as such, so nothing is lost
+            # these two are symbols in AMQP 1.0: written back as symbols, so nothing is lost
             if name.startswith("content-"):
                 field_is_exact = code in _SYMBOL_CODES
             else:
@@ -176,7 +178,7 @@ def _read_properties(
 
 
 def _check_fields(raw: bytes, items: list[tuple[int, int]], allowed: tuple[bytes, ...]) -> None:
-    """Check the fields of a section: an SDK that finds another type there may read no further."""
+    """Check the types of a section's fields: an SDK may stop reading at a field of another type."""
     if len(items) > len(allowed):
         raise MappingError(f"{len(items)} fields where {len(allowed)} are the most")
     for (start, _), codes in zip(items, allowed, strict=False):
@@ -196,7 +198,7 @@ def _check_length(name: str, field: FieldValue | None) -> None:
 
 
 def _with_message_id(found: part.Sections, message_id: str) -> bytes:
-    """The properties section as it came, but for its first field."""
+    """Return the properties section with a new first field and the other fields unchanged."""
     items = [found.raw[start:end] for start, end in found.items(part.PROPERTIES)]
     return part.descriptor(part.PROPERTIES) + encode_list(
         [encode_string(message_id.encode()), *items[1:]]
@@ -204,7 +206,7 @@ def _with_message_id(found: part.Sections, message_id: str) -> bytes:
 
 
 def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> None:
-    """Priority and TTL; a TTL beyond a uint stands in the difference of the two times."""
+    """Read priority and TTL; a TTL beyond a uint is the difference of the two times."""
     where = found.at.get(part.HEADER)
     ttl_ms: int | None = None
     if where is not None:
@@ -220,7 +222,7 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
         span_ms = times["absolute-expiry-time"] - times["creation-time"]
         if span_ms > UINT_MAX:
             ttl_ms = span_ms
-    if ttl_ms is not None and ttl_ms >= 0:  # RabbitMQ closes the channel over a negative one
+    if ttl_ms is not None and ttl_ms >= 0:  # RabbitMQ closes the channel over a negative TTL
         table[headers.TIME_TO_LIVE] = ("l", min(ttl_ms, MAX_MS))
 
 
@@ -254,7 +256,7 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
 
 
 def _is_text(field: FieldValue) -> bool:
-    """Whether this is a text; the Python SDK sends bytes when it sends a received message on."""
+    """Whether a field is text; the Python SDK sends bytes when it forwards a received message."""
     letter, value = field
     if letter == "S":
         return True
@@ -268,7 +270,7 @@ def _is_text(field: FieldValue) -> bool:
 
 
 def _annotation_key(raw: bytes, start: int, end: int) -> bytes:
-    """Return an annotation's name, "" for a number (they are reserved)."""
+    """Return an annotation's name, "" for a number (numbers are reserved)."""
     key = textual(raw, start, end)
     if key is not None:
         return key
@@ -278,7 +280,7 @@ def _annotation_key(raw: bytes, start: int, end: int) -> bytes:
 
 
 def _time_ms(raw: bytes, start: int, end: int) -> int | None:
-    """Return the time of an annotation, `None` for null; SDKs send one that came as a number."""
+    """Return the time of an annotation, `None` for null; some SDKs send a time as a number."""
     if raw[start] == 0x83:
         return int.from_bytes(raw[start + 1 : end], "big", signed=True)
     field = field_of(raw, start, end)[0]
@@ -308,7 +310,7 @@ def _read_application_properties(
         if field is None or len(key) > SHORT_STRING_BYTES_MAX or not is_application_key(name):
             is_exact = False
             continue
-        # A stream of RabbitMQ 4 gives bytes back as text: a peek needs the exact form.
+        # A stream of RabbitMQ 4 returns bytes as text: a peek needs the exact form.
         is_exact = is_exact and field_is_exact and name not in readable and field[0] != "x"
         readable[name] = field
     if where[2] - where[1] <= READABLE_BYTES_MAX or is_exact:
@@ -318,7 +320,7 @@ def _read_application_properties(
 
 
 def _read_body(found: part.Sections, table: Table) -> bytes:
-    """One Data section is the body itself; anything else travels as encoded sections."""
+    """Return the body: the content of a single Data section, else the encoded body sections."""
     if len(found.body) == 1 and found.body[0][0] == part.DATA:
         _, _, start, end = found.body[0]
         return found.raw[start + (2 if found.raw[start] == 0xA0 else 5) : end]
@@ -327,10 +329,10 @@ def _read_body(found: part.Sections, table: Table) -> bytes:
 
 
 def properties_from_map(raw: bytes) -> Table:
-    """Return an encoded AMQP 1.0 map (a disposition's properties) as fields, values as they came.
+    """Return an encoded AMQP 1.0 map (a disposition's properties) as fields, values unchanged.
 
     Raises:
-        MappingError: it is no map with string or symbol keys.
+        MappingError: the value is no map with string or symbol keys.
     """
     table: Table = {}
     for (key_start, key_end), (start, end) in map_items(raw, 0):

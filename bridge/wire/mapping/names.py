@@ -1,4 +1,4 @@
-"""Which properties and annotations AMQP 1.0 has, what they may hold, and where 0-9-1 has them."""
+"""Properties and annotations of AMQP 1.0: their types, and their places in 0-9-1."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEADER_PROPERTIES = {
     "group-sequence": headers.GROUP_SEQUENCE,
     "reply-to-group-id": headers.REPLY_TO_SESSION_ID,
 }
-"""Property of AMQP 1.0 -> header, where 0-9-1 has no property for it."""
+"""Property of AMQP 1.0 -> header, for properties that 0-9-1 lacks."""
 
 _FLAGS, _UINTS, _INTEGERS = b"\x41\x42\x56", b"\x70\x52\x43", b"\x70\x52\x43\x54\x71\x55\x81"
 _IDS = b"\xa1\xb1\xa0\xb0\x80\x53\x44\x98"
@@ -60,10 +60,11 @@ PROPERTY_CODES = (
     _UINTS,
     _TEXTS,
 )
-"""The constructors that each property may have beside null; a symbol may come as a string."""
+"""The constructors that each property allows beside null; a symbol may come as a string."""
 
 HEADER_CODES = (_FLAGS, b"\x50", _INTEGERS, _FLAGS, _UINTS)
-"""Likewise, of the header section: durable, priority, ttl, first-acquirer, delivery-count."""
+"""The constructors of the header section's fields: durable, priority, ttl, first-acquirer,
+delivery-count."""
 
 SENDER_ANNOTATIONS = {
     name.encode(): name
@@ -88,4 +89,4 @@ SERVICE_ANNOTATIONS = frozenset(
         b"x-opt-lock-token",
     }
 )
-"""Annotations that the service alone may set; a client's are taken off."""
+"""Annotations that only the service may set; a client's are removed."""

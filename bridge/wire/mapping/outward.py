@@ -1,4 +1,4 @@
-"""Record -> AMQP 1.0 message, with what the service adds."""
+"""Conversion of a record into an AMQP 1.0 message, with the service's annotations."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _OURS = SERVICE_ANNOTATIONS.union(SENDER_ANNOTATIONS)
 """Annotations that are written from headers, or by the service alone."""
 
 MESSAGE_STATE_ACTIVE, MESSAGE_STATE_DEFERRED, MESSAGE_STATE_SCHEDULED = 0, 1, 2
-"""Values of the annotation x-opt-message-state; Azure does not say that a message is active."""
+"""Values of the annotation x-opt-message-state; Azure omits the annotation of an active message."""
 
 ABSOLUTE_EXPIRY_MAX_MS = 253_402_243_199_000
 """9999-12-31T07:59:59Z, the latest absolute-expiry-time that the SDKs write."""
 
 APP_ID_PROPERTY = "x-basic-app-id"
-"""Application property that shows a native publisher's app_id: AMQP 1.0 has no field for it."""
+"""Application property with a native publisher's app_id: AMQP 1.0 has no field for app_id."""
 
 
 def message_from_record(
@@ -78,13 +78,13 @@ def message_from_record(
     dead_letter: tuple[str, str] | None = None,
     lock_token: UUID | None = None,
 ) -> bytes:
-    """Return the encoded AMQP 1.0 message that a client gets.
+    """Return the encoded AMQP 1.0 message for a client.
 
     Args:
-        record: what stood in RabbitMQ.
+        record: the message as stored in RabbitMQ.
         state: active, deferred or scheduled.
         dead_letter: reason and description of a message that RabbitMQ itself dead-lettered.
-        lock_token: the token of a message that is locked.
+        lock_token: the token of a locked message.
     """
     properties = record.properties
     table = properties.headers if properties.headers is not None else {}
@@ -104,7 +104,7 @@ def message_from_record(
 
 
 def exact_sections(table: Table) -> part.Sections | None:
-    """Return the sections that the bridge wrote; `None` when a RabbitMQ user wrote something."""
+    """Return the exact sections of a message; `None` if absent, or malformed by a RabbitMQ user."""
     raw = bytes_in(table, headers.SECTIONS)
     if raw is None:
         return None
@@ -125,7 +125,7 @@ _APPLICATION_PROPERTIES = part.descriptor(part.APPLICATION_PROPERTIES)
 _DATA = part.descriptor(part.DATA)
 
 _TOKEN_ALONE = (_DELIVERY_ANNOTATIONS + encode_map([(_LOCK_TOKEN, b"\x98" + bytes(16))]))[:-16]
-"""Delivery annotations that hold a lock's token and nothing else, up to the token."""
+"""Delivery annotations with only a lock's token, up to the token."""
 
 _NOTHING = _DELIVERY_ANNOTATIONS + encode_map([])
 
@@ -143,7 +143,7 @@ def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> b
 
 
 def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) -> bytes:
-    """The lock's token, and what the sender has put there; Azure sends the section empty, too."""
+    """Return the lock's token and the sender's annotations; Azure also sends the section empty."""
     if exact is None or part.DELIVERY_ANNOTATIONS not in exact.at:
         return _NOTHING if lock_token is None else _TOKEN_ALONE + lock_token.bytes
     pairs = [] if lock_token is None else [(_LOCK_TOKEN, b"\x98" + lock_token.bytes)]
@@ -192,7 +192,7 @@ def _annotations(
 def _times(
     properties: Properties, table: Table, enqueued_ms: int, time_to_live_ms: int | None
 ) -> tuple[int | None, int | None]:
-    """Absolute expiry and creation time; a TTL that no uint holds stands in their difference."""
+    """Return absolute expiry and creation time; a TTL beyond a uint is their difference."""
     if time_to_live_ms is not None and time_to_live_ms > UINT_MAX:
         return min(enqueued_ms + time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS), enqueued_ms
     creation_ms = integer_in(table, headers.CREATION_TIME)
@@ -206,11 +206,11 @@ _TEXT_FIELDS = (
     (10, headers.SESSION_ID),
     (12, headers.REPLY_TO_SESSION_ID),
 )
-"""Places of text in the properties section, and the header that stands there."""
+"""Indexes of text fields in the properties section, and the header of each."""
 
 
 def _text(table: Table, name: str) -> bytes:
-    """A header where only text may stand: strict clients refuse the message for anything else."""
+    """Encode a header as text or null: strict clients refuse a message with another type there."""
     said = text_in(table, name)
     return NULL if said is None else encode_string(said.encode())
 
@@ -222,7 +222,7 @@ def _properties(
     enqueued_ms: int,
     time_to_live_ms: int | None,
 ) -> bytes:
-    # the JavaScript SDK cannot settle a message without an id; a native one may have none
+    # the JavaScript SDK cannot settle a message without an id; native messages may have none
     given_id = properties.message_id
     message_id = f"{sequence_number:032x}" if given_id is None else given_id
     items = [encode_string(utf8(message_id))] + [NULL] * 12
@@ -293,7 +293,7 @@ def _body(record: Record, table: Table) -> bytes:
 
 
 def _is_body(raw: bytes) -> bool:
-    """Whether these are body sections; a RabbitMQ user may say so of anything."""
+    """Whether bytes are body sections; a RabbitMQ user may set the header on any body."""
     try:
         return not part.split_sections(raw).at
     except MappingError:
@@ -301,10 +301,10 @@ def _is_body(raw: bytes) -> bool:
 
 
 def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()) -> Record:
-    """Return the record with application properties added, replaced or taken off.
+    """Return the record with application properties added, replaced or removed.
 
-    `changes` may hold values as they came over AMQP 1.0 (`fields.AMQP_ENCODED`). What 0-9-1 can say
-    exactly becomes a header; otherwise the exact section is written, or written anew.
+    `changes` may hold encoded AMQP 1.0 values (`fields.AMQP_ENCODED`). A value that 0-9-1 can
+    represent exactly becomes a header; otherwise the exact section is written anew.
     """
     table = dict(record.properties.headers or {})
     exact = exact_sections(table)

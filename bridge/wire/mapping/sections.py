@@ -1,7 +1,7 @@
-"""Where the sections of an AMQP 1.0 message begin and end (AMQP 1.0, 3.2), nothing decoded.
+"""Positions of the sections of an AMQP 1.0 message (AMQP 1.0, 3.2), without decoding.
 
-Each is found whole first, all that it holds included: what one client could store and no client
-could read would stop a queue's receivers for good.
+Each section is checked for completeness first, with all nested values: a message that one client
+could store and no client could read would stop a queue's receivers for good.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ _FORMS = {
     AMQP_SEQUENCE: _LISTS,
     FOOTER: _MAPS,
 }
-"""Section -> the constructors that its value may have; an amqp-value is any."""
+"""Section -> the constructors that its value may have; an amqp-value may have any."""
 
 _SHORT_LISTS = {HEADER: 5, PROPERTIES: 13}
-"""Section -> the fields that it has; most are one walk long, as are those below."""
+"""Section -> its maximum of fields; most values of these sections, and of the maps below, are
+checked in one pass."""
 
 _SHORT_MAPS = (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER)
 
@@ -77,8 +78,8 @@ class Sections:
     """Positions in `raw`.
 
     Attributes:
-        at: section code -> (begin of the section, begin of its value, end); not for body sections.
-        body: (code, begin of the section, begin of its value, end) of each body section.
+        at: section code -> (start of the section, start of its value, end); not for body sections.
+        body: (code, start of the section, start of its value, end) of each body section.
     """
 
     raw: bytes
@@ -87,33 +88,33 @@ class Sections:
     _items: dict[int, list[Span]] = field(default_factory=dict)
 
     def items(self, code: int) -> list[Span]:
-        """Return where each item of a section's list begins and ends; nulls at its end may miss.
+        """Return start and end of each item of a section's list, which may lack nulls at its end.
 
         Raises:
-            MappingError: there are too many.
+            MappingError: the list has too many items.
         """
         found = self._items.get(code)
         return compound_items(self.raw, self.at[code][1]) if found is None else found
 
     def pairs(self, code: int) -> list[tuple[Span, Span]]:
-        """Return where each key of a section's map, and its value, begins and ends.
+        """Return start and end of each key, and of its value, of a section's map.
 
         Raises:
-            MappingError: there are too many.
+            MappingError: the map has too many items.
         """
         found = self._items.get(code)
         return map_items(self.raw, self.at[code][1]) if found is None else pairs_of(found)
 
     def section(self, code: int) -> bytes:
-        """Return a section, its value as it came; empty if it is not there.
+        """Return a section with its value unchanged; empty if the section is absent.
 
-        Its descriptor is the short one: the Python SDK reads no other.
+        The descriptor has the short form: the Python SDK reads no other.
         """
         found = self.at.get(code)
         return descriptor(code) + self.raw[found[1] : found[2]] if found else b""
 
     def with_section(self, code: int, value: bytes) -> bytes:
-        """Return the sections that travel in a header, one of them new or with another value."""
+        """Return the sections for a header, with one section's value added or replaced."""
         return b"".join(
             [
                 descriptor(code) + value if each == code else self.section(each)
@@ -129,7 +130,7 @@ class Sections:
 
 
 def descriptor(code: int) -> bytes:
-    """Return what stands in front of a section's value."""
+    """Return the descriptor in front of a section's value."""
     return bytes((0x00, 0x53, code))
 
 
@@ -170,7 +171,7 @@ def split_sections(raw: bytes) -> Sections:
 
 
 def _plain_items(raw: bytes, code: int, at: int) -> list[Span] | None:
-    """Return the items of a section that one walk can tell to be right, else `None`."""
+    """Return the items of a section if one pass can prove the section valid, else `None`."""
     if at + 2 >= len(raw):
         return None
     constructor = raw[at]
@@ -182,7 +183,7 @@ def _plain_items(raw: bytes, code: int, at: int) -> list[Span] | None:
 
 
 def _end(raw: bytes, code: int, value_at: int, allowance: Allowance) -> int:
-    """Return where a section ends, which is whole and of its form."""
+    """Check that a section is complete and of the right form; return the section's end."""
     if value_at >= len(raw):
         raise MappingError(f"the section at byte {value_at} has no value")
     constructor = raw[value_at]
