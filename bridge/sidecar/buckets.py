@@ -197,10 +197,10 @@ class Buckets:
 
     async def _opened_channel(self) -> Channel:
         if self._channel is None:
-            channel = await self._connection.channel()
-            await channel.publisher.confirm_select()
+            self._channel = channel = await self._connection.channel()
             channel.on_closed = self._leader.fail
-            self._channel, self._handover = channel, HandOver(channel)
+            self._handover = HandOver(channel)
+            await channel.publisher.confirm_select()
         return self._channel
 
     async def _declare(self, where: Place) -> None:

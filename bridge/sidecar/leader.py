@@ -110,6 +110,7 @@ class Leader:
         self._consuming: Channel | None = None
         self._snapshots: Snapshots | None = None
         self._making: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._segments: Segments | None = None
         self._inherited = Inherited(state.returning, self._loop.time)
         self._is_pump_due = False
@@ -138,23 +139,29 @@ class Leader:
             await self._ended
         finally:
             self.is_ready = self.meters.is_active = False
-            if self._has_begun:
-                await self._state.companion.end(self.name)
-            if self._elected.is_set():
-                self._state.note_leaderless(self._clock())
-            for task in (main, self._making):
-                if task is not None:
-                    task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
-            if self._publishing is not None:
-                # What is confirmed now is acked, and the next term need not publish it again.
-                await self._settle()
-            await self._buckets.close()
-            for channel in dict.fromkeys((self._publishing, self._consuming)):
-                if channel is not None:
-                    channel.on_closed = None
-                    await channel.close()
-            self._ended.cancel()
+            # A cancel that comes meanwhile leaves no channel open, or the inbox has a dead owner.
+            self._ending = asyncio.create_task(self._end(main), name=f"end of {self.name}")
+            await asyncio.shield(self._ending)
+
+    async def _end(self, main: asyncio.Task[None]) -> None:
+        """Finish what was begun, and give the inbox up."""
+        if self._has_begun:
+            await self._state.companion.end(self.name)
+        if self._elected.is_set():
+            self._state.note_leaderless(self._clock())
+        for task in (main, self._making):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._publishing is not None:
+            # What is confirmed now is acked, and the next term need not publish it again.
+            await self._settle()
+        await self._buckets.close()
+        for channel in dict.fromkeys((self._publishing, self._consuming)):
+            if channel is not None:
+                channel.on_closed = None
+                await channel.close()
+        self._ended.cancel()
 
     async def stop(self) -> None:
         """Carry out nothing more, let what was published be confirmed, and end."""

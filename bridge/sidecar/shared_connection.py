@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from bridge.broker import failpoint
 from bridge.broker.connection.addresses import Addresses
@@ -27,7 +28,7 @@ class SharedConnection:
 
     def __init__(self, endpoint: Endpoint, connection: Connection) -> None:
         self.connection = connection
-        self.addresses = Addresses(endpoint, connection)
+        self.addresses = Addresses(endpoint, connection, self._publish)
         self._replies: Channel | None = None
         self._opening = asyncio.Lock()
 
@@ -46,16 +47,12 @@ class SharedConnection:
     def answer(self, answer: Answer) -> None:
         """Answer a command; whoever waits in vain asks again."""
         properties = Properties(correlation_id=answer.to.correlation_id).encode()
-        if self.addresses.is_elsewhere(answer.to.queue):
+        with contextlib.suppress(BrokerError):
             self.addresses.answer(answer.to.queue, properties, answer.body)
-            return
+
+    def _publish(self, address: str, properties: bytes, body: bytes) -> None:
         assert self._replies is not None
-        try:
-            self._replies.publisher.publish(
-                "", answer.to.queue, properties, answer.body, mandatory=False
-            )
-        except BrokerError:
-            return
+        self._replies.publisher.publish("", address, properties, body, mandatory=False)
         if failpoint.IS_ARMED:
             self._replies.flush()
             failpoint.reach("sequencer.answered")

@@ -1,17 +1,21 @@
-"""What is known of the channels of others, by their addresses, when a node of a cluster dies."""
+"""What is known of the channels of others, by their addresses, and the answers that go there."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import pika
 import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from bridge.broker.connection import boot
+from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
+from bridge.engine.sending.sender import Sender
 from bridge.machine.arrival import ReplyTo
 from bridge.machine.sequencer import Answer
 from bridge.sidecar.shared_connection import SharedConnection
@@ -20,14 +24,13 @@ from tests.brokers.node import CREDENTIALS, Node
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 
-pytestmark = pytest.mark.long
+ANSWERS = 500
 
 
 class Listener:
     """Somebody who has an address, in plain pika; keeps what comes there."""
 
-    def __init__(self, node: Node) -> None:
-        url = f"amqp://{CREDENTIALS}@127.0.0.1:{node.port}/%2F"
+    def __init__(self, url: str) -> None:
         self._connection = pika.BlockingConnection(pika.URLParameters(url))
         self._channel: BlockingChannel = self._connection.channel()
         self._heard: list[bytes] = []
@@ -54,17 +57,72 @@ class Listener:
         return self._heard
 
 
+def url_of(node: Node) -> str:
+    """A node of a cluster."""
+    return f"amqp://{CREDENTIALS}@127.0.0.1:{node.port}/%2F"
+
+
+async def test_answers_come_in_the_order_in_which_they_were_given(broker: Broker) -> None:
+    """Also those of the first moment, when it is not known yet which of them are elsewhere."""
+    url = broker.url_of("/")
+    listener = await asyncio.to_thread(Listener, url)
+    sender = Sender(parse_url(url), name="test")
+    running = asyncio.create_task(sender.run())
+    await sender.ready.wait()
+    given: list[bytes] = []
+    async with asyncio.timeout(20):
+        while len(listener.heard()) < ANSWERS:
+            given.append(b"%d" % len(given))
+            assert sender.answer(listener.address, "", given[-1])
+            await asyncio.sleep(0)  # a turn of the loop
+
+    assert listener.heard()[:ANSWERS] == given[:ANSWERS]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    listener.close()
+
+
+@pytest.mark.long
+async def test_answers_go_their_usual_way_after_an_alarm(
+    start_broker: Callable[[], Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began before the connection, on which nothing could be learned for as long as it lasts."""
+    monkeypatch.setattr(boot, "TIMEOUT_S", 0.5)
+    broker = await asyncio.to_thread(start_broker)
+    assert broker.node is not None
+    ctl, url = broker.node.rabbitmqctl, broker.url_of("/")
+    listener = await asyncio.to_thread(Listener, url)
+    await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.000001")
+    connection = await Connection.open(parse_url(url), name="test")
+    published: list[tuple[str, bytes, bytes]] = []
+    addresses = Addresses(parse_url(url), connection, lambda *each: published.append(each))
+    opening = asyncio.create_task(addresses.open_if_needed())
+    await until(lambda: connection.is_blocked or opening.done())
+    await asyncio.wait((opening,), timeout=2 * boot.TIMEOUT_S)
+    answers = [(listener.address, b"", b"%d" % number) for number in range(3)]
+    for each in answers[:2]:
+        addresses.answer(*each)
+    await asyncio.to_thread(ctl, "set_vm_memory_high_watermark", "0.6")
+    await opening
+    addresses.answer(*answers[2])
+
+    assert published == answers
+    listener.close()
+    await connection.close()
+
+
+@pytest.mark.long
 async def test_who_was_on_a_dead_node_is_gone_and_ends_no_connection(cluster: Broker) -> None:
     """Before 4.0 RabbitMQ ends each connection that asks about such an address, or publishes."""
     assert cluster.cluster is not None
     dying, ours, other = cluster.cluster.nodes
-    endpoint = parse_url(f"amqp://{CREDENTIALS}@127.0.0.1:{ours.port}")
+    endpoint = parse_url(url_of(ours))
     connection = await Connection.open(endpoint, name="test")
     shared = SharedConnection(endpoint, connection)
     await shared.open()
-    gone = await asyncio.to_thread(Listener, dying)
-    near = await asyncio.to_thread(Listener, ours)
-    far = await asyncio.to_thread(Listener, other)
+    gone = await asyncio.to_thread(Listener, url_of(dying))
+    near = await asyncio.to_thread(Listener, url_of(ours))
+    far = await asyncio.to_thread(Listener, url_of(other))
     there = [gone, near, far]
     assert all([await shared.addresses.is_there(connection, each.address) for each in there])
 

@@ -130,6 +130,33 @@ async def test_a_term_that_is_stopped_says_that_all_has_landed(
     assert (kinds.count("landed"), kinds[-1]) == (1, "landed")
 
 
+async def test_a_term_that_is_cancelled_while_it_ends_leaves_the_inbox_to_the_next(
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
+) -> None:
+    """The entity was deleted, say, while the term forwarded what it had at hand."""
+    orders, is_ending, may_end = rig(), asyncio.Event(), asyncio.Event()
+
+    async def end(_: str) -> None:
+        is_ending.set()
+        await may_end.wait()
+
+    orders.publish(b"a")
+    state = LeaderState(orders.queue, Tier.STANDARD, companion=Companion(end=end))
+    first = Leader(state, connection, shared)
+    ending = asyncio.create_task(first.run())
+    await asyncio.to_thread(orders.take, 1)
+    first.fail(ChannelClosed(404, "the inbox was deleted"))
+    await is_ending.wait()
+    ending.cancel()
+    await asyncio.gather(ending, return_exceptions=True)
+    may_end.set()
+
+    second, living = await begin(orders, connection, shared)
+    await asyncio.to_thread(orders.take, 1)
+    await second.stop()
+    await living
+
+
 async def test_the_next_leader_of_an_entity_outlives_the_last_one(
     rig: Callable[..., Rig], endpoint: Endpoint
 ) -> None:

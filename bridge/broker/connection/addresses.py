@@ -3,7 +3,7 @@
 Before RabbitMQ 4.0 a question about an address whose node is dead ends the connection that asks,
 and an answer to it the one that publishes (541; docs/rabbitmq-faults.md: dead-address). So there
 what is of other nodes goes over connections of its own; an answer that is lost with one is asked
-for again.
+for again. Which node is this one is asked by a message: answers wait until it has come back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bridge.broker.connection.address import HasChannels, await_end, is_there
@@ -20,12 +20,15 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.model.errors import ServiceBusError
 
 IDLE_S = 5.0
 """A connection for answers is closed when it was not used for so long."""
 
 ANSWERS_MAX = 10_000
 """More answers do not wait for such a connection."""
+
+RETRY_S = 1.0
 
 _INTERNAL_ERROR = 541
 _SINCE_4_0 = 4
@@ -35,14 +38,23 @@ _SINCE_4_0 = 4
 class Addresses:
     """The addresses that are known on one connection.
 
+    Args:
+        publish: publishes to an address over the connection itself.
+
     Attributes:
         boot: which boot of RabbitMQ the connection leads to; known once opened.
     """
 
-    def __init__(self, endpoint: Endpoint, connection: Connection) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        connection: Connection,
+        publish: Callable[[str, bytes, bytes], None],
+    ) -> None:
         self.boot = ""
         self._endpoint = endpoint
         self._connection = connection
+        self._publish_here = publish
         self._is_apart = _major(connection) < _SINCE_4_0
         self._answers: deque[tuple[str, bytes, bytes]] = deque(maxlen=ANSWERS_MAX)
         self._has_answers = asyncio.Event()
@@ -56,14 +68,27 @@ class Addresses:
         self.boot = self.boot or await node_boot(self._connection)
 
     async def open_if_needed(self) -> None:
-        """Learn it where it matters; until then every address counts as elsewhere."""
-        if self._is_apart:
-            with contextlib.suppress(BrokerError):
-                await self.open()
+        """Learn it where it matters, however long an alarm lasts; then give the answers so far."""
+        while self._is_unknown:
+            if not self._connection.is_blocked:
+                with contextlib.suppress(BrokerError):
+                    await self.open()
+                    break
+            await asyncio.sleep(RETRY_S)
+        waiting = list(self._answers)
+        self._answers.clear()
+        for each in waiting:
+            with contextlib.suppress(BrokerError, ServiceBusError):
+                self.answer(*each)
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether it matters which boot this is, and is not known yet."""
+        return self._is_apart and not self.boot
 
     async def await_end(self, connection: HasChannels, address: str) -> None:
         """Wait until the channel that has an address is over; `connection` leads to this node."""
-        if not self.is_elsewhere(address):
+        if not self._is_elsewhere(address):
             await await_end(connection, address)
             return
         async with self._apart() as apart:
@@ -75,7 +100,7 @@ class Addresses:
 
     async def is_there(self, connection: HasChannels, address: str) -> bool:
         """Whether there is a channel that has an address; `connection` leads to this node."""
-        if not self.is_elsewhere(address):
+        if not self._is_elsewhere(address):
             return await is_there(connection, address)
         async with self._apart() as apart:
             try:
@@ -85,7 +110,7 @@ class Addresses:
                     raise
                 return False
 
-    def is_elsewhere(self, address: str) -> bool:
+    def _is_elsewhere(self, address: str) -> bool:
         """Whether what concerns an address must not go over the connection itself."""
         if not self._is_apart:
             return False
@@ -95,8 +120,17 @@ class Addresses:
             return True
 
     def answer(self, address: str, properties: bytes, body: bytes) -> None:
-        """Publish to an address that is elsewhere; it may be lost."""
+        """Publish to an address, in the order of the calls; it may be lost when that is elsewhere.
+
+        Raises:
+            what publishing over the connection itself raises.
+        """
+        if not self._is_elsewhere(address):
+            self._publish_here(address, properties, body)
+            return
         self._answers.append((address, properties, body))
+        if self._is_unknown:
+            return
         self._has_answers.set()
         if self._answering is None or self._answering.done():
             self._answering = asyncio.create_task(self._answer(), name="answers elsewhere")

@@ -237,16 +237,16 @@ class Sender:
         Raises:
             BrokerError: nothing was said.
         """
-        if self._connection is None or self.blocked is not None:
+        if self._connection is None or self._addresses is None or self.blocked is not None:
             return False
         properties = Properties(correlation_id=correlation_id).encode()
-        if self._addresses is not None and self._addresses.is_elsewhere(reply_to):
-            self._addresses.answer(reply_to, properties, body)
-            return True
-        publisher = self._publisher(_ANSWERS)
-        publisher.answer(reply_to, properties, body)
-        reach("engine.tell.published", publisher.channel)
+        self._addresses.answer(reply_to, properties, body)
         return True
+
+    def _publish_answer(self, address: str, properties: bytes, body: bytes) -> None:
+        publisher = self._publisher(_ANSWERS)
+        publisher.answer(address, properties, body)
+        reach("engine.tell.published", publisher.channel)
 
     async def is_there(self, connection: HasChannels, address: str) -> bool:
         """Whether there is a process that `answer` reaches, asked on another connection.
@@ -331,7 +331,7 @@ class Sender:
     async def _work(self, connection: Connection) -> None:
         connection.on_blocked = self._on_blocked
         self._connection = connection
-        self._addresses = Addresses(self._endpoint, connection)
+        self._addresses = Addresses(self._endpoint, connection, self._publish_answer)
         opening = self._loop.create_task(self._addresses.open_if_needed(), name="addresses")
         self.lost = None
         self.ready.set()
