@@ -17,7 +17,7 @@ from collections.abc import Callable
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.journal_reader import OFFSET, Entry, JournalReader
+from bridge.broker.streams.stream_reader import OFFSET, Entry, find_own
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.machine.browse import expires_ms, is_active_entry
 from bridge.machine.left_out import Missed, as_missed
@@ -120,8 +120,7 @@ class CatchUp:
         def is_own(entry: Entry) -> bool:
             return (entry.properties.headers or {}).get(headers.IDENTITY, ("V", None))[1] == mark
 
-        reader = JournalReader(self._lease, names.journal(self._leader.name))
-        return await reader.find_own(write, is_own)
+        return await find_own(self._lease, names.journal(self._leader.name), write, is_own)
 
     def _end(self) -> None:
         sequencer = self._leader.sequencer
