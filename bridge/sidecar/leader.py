@@ -42,12 +42,12 @@ from bridge.machine.publication import Publication
 from bridge.machine.sequencer import Sequencer
 from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity, Topic
-from bridge.sidecar.arrival_buffer import ArrivalBuffer, Moved, PrefetchChanged
+from bridge.sidecar.arrival_buffer import ArrivalBuffer
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.history import Segments, read_history
 from bridge.sidecar.in_flight import TOPIC_WINDOW, WINDOW, InFlight
 from bridge.sidecar.inherited import Inherited
-from bridge.sidecar.leader_state import LeaderState, Unconfirmed
+from bridge.sidecar.leader_state import LeaderState, TermOver, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.snapshots import Snapshots
@@ -113,8 +113,7 @@ class Leader:
         self._segments: Segments | None = None
         self._inherited = Inherited(state.returning, self._loop.time)
         self._is_pump_due = False
-        self._is_retiring = False
-        self._is_moving = False
+        self._over: TermOver | None = None
         self.may_publish = False
         self._has_begun = False
         self._has_failed = False
@@ -166,7 +165,7 @@ class Leader:
 
     def leave(self) -> None:
         """Carry out no more arrivals; end when what was published is confirmed."""
-        self._is_retiring = self._is_moving = True
+        self._over = TermOver(text="it goes on over another connection")
         self.go_on()
 
     async def _settle(self) -> None:
@@ -393,7 +392,7 @@ class Leader:
         arrivals = self._arrivals
         detects_duplicates = self._state.entity.requires_duplicate_detection
         while arrivals and self.is_ready and self.in_flight.has_room:
-            if self._making is not None or self._is_retiring:
+            if self._making is not None or self._over is not None:
                 break
             delivery = arrivals.next()
             command = arrival.read(
@@ -491,9 +490,6 @@ class Leader:
         prefetch = self._arrivals.better_prefetch()
         if prefetch is not None:
             self._state.prefetch = prefetch
-            self._is_retiring = True
-        if self._is_moving and not self.in_flight.open:
-            self.fail(Moved(text="it goes on over another connection"))
-        elif self._is_retiring and not self.in_flight.open:
-            text = f"{self._state.prefetch} arrivals at once from now on"
-            self.fail(PrefetchChanged(text=text))
+            self._over = TermOver(text=f"{prefetch} arrivals at once from now on")
+        if self._over is not None and not self.in_flight.open:
+            self.fail(self._over)

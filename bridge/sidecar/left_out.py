@@ -25,6 +25,7 @@ from bridge.model.entity import SendEntity, Subscription, Topic
 from bridge.model.name import short_id
 from bridge.sidecar.catch_up import CatchUp
 from bridge.sidecar.leader import Leader
+from bridge.sidecar.leader_state import TermOver
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 
@@ -43,10 +44,6 @@ PROBES_MAX = 200
 Connect = Callable[[str], AbstractAsyncContextManager[Lease]]
 
 log = logging.getLogger(__name__)
-
-
-class SubscriptionLeftOut(BrokerError):
-    """The term ends so that the next one leaves out a subscription."""
 
 
 def silent_subscriptions(leader: Leader) -> list[Suspect]:
@@ -129,7 +126,7 @@ class LeftOutWatch:
                 await channel.publisher.confirm_select()
                 silent = await self._find_silent(channel)
                 if silent and await self._note(channel, silent):
-                    end = SubscriptionLeftOut(text=f"without {', '.join(silent.values())}")
+                    end = TermOver(text=f"without {', '.join(silent.values())}")
         except Exception as error:
             log.warning("subscription.unasked topic=%s error=%r", self._leader.name, error)
         finally:
