@@ -37,7 +37,7 @@ from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
-from bridge.machine.journal_entries import commit_marker, marker
+from bridge.machine.journal_entries import commit_marker
 from bridge.machine.publication import Publication
 from bridge.machine.sequencer import Sequencer
 from bridge.machine.wheel import Place
@@ -54,7 +54,6 @@ from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
 from bridge.topology.shards import queues_by_key
-from bridge.wire.journal import REFUSED
 
 FORGET_EVERY_S = 0.5
 
@@ -358,12 +357,6 @@ class Leader:
     def _on_failed(self, error: BrokerError) -> None:
         if not isinstance(error, AckLost):  # then all was confirmed
             self._has_failed = True
-        if isinstance(error, PublishRefused) and self.is_ready:
-            # The journal may have what the full queue refused: its word must not be trusted.
-            entry = Publish(*marker(self._state.entity, self._term, REFUSED))
-            with contextlib.suppress(BrokerError):
-                assert self._publishing is not None
-                self._publishing.publisher.publish(*entry)
         if isinstance(error, PublishRefused) and self.on_refused is not None and self.may_publish:
             self.is_ready = False
             self.on_refused(error)

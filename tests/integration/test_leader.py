@@ -87,10 +87,7 @@ async def entries(connection: Connection, entity: str) -> list[str]:
         (lambda leader: leader.fail(TermOver(text="16 arrivals from now on")), "landed"),
         (lambda leader: leader.fail(ChannelClosed(404, "the inbox was deleted")), "landed"),
         (lambda leader: leader.in_flight.on_failed(AckLost(text="confirmed, not acked")), "landed"),
-        (
-            lambda leader: leader.in_flight.on_failed(PublishRefused(text="a queue is full")),
-            "marker",
-        ),
+        (lambda leader: leader.in_flight.on_failed(PublishRefused(text="a queue is full")), ""),
         (lambda leader: leader.in_flight.on_failed(BrokerSilent(text="no confirm")), ""),
     ],
 )
