@@ -23,23 +23,10 @@ from bridge.sidecar.in_flight import InFlight
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.topology import names
 from bridge.wire import headers, journal
-from bridge.wire.basic import Properties
 
-STEPS = (64, 1_024, 4_096)
-"""So many more entries are read, one after another, while no snapshot was found; then as many as
-were read already."""
-
-_STAMPED = (
-    headers.SEQUENCE_NUMBER,
-    headers.ENQUEUED_TIME,
-    headers.NUMBERED,
-    headers.IDENTITY,
-    headers.SCHEDULED_NUMBER,
-    headers.COPIES,
-    headers.WAITING,
-    headers.ACCEPTED,
-    headers.FORWARDED,
-)
+STEP = 64
+"""So many entries are read first, then three times as many as were read already, while no snapshot
+was found."""
 
 
 async def read_journal(
@@ -123,13 +110,12 @@ class RecentEntries:
         else:
             start = end + 1
         self._end = end
-        steps = iter(STEPS)
         while True:
             missing = missing_before((each.properties, each.body) for each in self._entries)
             if start <= 0 or (missing is not None and missing <= 0):
                 break
             # Without a snapshot in what was read nobody knows how far back it is.
-            step = max(missing or next(steps, len(self._entries)), 1)
+            step = missing or max(STEP, 3 * len(self._entries))
             older = await self._read(start - step, start - 1)
             # An offset may be missing; and RabbitMQ may have dropped what is so old.
             is_begin = not older and await self._is_first(start)
@@ -143,7 +129,8 @@ class RecentEntries:
         entries: list[Entry] = []
 
         def take(entry: Entry) -> None:
-            entries.append(_lightened(entry))
+            is_message = headers.ENTRY not in (entry.properties.headers or {})
+            entries.append(entry._replace(body=b"") if is_message else entry)
 
         await read_range(self._connection, self._stream, start, end, take)
         return entries
@@ -158,15 +145,6 @@ class RecentEntries:
 
         await read_until(self._connection, self._stream, FIRST, take, prefetch=1)
         return first[0] >= offset
-
-
-def _lightened(entry: Entry) -> Entry:
-    """Return what a replay needs of an entry: of a message its stamp, not its body."""
-    table = entry.properties.headers or {}
-    if headers.ENTRY in table:
-        return entry
-    stamped = {name: table[name] for name in _STAMPED if name in table}
-    return Entry(entry.offset, Properties(headers=stamped), b"")
 
 
 def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:
