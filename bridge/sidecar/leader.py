@@ -148,7 +148,7 @@ class Leader:
                 # What is confirmed now is acked, and the next term need not publish it again.
                 await self._settle()
             await self._buckets.close()
-            for channel in dict.fromkeys((self._publishing, self._consuming)):
+            for channel in (self._publishing, self._consuming):
                 if channel is not None:
                     channel.on_closed = None
                     await channel.close()
@@ -253,7 +253,7 @@ class Leader:
         await publishing.publisher.confirm_select()
         await take_address(publishing)
         await self.in_flight.move(self._token.publish(), site=SITE)
-        self._consuming = consuming = await self._inbox_channel(publishing)
+        self._consuming = consuming = await self._connection.channel()
         consuming.on_closed = self.fail
         await consuming.consumers.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
@@ -273,12 +273,6 @@ class Leader:
         self._state.companion.begin(self.name)
         self._buckets.fire()
         self._pump()
-
-    async def _inbox_channel(self, publishing: Channel) -> Channel:
-        """Return a channel for arrivals; of very many entities some have one for everything."""
-        if self._connection.has_channels_to_spare:
-            return await self._connection.channel()
-        return publishing
 
     async def _take_over(self, publishing: Channel) -> None:
         """Learn what the last sequencer knew, and finish what it left."""

@@ -61,11 +61,6 @@ class Lease:
         return self.connection.channel_soon(self.owner)
 
     @property
-    def has_channels_to_spare(self) -> bool:
-        """Whether less than half of all channels are in use."""
-        return self.connection.has_channels_to_spare
-
-    @property
     def is_blocked(self) -> bool:
         """Whether RabbitMQ has an alarm and reads nothing from the connection."""
         return self.connection.is_blocked
