@@ -32,10 +32,6 @@ from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 
-SETTLE_S = 1.0
-"""Right after a kill a quorum queue may deliver new messages before those that were held; so long
-after RabbitMQ came back nothing is consumed."""
-
 COUNT_S = 1.0
 """So long RabbitMQ may take to count what waits in the inboxes."""
 
@@ -100,7 +96,7 @@ class Sidecar:
         self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self.pool = Pool(endpoint, name="busbridge sidecar", settle_s=SETTLE_S, judges=False)
+        self.pool = Pool(endpoint, name="busbridge sidecar", judges=False)
         self._ways: dict[int, SharedConnection] = {}
         self._failing: dict[str, tuple[float, str]] = {}
         self._is_running = False
