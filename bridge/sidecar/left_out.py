@@ -192,16 +192,15 @@ class LeftOutWatch:
     async def _note(self, channel: Channel, silent: Mapping[bytes, str]) -> bool:
         """Have the journal know; if it does not, nothing may be published without them."""
         sequencer = self._leader.sequencer
-        note = asyncio.ensure_future(
-            channel.publisher.publish_confirmed(*sequencer.journal.note_left_out(sequencer.memory))
-        )
-        note.add_done_callback(lambda done: done.cancelled() or done.exception())
-        done, _ = await asyncio.wait((note,), timeout=PROBE_S)
-        if done and note.exception() is None:
-            return True
-        for short in silent:
-            del sequencer.memory.left_out[short]
-        return False
+        note = sequencer.journal.note_left_out(sequencer.memory)
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await channel.publisher.publish_confirmed(*note)
+        except (BrokerError, TimeoutError):
+            for short in silent:
+                del sequencer.memory.left_out[short]
+            return False
+        return True
 
     def _catch_up(self) -> None:
         """Have whoever is left out tried again and again; who was deleted is forgotten."""
