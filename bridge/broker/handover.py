@@ -79,22 +79,15 @@ class _Move:
             failpoints.reach(f"{self.site}.confirmed")
         if error is None and self.acks:
             try:
-                if failpoints.IS_ARMED:
-                    self._ack_armed()
-                else:
-                    for channel, tag in self.acks:
-                        channel.consumers.ack(tag)
+                for channel, tag in self.acks:
+                    channel.consumers.ack(tag)
+                    if failpoints.IS_ARMED:
+                        failpoints.reach(f"{self.site}.acked", channel)
             except (BrokerError, ValueError) as cause:
                 error = AckLost(text=f"confirmed, but not acked: {cause}")
                 error.__cause__ = cause
         if self.done is not None:
             self.done(error)
-
-    def _ack_armed(self) -> None:
-        for channel, tag in self.acks:
-            channel.consumers.ack(tag)
-            channel.flush()
-            failpoints.reach(f"{self.site}.acked")
 
 
 class HandOver:
@@ -197,8 +190,7 @@ class HandOver:
             if not self._is_look_due:
                 self._look_soon()
         if is_all and failpoints.IS_ARMED:
-            self.channel.flush()
-            failpoints.reach(f"{move.site}.published")
+            failpoints.reach(f"{move.site}.published", self.channel)
         return None
 
     def _look_soon(self) -> None:

@@ -56,9 +56,7 @@ class SharedConnection:
             )
         except BrokerError:
             return
-        if failpoint.IS_ARMED:
-            self._replies.flush()
-            failpoint.reach("sequencer.answered")
+        failpoint.reach("sequencer.answered", self._replies)
 
     async def is_full(self, entity: SendEntity, refusal: PublishRefused) -> bool:
         """Whether an entity's queue has refused a message because it is full.
