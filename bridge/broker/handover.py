@@ -35,21 +35,20 @@ Publish = Publication
 class _Move:
     """One hand-over on its way."""
 
-    __slots__ = ("acks", "done", "error", "is_unseen", "owner", "site", "targets", "unconfirmed")
+    __slots__ = ("acks", "done", "error", "missing", "owner", "site", "targets")
 
     def __init__(
         self,
         owner: HandOver,
-        unconfirmed: int,
+        publishes: int,
         targets: Collection[str],
         acks: Acks,
         done: Done | None,
         site: str,
     ) -> None:
         self.owner = owner
-        self.unconfirmed = unconfirmed
+        self.missing = publishes + bool(targets)
         self.targets = targets
-        self.is_unseen = bool(targets)
         self.acks = acks
         self.done = done
         self.site = site
@@ -57,19 +56,15 @@ class _Move:
 
     def settled(self, error: BrokerError | None) -> None:
         """Count one publish of it as confirmed, or not."""
-        if error is not None and self.error is None:
-            self.error = error
-        self.unconfirmed -= 1
         self.owner.in_flight -= 1
-        if not self.unconfirmed and not self.is_unseen:
-            self.finish()
+        self.seen(error)
 
     def seen(self, error: BrokerError | None) -> None:
-        """Take note that its targets are there, or not."""
+        """Take note that its targets are there, or not; or what has become of a publish."""
         if error is not None and self.error is None:
             self.error = error
-        self.is_unseen = False
-        if not self.unconfirmed:
+        self.missing -= 1
+        if not self.missing:
             self.finish()
 
     def finish(self) -> None:
