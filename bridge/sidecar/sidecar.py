@@ -253,8 +253,10 @@ class Sidecar:
         finally:
             self._is_running = False
             self.connected.clear()
-            for key in list(self._tasks):
-                await self._dismiss(key)
+            tasks, self._tasks = list(self._tasks.values()), {}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.pool.close()
 
     async def stop(self) -> None:
@@ -295,12 +297,6 @@ class Sidecar:
 
     def _start(self, key: str, work: Coroutine[None, None, None]) -> None:
         self._tasks[key] = asyncio.create_task(work, name=f"sidecar {key}")
-
-    async def _dismiss(self, key: str) -> None:
-        task = self._tasks.pop(key, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _lead(self, key: str) -> None:
         """Lead, one term after another; they end without fault when the prefetch must change."""
