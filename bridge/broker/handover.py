@@ -35,21 +35,20 @@ Publish = Publication
 class _Move:
     """One hand-over on its way."""
 
-    __slots__ = ("acks", "done", "error", "is_unseen", "owner", "site", "targets", "unconfirmed")
+    __slots__ = ("acks", "done", "error", "missing", "owner", "site", "targets")
 
     def __init__(
         self,
         owner: HandOver,
-        unconfirmed: int,
+        publishes: int,
         targets: Collection[str],
         acks: Acks,
         done: Done | None,
         site: str,
     ) -> None:
         self.owner = owner
-        self.unconfirmed = unconfirmed
+        self.missing = publishes + bool(targets)
         self.targets = targets
-        self.is_unseen = bool(targets)
         self.acks = acks
         self.done = done
         self.site = site
@@ -57,19 +56,15 @@ class _Move:
 
     def settled(self, error: BrokerError | None) -> None:
         """Count one publish of it as confirmed, or not."""
-        if error is not None and self.error is None:
-            self.error = error
-        self.unconfirmed -= 1
         self.owner.in_flight -= 1
-        if not self.unconfirmed and not self.is_unseen:
-            self.finish()
+        self.seen(error)
 
     def seen(self, error: BrokerError | None) -> None:
-        """Take note that its targets are there, or not."""
+        """Take note that its targets are there, or not; or what has become of a publish."""
         if error is not None and self.error is None:
             self.error = error
-        self.is_unseen = False
-        if not self.unconfirmed:
+        self.missing -= 1
+        if not self.missing:
             self.finish()
 
     def finish(self) -> None:
@@ -79,22 +74,15 @@ class _Move:
             failpoints.reach(f"{self.site}.confirmed")
         if error is None and self.acks:
             try:
-                if failpoints.IS_ARMED:
-                    self._ack_armed()
-                else:
-                    for channel, tag in self.acks:
-                        channel.consumers.ack(tag)
+                for channel, tag in self.acks:
+                    channel.consumers.ack(tag)
+                    if failpoints.IS_ARMED:
+                        failpoints.reach(f"{self.site}.acked", channel)
             except (BrokerError, ValueError) as cause:
                 error = AckLost(text=f"confirmed, but not acked: {cause}")
                 error.__cause__ = cause
         if self.done is not None:
             self.done(error)
-
-    def _ack_armed(self) -> None:
-        for channel, tag in self.acks:
-            channel.consumers.ack(tag)
-            channel.flush()
-            failpoints.reach(f"{self.site}.acked")
 
 
 class HandOver:
@@ -197,8 +185,7 @@ class HandOver:
             if not self._is_look_due:
                 self._look_soon()
         if is_all and failpoints.IS_ARMED:
-            self.channel.flush()
-            failpoints.reach(f"{move.site}.published")
+            failpoints.reach(f"{move.site}.published", self.channel)
         return None
 
     def _look_soon(self) -> None:

@@ -113,7 +113,8 @@ def _all(front: SendEntity) -> list[Entity]:
 
 
 _ROW = struct.Struct(f">{SHORT_ID_BYTES}s{SHORT_ID_BYTES}sq")
-_NOBODY = bytes(SHORT_ID_BYTES)
+_NOBODY, _NATIVE = bytes(SHORT_ID_BYTES), b"\xff" * SHORT_ID_BYTES
+"""Instead of a bridge: nobody told it, or RabbitMQ told of a consumer."""
 
 
 class Uses:
@@ -177,8 +178,8 @@ class Uses:
         for entity in watched(front):
             if key_of(entity) in consumed:
                 self.note(front, entity, Use.RECEIVE, now_ms)
-                self._told[key_of(entity), _NOBODY] = now_ms
-            elif self._told.pop((key_of(entity), _NOBODY), None) is not None:
+                self._told[key_of(entity), _NATIVE] = now_ms
+            elif self._told.pop((key_of(entity), _NATIVE), None) is not None:
                 self.note(front, entity, Use.RECEIVE, now_ms)
         self._note_standing(front, has_scheduled, now_ms)
         self._mind_told(bridges, now_ms)
@@ -214,10 +215,7 @@ class Uses:
             return b""
         rows = [(_NOBODY, _NOBODY, self.looked_ms)]
         rows += [(key, _NOBODY, at_ms) for key, at_ms in self._used.items()]
-        rows += [
-            (key, bridge if bridge != _NOBODY else _NATIVE, at_ms)
-            for (key, bridge), at_ms in self._told.items()
-        ]
+        rows += [(*told, at_ms) for told, at_ms in self._told.items()]
         return b"".join([_ROW.pack(*row) for row in rows])
 
     @classmethod
@@ -233,7 +231,7 @@ class Uses:
             elif bridge == _NOBODY:
                 uses._used[key] = at_ms
             else:
-                uses._told[key, _NOBODY if bridge == _NATIVE else bridge] = at_ms
+                uses._told[key, bridge] = at_ms
         return uses
 
     def _raise(self, key: bytes, at_ms: int) -> None:
@@ -251,7 +249,7 @@ class Uses:
     def _mind_told(self, bridges: Collection[bytes], now_ms: int) -> None:
         """End what a bridge's last word leaves open: by time, or when the bridge is gone."""
         for (key, bridge), at_ms in list(self._told.items()):
-            if bridge == _NOBODY:
+            if bridge == _NATIVE:
                 continue
             if bridge not in bridges:
                 self._raise(key, min(now_ms, at_ms + REPORT_MS))
@@ -264,9 +262,6 @@ class Uses:
         there = frozenset(keys)
         self._used = {key: at_ms for key, at_ms in self._used.items() if key in there}
         self._told = {each: at_ms for each, at_ms in self._told.items() if each[0] in there}
-
-
-_NATIVE = b"\xff" * SHORT_ID_BYTES
 
 
 def _with_front(front: SendEntity, key: bytes) -> list[bytes]:

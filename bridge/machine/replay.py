@@ -209,9 +209,6 @@ class Replay:
         is_readers = marker.term in self._readers
         if not is_readers and address is not None:
             self.addresses.add(address)
-        if marker.fingerprint == journal.REFUSED:
-            self._distrust()
-            return
         self._boot = marker.fingerprint
         if not is_readers:
             self.terms.append(marker.term)
@@ -227,15 +224,6 @@ class Replay:
     def _prove(self) -> None:
         for key, known in self._unproven:
             self._remember(key, known._replace(is_trusted=True))
-        self._unproven.clear()
-
-    def _distrust(self) -> None:
-        for known in (self._known, self._memory.known):
-            known.update([(key, each._replace(is_trusted=False)) for key, each in known.items()])
-        for activated in (self._activated, self._memory.activated):
-            activated.update(
-                [(number, each._replace(is_trusted=False)) for number, each in activated.items()]
-            )
         self._unproven.clear()
 
     def _restore(self, snapshot: Snapshot) -> None:

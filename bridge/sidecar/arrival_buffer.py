@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.errors import BrokerError
 
 BYTES_MAX = 64 << 20
 """Bodies of arrivals that one entity may keep waiting here."""
@@ -21,14 +20,6 @@ PREFETCH_MAX = 4_000
 
 _WEIGHT = 32
 """One arrival's share in the average, its inverse."""
-
-
-class PrefetchChanged(BrokerError):
-    """The term ends so that another number of arrivals is sent ahead to the next one."""
-
-
-class Moved(BrokerError):
-    """The term ends so that the next one has another connection."""
 
 
 class ArrivalBuffer:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.journal_reader import OFFSET, Entry, JournalReader
+from bridge.broker.streams.stream_reader import OFFSET, Entry, find_own
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.machine.browse import expires_ms, is_active_entry
 from bridge.machine.left_out import Missed, as_missed
@@ -120,8 +120,7 @@ class CatchUp:
         def is_own(entry: Entry) -> bool:
             return (entry.properties.headers or {}).get(headers.IDENTITY, ("V", None))[1] == mark
 
-        reader = JournalReader(self._lease, names.journal(self._leader.name))
-        return await reader.find_own(write, is_own)
+        return await find_own(self._lease, names.journal(self._leader.name), write, is_own)
 
     def _end(self) -> None:
         sequencer = self._leader.sequencer
@@ -155,31 +154,20 @@ class CatchUp:
 
         await self._journal.scan(last + 1, take, prefetch=PREFETCH)
         is_full = len(found) >= count or size >= BATCH_BYTES
-        await self._publish(channel, found)
+        async with asyncio.timeout(CONFIRM_S):
+            await asyncio.gather(*[self._publish(channel, entry) for entry in found])
         self._missed.number = last + 1
         return is_full
 
-    async def _publish(self, channel: Channel, entries: list[Entry]) -> None:
-        confirms = [self._submit(channel, entry) for entry in entries]
-        if not confirms:
-            return
-        _, pending = await asyncio.wait(confirms, timeout=CONFIRM_S)
-        if pending:
-            raise BrokerSilent(text=f"the queue of {self._name!r} confirms nothing")
-        for each in confirms:
-            await each
-
-    def _submit(self, channel: Channel, entry: Entry) -> asyncio.Future[None]:
+    def _publish(self, channel: Channel, entry: Entry) -> Awaitable[None]:
         properties = entry.properties
         table = properties.headers or {}
         table.pop(OFFSET, None)
         until_ms = expires_ms(table, self._reader)
         left_ms = None if until_ms is None else max(until_ms - self._clock(), 0)
         key = names.copy_key(self._short, shard_of(session_id_in(table), self._shards))
-        confirm = channel.publisher.publish_confirmed(
-            self._exchange, key, as_missed(properties, left_ms), entry.body
-        )
-        return asyncio.ensure_future(confirm)
+        raw = as_missed(properties, left_ms)
+        return channel.publisher.publish_confirmed(self._exchange, key, raw, entry.body)
 
     def _count_lost(self, wanted: int, number: int) -> None:
         """Tell of what has left the journal."""

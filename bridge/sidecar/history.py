@@ -11,7 +11,7 @@ from functools import partial
 
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
-from bridge.broker.streams.journal_reader import Entry, JournalReader
+from bridge.broker.streams.stream_reader import Entry, read_until, since
 from bridge.machine.history import History
 from bridge.machine.publication import Publication
 from bridge.machine.sequencer import Sequencer
@@ -23,6 +23,9 @@ from bridge.wire.sections import MalformedEntry
 
 SLACK_S = 60
 """RabbitMQ's clock, by which a stream is read, may differ by so much."""
+
+PREFETCH = 100
+"""Segments are large."""
 
 _SEGMENT = ("S", journal.ACCEPTED.encode())
 
@@ -50,20 +53,23 @@ async def read_history(
     )
     unreadable: list[MalformedEntry] = []
 
-    def take(entry: Entry) -> None:
+    def take(entry: Entry) -> bool:
         if (entry.properties.headers or {}).get(headers.ENTRY) != _SEGMENT:
-            return
+            return entry.body == mark.body
         try:
             history.learn(journal.section_of(entry.body, journal.Kind.ACCEPTED), now_ms)
         except MalformedEntry as error:
             unreadable.append(error)
+        return False
 
     window_s = entity.duplicate_detection_history_time_window_ms // 1000
-    await JournalReader(connection, stream).read_since(
-        now_ms // 1000 - window_s - SLACK_S,
+    await read_until(
+        connection,
+        stream,
+        since(now_ms // 1000 - window_s - SLACK_S),
         take,
-        lambda: in_flight.move(mark, site="sequencer.journal"),
-        lambda entry: entry.body == mark.body,
+        prefetch=PREFETCH,
+        publish=lambda: in_flight.move(mark, site="sequencer.journal"),
     )
     return unreadable
 

@@ -37,24 +37,23 @@ from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
-from bridge.machine.journal_entries import commit_marker, marker
+from bridge.machine.journal_entries import commit_marker
 from bridge.machine.publication import Publication
 from bridge.machine.sequencer import Sequencer
 from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity, Topic
-from bridge.sidecar.arrival_buffer import ArrivalBuffer, Moved, PrefetchChanged
+from bridge.sidecar.arrival_buffer import ArrivalBuffer
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.history import Segments, read_history
 from bridge.sidecar.in_flight import TOPIC_WINDOW, WINDOW, InFlight
 from bridge.sidecar.inherited import Inherited
-from bridge.sidecar.leader_state import LeaderState, Unconfirmed
+from bridge.sidecar.leader_state import LeaderState, TermOver, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
 from bridge.topology.shards import queues_by_key
-from bridge.wire.journal import REFUSED
 
 FORGET_EVERY_S = 0.5
 
@@ -114,8 +113,7 @@ class Leader:
         self._segments: Segments | None = None
         self._inherited = Inherited(state.returning, self._loop.time)
         self._is_pump_due = False
-        self._is_retiring = False
-        self._is_moving = False
+        self._over: TermOver | None = None
         self.may_publish = False
         self._has_begun = False
         self._has_failed = False
@@ -157,7 +155,7 @@ class Leader:
             # What is confirmed now is acked, and the next term need not publish it again.
             await self._settle()
         await self._buckets.close()
-        for channel in dict.fromkeys((self._publishing, self._consuming)):
+        for channel in (self._publishing, self._consuming):
             if channel is not None:
                 channel.on_closed = None
                 await channel.close()
@@ -173,7 +171,7 @@ class Leader:
 
     def leave(self) -> None:
         """Carry out no more arrivals; end when what was published is confirmed."""
-        self._is_retiring = self._is_moving = True
+        self._over = TermOver(text="it goes on over another connection")
         self.go_on()
 
     async def _settle(self) -> None:
@@ -262,7 +260,7 @@ class Leader:
         await publishing.publisher.confirm_select()
         await take_address(publishing)
         await self.in_flight.move(self._token.publish(), site=SITE)
-        self._consuming = consuming = await self._inbox_channel(publishing)
+        self._consuming = consuming = await self._connection.channel()
         consuming.on_closed = self.fail
         await consuming.consumers.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
@@ -282,12 +280,6 @@ class Leader:
         self._state.companion.begin(self.name)
         self._buckets.fire()
         self._pump()
-
-    async def _inbox_channel(self, publishing: Channel) -> Channel:
-        """Return a channel for arrivals; of very many entities some have one for everything."""
-        if self._connection.has_channels_to_spare:
-            return await self._connection.channel()
-        return publishing
 
     async def _take_over(self, publishing: Channel) -> None:
         """Learn what the last sequencer knew, and finish what it left."""
@@ -366,12 +358,6 @@ class Leader:
     def _on_failed(self, error: BrokerError) -> None:
         if not isinstance(error, AckLost):  # then all was confirmed
             self._has_failed = True
-        if isinstance(error, PublishRefused) and self.is_ready:
-            # The journal may have what the full queue refused: its word must not be trusted.
-            entry = Publish(*marker(self._state.entity, self._term, REFUSED))
-            with contextlib.suppress(BrokerError):
-                assert self._publishing is not None
-                self._publishing.publisher.publish(*entry)
         if isinstance(error, PublishRefused) and self.on_refused is not None and self.may_publish:
             self.is_ready = False
             self.on_refused(error)
@@ -400,7 +386,7 @@ class Leader:
         arrivals = self._arrivals
         detects_duplicates = self._state.entity.requires_duplicate_detection
         while arrivals and self.is_ready and self.in_flight.has_room:
-            if self._making is not None or self._is_retiring:
+            if self._making is not None or self._over is not None:
                 break
             delivery = arrivals.next()
             command = arrival.read(
@@ -498,9 +484,6 @@ class Leader:
         prefetch = self._arrivals.better_prefetch()
         if prefetch is not None:
             self._state.prefetch = prefetch
-            self._is_retiring = True
-        if self._is_moving and not self.in_flight.open:
-            self.fail(Moved(text="it goes on over another connection"))
-        elif self._is_retiring and not self.in_flight.open:
-            text = f"{self._state.prefetch} arrivals at once from now on"
-            self.fail(PrefetchChanged(text=text))
+            self._over = TermOver(text=f"{prefetch} arrivals at once from now on")
+        if self._over is not None and not self.in_flight.open:
+            self.fail(self._over)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from bridge.broker.errors import BrokerError
 from bridge.engine.poison import Poison
 from bridge.machine.publication import Publication
 from bridge.machine.sequencer import Answer, Sequencer
@@ -17,6 +18,10 @@ from bridge.model.entity import SendEntity, Tier
 from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
 from bridge.wire.envelope import Item
+
+
+class TermOver(BrokerError):
+    """The term ends without a fault, so that the next one goes on in another way."""
 
 
 def _nothing(entity: str) -> None:

@@ -25,6 +25,7 @@ from bridge.model.entity import SendEntity, Subscription, Topic
 from bridge.model.name import short_id
 from bridge.sidecar.catch_up import CatchUp
 from bridge.sidecar.leader import Leader
+from bridge.sidecar.leader_state import TermOver
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 
@@ -43,10 +44,6 @@ PROBES_MAX = 200
 Connect = Callable[[str], AbstractAsyncContextManager[Lease]]
 
 log = logging.getLogger(__name__)
-
-
-class SubscriptionLeftOut(BrokerError):
-    """The term ends so that the next one leaves out a subscription."""
 
 
 def silent_subscriptions(leader: Leader) -> list[Suspect]:
@@ -129,7 +126,7 @@ class LeftOutWatch:
                 await channel.publisher.confirm_select()
                 silent = await self._find_silent(channel)
                 if silent and await self._note(channel, silent):
-                    end = SubscriptionLeftOut(text=f"without {', '.join(silent.values())}")
+                    end = TermOver(text=f"without {', '.join(silent.values())}")
         except Exception as error:
             log.warning("subscription.unasked topic=%s error=%r", self._leader.name, error)
         finally:
@@ -195,16 +192,15 @@ class LeftOutWatch:
     async def _note(self, channel: Channel, silent: Mapping[bytes, str]) -> bool:
         """Have the journal know; if it does not, nothing may be published without them."""
         sequencer = self._leader.sequencer
-        note = asyncio.ensure_future(
-            channel.publisher.publish_confirmed(*sequencer.journal.note_left_out(sequencer.memory))
-        )
-        note.add_done_callback(lambda done: done.cancelled() or done.exception())
-        done, _ = await asyncio.wait((note,), timeout=PROBE_S)
-        if done and note.exception() is None:
-            return True
-        for short in silent:
-            del sequencer.memory.left_out[short]
-        return False
+        note = sequencer.journal.note_left_out(sequencer.memory)
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await channel.publisher.publish_confirmed(*note)
+        except (BrokerError, TimeoutError):
+            for short in silent:
+                del sequencer.memory.left_out[short]
+            return False
+        return True
 
     def _catch_up(self) -> None:
         """Have whoever is left out tried again and again; who was deleted is forgotten."""

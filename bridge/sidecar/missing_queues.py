@@ -41,7 +41,7 @@ class MissingQueues:
             self._entries = entries
             self._looking = asyncio.create_task(self._look())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The term is over."""
         if self._looking is not None:
             self._looking.cancel()

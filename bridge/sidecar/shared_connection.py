@@ -53,9 +53,7 @@ class SharedConnection:
     def _publish(self, address: str, properties: bytes, body: bytes) -> None:
         assert self._replies is not None
         self._replies.publisher.publish("", address, properties, body, mandatory=False)
-        if failpoint.IS_ARMED:
-            self._replies.flush()
-            failpoint.reach("sequencer.answered")
+        failpoint.reach("sequencer.answered", self._replies)
 
     async def is_full(self, entity: SendEntity, refusal: PublishRefused) -> bool:
         """Whether an entity's queue has refused a message because it is full.

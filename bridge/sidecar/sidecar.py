@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 
 from bridge.broker.connection.endpoint import Endpoint
@@ -21,21 +21,16 @@ from bridge.engine.poison import Poison
 from bridge.machine.idleness import Use, changed
 from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entities
-from bridge.sidecar.arrival_buffer import Moved, PrefetchChanged
 from bridge.sidecar.expired_unnumbered import return_expired
 from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import Companion, LeaderState
+from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
 from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
-from bridge.sidecar.left_out import LeftOutWatch, SubscriptionLeftOut, silent_subscriptions
+from bridge.sidecar.left_out import LeftOutWatch, silent_subscriptions
 from bridge.sidecar.meters import Meters
 from bridge.sidecar.missing_queues import MissingQueues
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
-
-SETTLE_S = 1.0
-"""Right after a kill a quorum queue may deliver new messages before those that were held; so long
-after RabbitMQ came back nothing is consumed."""
 
 COUNT_S = 1.0
 """So long RabbitMQ may take to count what waits in the inboxes."""
@@ -98,11 +93,10 @@ class Sidecar:
         self._companion = companion or Companion()
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
-        self._watches: dict[str, LeftOutWatch] = {}
-        self._queues: dict[str, MissingQueues] = {}
+        self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self.pool = Pool(endpoint, name="busbridge sidecar", settle_s=SETTLE_S, judges=False)
+        self.pool = Pool(endpoint, name="busbridge sidecar", judges=False)
         self._ways: dict[int, SharedConnection] = {}
         self._failing: dict[str, tuple[float, str]] = {}
         self._is_running = False
@@ -259,8 +253,10 @@ class Sidecar:
         finally:
             self._is_running = False
             self.connected.clear()
-            for key in list(self._tasks):
-                await self._dismiss(key)
+            tasks, self._tasks = list(self._tasks.values()), {}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.pool.close()
 
     async def stop(self) -> None:
@@ -277,10 +273,8 @@ class Sidecar:
     async def _look_at_topics(self) -> None:
         while True:
             await asyncio.sleep(LOOK_AT_TOPICS_S)
-            for watch in list(self._watches.values()):
+            for watch in [each for watches in self._watches.values() for each in watches]:
                 watch.look()
-            for queues in list(self._queues.values()):
-                queues.look()
 
     async def _return_expired(self) -> None:
         lease = await self.pool.lease(names.EXPIRED_UNNUMBERED)
@@ -304,12 +298,6 @@ class Sidecar:
     def _start(self, key: str, work: Coroutine[None, None, None]) -> None:
         self._tasks[key] = asyncio.create_task(work, name=f"sidecar {key}")
 
-    async def _dismiss(self, key: str) -> None:
-        task = self._tasks.pop(key, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     async def _lead(self, key: str) -> None:
         """Lead, one term after another; they end without fault when the prefetch must change."""
         state = self._states[key]
@@ -319,12 +307,14 @@ class Sidecar:
             lease = Lease(way.connection, name)
             leader = Leader(state, lease, way, clock=self._clock)
             self._leaders[key] = leader
-            steady = watch = queues = None
+            steady = None
             if name in self.pool.suspects:
                 steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
             if isinstance(leader.entity, Topic):
-                watch = self._watches[key] = LeftOutWatch(leader, self.pool.apart, self._clock)
-                queues = self._queues[key] = MissingQueues(leader, lease, self._on_missing)
+                self._watches[leader] = (
+                    LeftOutWatch(leader, self.pool.apart, self._clock),
+                    MissingQueues(leader, lease, self._on_missing),
+                )
             try:
                 await leader.run()
                 return
@@ -336,12 +326,10 @@ class Sidecar:
                 else:
                     self.pool.suspect(name, str(error))
                 raise
-            except SubscriptionLeftOut as change:
-                log.warning("sequencer.left_out entity=%s text=%s", leader.name, change)
-            except PrefetchChanged as change:
-                log.info("sequencer.prefetch entity=%s prefetch=%s", leader.name, change)
-            except Moved:
-                self.pool.give_back(name)
+            except TermOver as change:
+                log.info("sequencer.over entity=%s text=%s", name, change)
+                if steady is not None and steady.done():
+                    self.pool.give_back(name)
             except (NotFound, Unroutable):
                 self._on_missing(name)
                 raise
@@ -356,10 +344,7 @@ class Sidecar:
                     del self._leaders[key]
                 if steady is not None:
                     steady.cancel()
-                if watch is not None and queues is not None:
-                    if self._watches.get(key) is watch:
-                        del self._watches[key], self._queues[key]
-                    queues.close()
+                for watch in self._watches.pop(leader, ()):
                     await watch.close()
 
     async def _return(self, leader: Leader) -> None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
-from bridge.broker.streams.journal_reader import Entry, JournalReader
+from bridge.broker.streams.stream_reader import FIRST, Entry, find_own, read_range, read_until
 from bridge.machine.journal_entries import is_snapshot, marker
 from bridge.machine.left_out import without
 from bridge.machine.replay import Replay, missing_before
@@ -23,23 +23,10 @@ from bridge.sidecar.in_flight import InFlight
 from bridge.sidecar.leader_state import LeaderState, Unconfirmed
 from bridge.topology import names
 from bridge.wire import headers, journal
-from bridge.wire.basic import Properties
 
-STEPS = (64, 1_024, 4_096)
-"""So many more entries are read, one after another, while no snapshot was found; then as many as
-were read already."""
-
-_STAMPED = (
-    headers.SEQUENCE_NUMBER,
-    headers.ENQUEUED_TIME,
-    headers.NUMBERED,
-    headers.IDENTITY,
-    headers.SCHEDULED_NUMBER,
-    headers.COPIES,
-    headers.WAITING,
-    headers.ACCEPTED,
-    headers.FORWARDED,
-)
+STEP = 64
+"""So many entries are read first, then three times as many as were read already, while no snapshot
+was found."""
 
 
 async def read_journal(
@@ -63,7 +50,7 @@ async def read_journal(
         NewerJournal: a newer bridge wrote the journal.
     """
     entity = state.entity
-    reader = JournalReader(connection, names.journal(entity.path))
+    stream = names.journal(entity.path)
     entry = Publish(*marker(entity, term, addresses.boot))
     state.attempts.add(term)
 
@@ -77,11 +64,14 @@ async def read_journal(
             replay.feed(each.properties, each.body)
         return replay
 
-    recent = RecentEntries(reader, replayed)
+    recent = RecentEntries(connection, stream, replayed)
     over: set[str] = set()
     while True:
-        end = await reader.find_own(
-            lambda: in_flight.move(entry, site="sequencer.journal"), partial(_is_marker, term)
+        end = await find_own(
+            connection,
+            stream,
+            lambda: in_flight.move(entry, site="sequencer.journal"),
+            partial(_is_marker, term),
         )
         replay = await recent.read_to(end)
         # What was published between this term's marker and the end of another's channel is behind
@@ -104,9 +94,10 @@ class RecentEntries:
     """The end of a journal, as far back as a replay needs it; each entry is read once."""
 
     def __init__(
-        self, reader: JournalReader, replayed: Callable[[Sequence[Entry]], Replay]
+        self, connection: Lease, stream: str, replayed: Callable[[Sequence[Entry]], Replay]
     ) -> None:
-        self._reader = reader
+        self._connection = connection
+        self._stream = stream
         self._replayed = replayed
         self._entries: list[Entry] = []
         self._end = -1
@@ -119,16 +110,15 @@ class RecentEntries:
         else:
             start = end + 1
         self._end = end
-        steps = iter(STEPS)
         while True:
             missing = missing_before((each.properties, each.body) for each in self._entries)
             if start <= 0 or (missing is not None and missing <= 0):
                 break
             # Without a snapshot in what was read nobody knows how far back it is.
-            step = max(missing or next(steps, len(self._entries)), 1)
+            step = missing or max(STEP, 3 * len(self._entries))
             older = await self._read(start - step, start - 1)
             # An offset may be missing; and RabbitMQ may have dropped what is so old.
-            is_begin = not older and await self._reader.first() >= start
+            is_begin = not older and await self._is_first(start)
             start = 0 if is_begin else max(start - step, 0)
             self._entries[:0] = older
         if missing is not None and missing < 0:
@@ -137,17 +127,24 @@ class RecentEntries:
 
     async def _read(self, start: int, end: int) -> list[Entry]:
         entries: list[Entry] = []
-        await self._reader.read(start, end, lambda entry: entries.append(_lightened(entry)))
+
+        def take(entry: Entry) -> None:
+            is_message = headers.ENTRY not in (entry.properties.headers or {})
+            entries.append(entry._replace(body=b"") if is_message else entry)
+
+        await read_range(self._connection, self._stream, start, end, take)
         return entries
 
+    async def _is_first(self, offset: int) -> bool:
+        """Whether there is nothing before an offset."""
+        first: list[int] = []
 
-def _lightened(entry: Entry) -> Entry:
-    """Return what a replay needs of an entry: of a message its stamp, not its body."""
-    table = entry.properties.headers or {}
-    if headers.ENTRY in table:
-        return entry
-    stamped = {name: table[name] for name in _STAMPED if name in table}
-    return Entry(entry.offset, Properties(headers=stamped), b"")
+        def take(entry: Entry) -> bool:
+            first.append(entry.offset)
+            return True
+
+        await read_until(self._connection, self._stream, FIRST, take, prefetch=1)
+        return first[0] >= offset
 
 
 def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:

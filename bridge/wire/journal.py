@@ -57,10 +57,6 @@ _KIND = re.compile(r"[a-z][a-z-]{0,31}")
 
 TERM_BYTES = 16
 
-REFUSED = "refused"
-"""Instead of a fingerprint: a queue refused what this journal may have. What comes before is not to
-be trusted."""
-
 
 class Kind(IntEnum):
     """What a section holds."""

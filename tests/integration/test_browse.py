@@ -11,8 +11,7 @@ import pytest_asyncio
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.streams.journal_reader import Entry
-from bridge.broker.streams.stream_reader import FIRST, read_stream
+from bridge.broker.streams.stream_reader import FIRST, Entry, read_stream
 from bridge.engine.api import DeadLetter
 from bridge.engine.browse import view
 from bridge.model import entity as model

@@ -7,7 +7,7 @@ import random
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
-from bridge.broker.streams.journal_reader import Entry
+from bridge.broker.streams.stream_reader import Entry
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.topology import names, parts
 from bridge.wire import journal, stamp

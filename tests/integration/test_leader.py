@@ -18,9 +18,8 @@ from bridge.broker.errors import (
     PublishRefused,
 )
 from bridge.model.entity import Namespace, Tier
-from bridge.sidecar.arrival_buffer import PrefetchChanged
 from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import Companion, LeaderState
+from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
@@ -48,11 +47,9 @@ async def test_a_term_that_has_ended_takes_over_no_more(
     leader, living = await begin(orders, connection, shared)
     while not hasattr(leader, "in_flight"):  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
-    leader.in_flight.on_confirmed = lambda: leader.fail(
-        PrefetchChanged(text="16 arrivals from now on")
-    )
+    leader.in_flight.on_confirmed = lambda: leader.fail(TermOver(text="16 arrivals from now on"))
 
-    with pytest.raises(PrefetchChanged):
+    with pytest.raises(TermOver):
         await living
 
     assert leader.meters.arrivals == 0
@@ -87,13 +84,10 @@ async def entries(connection: Connection, entity: str) -> list[str]:
 @pytest.mark.parametrize(
     ("end", "last"),
     [
-        (lambda leader: leader.fail(PrefetchChanged(text="16 arrivals from now on")), "landed"),
+        (lambda leader: leader.fail(TermOver(text="16 arrivals from now on")), "landed"),
         (lambda leader: leader.fail(ChannelClosed(404, "the inbox was deleted")), "landed"),
         (lambda leader: leader.in_flight.on_failed(AckLost(text="confirmed, not acked")), "landed"),
-        (
-            lambda leader: leader.in_flight.on_failed(PublishRefused(text="a queue is full")),
-            "marker",
-        ),
+        (lambda leader: leader.in_flight.on_failed(PublishRefused(text="a queue is full")), ""),
         (lambda leader: leader.in_flight.on_failed(BrokerSilent(text="no confirm")), ""),
     ],
 )

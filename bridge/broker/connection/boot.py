@@ -9,12 +9,10 @@ it is what the reply address of direct reply-to is made of (seen alike on 3.10, 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 
 from bridge.broker.connection.address import take_address
 from bridge.broker.connection.connection import Connection
-from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, BrokerSilent
 from bridge.wire.basic import Properties
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -23,8 +21,6 @@ _NEW_PID = b"\x83X"
 """External term format, then NEW_PID_EXT: node, id, serial, and four octets of creation
 (https://www.erlang.org/doc/apps/erts/erl_ext_dist.html#new_pid_ext)."""
 
-TIMEOUT_S = 30.0
-
 
 async def node_boot(connection: Connection) -> str:
     """Return a name of the running boot of the connection's node.
@@ -32,32 +28,16 @@ async def node_boot(connection: Connection) -> str:
     Two equal names mean the same boot of the same node. In a cluster it says nothing about the
     other nodes.
     """
-    channel = await connection.channel()
-    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def on_probe(delivery: Delivery) -> None:
-        if not address.done():
-            address.set_result(Properties.decode(delivery.properties).reply_to or "")
-
-    def on_closed(error: BrokerError) -> None:
-        if not address.done():
-            address.set_exception(error.again())
-            address.exception()  # whoever still waits for another answer is told by that
-
-    channel.on_closed = on_closed
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            probe = await channel.declarations.declare_queue(exclusive=True)
-            await take_address(channel)
-            await channel.consumers.consume(probe.name, on_probe, no_ack=True)
-            channel.publisher.publish(
-                "", probe.name, Properties(reply_to=DIRECT_REPLY_TO).encode(), b""
-            )
-            return boot_of(await address)
-    except TimeoutError:
-        raise BrokerSilent(text=f"no reply address within {TIMEOUT_S:g} s") from None
-    finally:
-        channel.abandon()
+    with await connection.channel() as channel:
+        probe = await channel.declarations.declare_queue(exclusive=True)
+        await take_address(channel)
+        properties = Properties(reply_to=DIRECT_REPLY_TO).encode()
+        channel.publisher.publish("", probe.name, properties, b"")
+        found = await channel.consumers.get(probe.name)  # behind the publish, in one channel
+        if found is None:
+            raise BrokerSilent(text="no reply address")
+        channel.consumers.ack(found.tag)
+    return boot_of(Properties.decode(found.properties).reply_to or "")
 
 
 def node_of(boot: str) -> str:

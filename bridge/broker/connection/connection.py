@@ -170,18 +170,13 @@ class Connection:
             raise
         return channel
 
-    @property
-    def has_channels_to_spare(self) -> bool:
-        """Whether less than half of all channels are in use; the rest is for who needs one."""
-        return len(self._channels) < self._channel_max // 2
-
     def channel_soon(self, owner: str = "") -> Channel:
         """Open a channel, and return it at once: what is asked on it is written behind that.
 
         Raises:
-            BrokerError: there are none to spare.
+            BrokerError: half of all channels are in use; the rest is for who needs one.
         """
-        if not self.has_channels_to_spare:
+        if len(self._channels) >= self._channel_max // 2:
             raise BrokerError(504, f"half of the channels of {self.name} are in use")
         channel = self._channel(owner)
         channel.open()

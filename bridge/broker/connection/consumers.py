@@ -32,6 +32,7 @@ SETTLE_LINGER_S = 0.1
 """How long after the last settlement a close in order waits; 0.01 was always enough."""
 
 _DELIVER_TAG = struct.Struct(">QB")
+_REQUEUE = 2
 _ROUTES_MAX = 1_024
 _TAGS = itertools.count(1)
 
@@ -113,7 +114,9 @@ class ChannelConsumers:
                 go to `on_delivery` like others, for else they would be stuck.
         """
         tag = tag or f"busbridge-{next(_TAGS)}"
-        started = self._start(tag, queue, on_delivery, on_cancel, arguments, no_ack)
+        started = self.consume_soon(
+            queue, on_delivery, tag=tag, no_ack=no_ack, arguments=arguments, on_cancel=on_cancel
+        )
         return self._begun(tag, started)
 
     def consume_soon(
@@ -122,26 +125,17 @@ class ChannelConsumers:
         on_delivery: OnDelivery,
         *,
         tag: str,
-        prefetch: int,
+        prefetch: int | None = None,
         no_ack: bool = False,
+        arguments: Table | None = None,
         on_cancel: OnCancel | None = None,
     ) -> asyncio.Future[Any]:
-        """Write what starts a consumer with a prefetch of its own.
+        """Write what starts a consumer, perhaps with a prefetch of its own.
 
         Returns what is done when RabbitMQ has answered.
         """
-        self.qos(prefetch)
-        return self._start(tag, queue, on_delivery, on_cancel, None, no_ack)
-
-    def _start(
-        self,
-        tag: str,
-        queue: str,
-        on_delivery: OnDelivery,
-        on_cancel: OnCancel | None,
-        arguments: Table | None,
-        no_ack: bool,
-    ) -> asyncio.Future[Any]:
+        if prefetch is not None:
+            self.qos(prefetch)
         key = short_string(tag)[1:]
         assert key not in self._consumers, f"the consumer tag {tag} is in use"
         # A get is a consumer of a quorum queue's too, and its delivery tag is its consumer tag.
@@ -197,15 +191,12 @@ class ChannelConsumers:
         self._forget(tag)
         self._settle(wire.BASIC_REJECT, tag, requeue)
 
-    def nack(self, tag: int, multiple: bool, requeue: bool) -> None:
-        """Give deliveries back, or dead-letter them; a return does not count on 4.3."""
+    def nack(self, tag: int) -> None:
+        """Give a delivery back; that does not count on 4.3."""
         if self._calls.close_reason is not None:
             raise self._calls.close_reason.again()
-        if multiple:
-            self._forget_up_to(tag)
-        else:
-            self._forget(tag)
-        self._settle(wire.BASIC_NACK, tag, multiple | requeue << 1)
+        self._forget(tag)
+        self._settle(wire.BASIC_NACK, tag, _REQUEUE)
 
     def linger(self) -> Awaitable[None]:
         """Write what was settled and give RabbitMQ time to apply it."""
@@ -287,7 +278,7 @@ class ChannelConsumers:
         """Hand a message to whoever asked for one; it goes back when nobody waits any more."""
         self._outstanding[delivery.tag] = None
         if not question.resolve(delivery):
-            self.nack(delivery.tag, False, True)
+            self.nack(delivery.tag)
 
     def on_cancel(self, tag: str) -> None:
         """RabbitMQ ended a consumer; 4.3 may say so more than once."""

@@ -29,6 +29,11 @@ from bridge.machine.suspects import Suspects, named_in
 SIZE = 16
 """Connections that queues share: a first failure costs a sixteenth of them."""
 
+SETTLE_S = 1.0
+"""So long nothing is asked on a connection that replaces a lost one. After a failure of the broker
+a quorum queue may deliver out of order for a moment: what was never delivered comes before what was
+held (docs/rabbitmq-faults.md: order-after-kill)."""
+
 RETURN_S = 5.0
 """A suspect that answers goes back when it had nothing under way for so long."""
 
@@ -61,11 +66,6 @@ class Lease:
         return self.connection.channel_soon(self.owner)
 
     @property
-    def has_channels_to_spare(self) -> bool:
-        """Whether less than half of all channels are in use."""
-        return self.connection.has_channels_to_spare
-
-    @property
     def is_blocked(self) -> bool:
         """Whether RabbitMQ has an alarm and reads nothing from the connection."""
         return self.connection.is_blocked
@@ -96,7 +96,6 @@ class Pool:
 
     Args:
         name: what RabbitMQ shows of each, with its number.
-        settle_s: so long nothing is asked on a connection that replaces a lost one.
         judges: a suspect goes back by itself, when it has answered and has nothing under way;
             otherwise when it is given back.
 
@@ -104,18 +103,10 @@ class Pool:
         suspects: the queues that may have ended a connection.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        name: str,
-        settle_s: float,
-        judges: bool = True,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, *, name: str, judges: bool = True) -> None:
         self.suspects = Suspects()
         self._endpoint = endpoint
         self._name = name
-        self._settle_s = settle_s
         self._judges = judges
         self._shared: dict[int, _Member] = {}
         self._own: dict[str, _Member] = {}
@@ -224,12 +215,12 @@ class Pool:
 
     async def _serve(self, member: _Member, connection: Connection) -> None:
         if member.has_been_up:
-            await asyncio.sleep(self._settle_s)
+            await asyncio.sleep(SETTLE_S)
         member.open(connection)
         await asyncio.get_running_loop().create_future()
 
     async def _serve_suspect(self, owner: str, member: _Member, connection: Connection) -> None:
-        await asyncio.sleep(max(self.suspects.pause_s(owner), self._settle_s))
+        await asyncio.sleep(max(self.suspects.pause_s(owner), SETTLE_S))
         member.open(connection)
         quiet_s = 0.0
         while quiet_s < RETURN_S:

@@ -75,7 +75,6 @@ class Transport(asyncio.Protocol):
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
         self._writer: SocketWriter | None = None
-        self._untold: list[Callable[[], None]] = []
         self._unsent_watch: asyncio.Handle | None = None
         self._rest = b""
         self._is_flush_due = False
@@ -189,8 +188,6 @@ class Transport(asyncio.Protocol):
             self.parts.clear()
             self._send(joined)
         if self.written:
-            self._untold += self.written
-            self.written.clear()
             self._tell_written()
 
     def _send(self, data: bytes) -> None:
@@ -203,25 +200,23 @@ class Transport(asyncio.Protocol):
     def _tell_written(self) -> None:
         """Tell those who wait until the kernel has what they wrote, once it has."""
         assert self._writer is not None
-        if self._unsent_watch is not None:
-            return
-        if self._writer.unsent_bytes:
+        if not self._writer.unsent_bytes:
+            self._tell()
+        elif self._unsent_watch is None:
             # uvloop writes what goes over TLS at the end of the turn.
             self._unsent_watch = self.loop.call_soon(self._watch_unsent)
-            return
-        self._tell()
 
     def _watch_unsent(self) -> None:
         assert self._writer is not None
         self._unsent_watch = None
         if self._writer.unsent_bytes:
             self._unsent_watch = self.loop.call_later(UNSENT_POLL_S, self._watch_unsent)
-            return
-        self._tell()
+        else:
+            self.flush()  # of who waits some may have written since
 
     def _tell(self) -> None:
-        untold, self._untold = self._untold, []
-        for tell in untold:
+        written, self.written = self.written, []
+        for tell in written:
             tell()
 
     def start_heartbeats(self, interval_s: float) -> None:
@@ -259,6 +254,4 @@ class Transport(asyncio.Protocol):
         self.due.clear()
         self._rest = b""
         self._on_lost(error)
-        self._untold += self.written
-        self.written.clear()
         self._tell()

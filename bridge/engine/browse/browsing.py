@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bridge.broker.errors import BrokerError, NotFound, Unroutable
-from bridge.broker.streams.journal_reader import OFFSET, Entry
-from bridge.broker.streams.stream_reader import FIRST, at, read_stream
+from bridge.broker.streams.stream_reader import FIRST, OFFSET, Entry, at, read_stream
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.browse.explaining import Explaining, Held

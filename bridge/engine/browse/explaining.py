@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.ready_counts import ReadyCounts
-from bridge.broker.streams.journal_reader import Entry
+from bridge.broker.streams.stream_reader import Entry
 from bridge.engine.browse.journal_scan import STOP
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms

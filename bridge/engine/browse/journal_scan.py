@@ -12,8 +12,7 @@ from enum import Enum
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.journal_reader import Entry
-from bridge.broker.streams.stream_reader import FIRST, LAST, at, read_stream
+from bridge.broker.streams.stream_reader import FIRST, LAST, Entry, at, read_stream
 from bridge.machine.anchors import Anchors
 from bridge.machine.browse import number_of
 from bridge.wire import headers

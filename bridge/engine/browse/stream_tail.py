@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.journal_reader import Entry
-from bridge.broker.streams.stream_reader import FIRST, at, read_stream
+from bridge.broker.streams.stream_reader import FIRST, Entry, at, read_stream
 from bridge.engine.ownership.services import Services
 from bridge.wire.settled import PROPERTIES, Settled
 

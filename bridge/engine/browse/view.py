@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from bridge.broker.streams.journal_reader import Entry
+from bridge.broker.streams.stream_reader import Entry
 from bridge.engine.browse.journal_scan import JournalScan
 from bridge.engine.browse.stream_tail import StreamTail
 from bridge.engine.ownership.services import Services

@@ -14,6 +14,7 @@ import os
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
+from bridge.broker.connection.pool import SETTLE_S
 from bridge.broker.declaration_fence import fence_declarations
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
@@ -23,7 +24,6 @@ from bridge.engine.deferral.replies import Replies
 from bridge.engine.ownership import asking
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
-from bridge.engine.receiving.connections import SETTLE_S
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.memory_budget import MemoryBudget

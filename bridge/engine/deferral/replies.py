@@ -62,7 +62,7 @@ class Replies:
             return encode_refused(MessageSizeExceeded.condition, text)
         channel = ask.delivery.channel
         for tag in messages.index.fetch(numbers):
-            channel.consumers.nack(tag, False, True)
+            channel.consumers.nack(tag)
             reach("engine.deferred.returned", channel)
         return self._locked(messages, numbers)
 

@@ -12,13 +12,9 @@ from collections.abc import Awaitable, Callable
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.connection.pool import Pool, Route
+from bridge.broker.connection.pool import SETTLE_S, Pool, Route
 from bridge.broker.errors import BrokerError, ConnectionLost
 from bridge.broker.reconnect import keep_connected
-
-SETTLE_S = 1.0
-"""After a failure of the broker a quorum queue may deliver out of order for a moment: what was
-never delivered comes before what was held (docs/rabbitmq-faults.md: order-after-kill)."""
 
 
 class ConsumerConnections:
@@ -44,7 +40,7 @@ class ConsumerConnections:
         self._on_up = on_up
         self._connection: Connection | None = None
         self._has_been_up = False
-        self.pool = Pool(endpoint, name=name, settle_s=SETTLE_S)
+        self.pool = Pool(endpoint, name=name)
         self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 

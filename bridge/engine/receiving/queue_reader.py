@@ -351,7 +351,7 @@ class QueueReader:
         if is_counted:
             channel.consumers.reject(returned.tag, True)
         else:
-            channel.consumers.nack(returned.tag, False, True)
+            channel.consumers.nack(returned.tag)
         self._channels.returned(channel)
         reach(point, channel)
 

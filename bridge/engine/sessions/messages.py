@@ -324,7 +324,7 @@ class SessionMessages:
                 self._departure.dead_letter_failed(self, _message(place))
             case fx.Fetch(place):
                 channel, tag = place.where
-                channel.consumers.nack(tag, False, True)
+                channel.consumers.nack(tag)
                 reach("engine.session.returned", channel)
             case fx.Refresh(place):
                 self._departure.refresh(self, _message(place))

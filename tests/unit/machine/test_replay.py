@@ -15,7 +15,6 @@ from bridge.model.number import NUMBER_MAX, compose
 from bridge.wire import stamp
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item
-from bridge.wire.journal import REFUSED
 
 QUEUE = Queue(name="orders")
 BARE = Properties(delivery_mode=2).encode()
@@ -134,15 +133,6 @@ def test_entries_of_another_boot_are_not_trusted() -> None:
 
     assert trusted(entries, fingerprint="boot") == [True]
     assert trusted(entries, fingerprint="later boot") == [False]
-
-
-def test_what_a_queue_may_have_refused_is_not_trusted() -> None:
-    """No commit marker proves what stands before the note of the refusal."""
-    before, after = sends(2)
-    refused = marker(QUEUE, TERM, REFUSED)
-
-    assert trusted([BEGUN, before, OVER, refused]) == [False]
-    assert trusted([BEGUN, before, refused, after, OVER]) == [False, True]
 
 
 def test_the_landing_of_a_term_that_is_not_the_writer_proves_nothing() -> None:
@@ -329,15 +319,13 @@ def as_needed(entries: list[Publication], term: bytes) -> Replay:
 
 
 def test_what_a_writer_inherited_is_believed_as_it_was_by_it() -> None:
-    """But in another boot of the broker nothing is, and not what a queue may have refused."""
+    """But in another boot of the broker nothing is."""
     landed_one, unproven = sends(2)
     first = replayed([BEGUN, landed_one, OVER, unproven])
     snapshot = a_sequencer(first.result()).snapshot(NEXT_TERM, "boot", 0)
-    refused = marker(QUEUE, NEXT_TERM, REFUSED)
 
     assert trusted(snapshot) == [True, False]
     assert trusted(snapshot, fingerprint="later boot") == [False, False]
-    assert trusted([*snapshot, refused]) == [False, False]
 
 
 def test_what_was_inherited_outlives_only_what_forgets_it() -> None:
