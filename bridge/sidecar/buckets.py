@@ -11,7 +11,7 @@ import contextlib
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ class Buckets:
         self._wake = asyncio.Event()
         self._has_unplaced = asyncio.Event()
         self._making = asyncio.Lock()
-        self._deletions = Deletions(connection, leader.fail)
+        self._deletions = Deletions(connection, leader.start)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def declare(self) -> None:
@@ -83,7 +83,7 @@ class Buckets:
         but it may be there as a queue that refuses messages, or takes and never confirms them.
         """
         wheel = self._leader.sequencer.memory.wheel
-        provisional = []
+        there, provisional = [], []
         for bucket in sorted(wheel.buckets.values(), key=lambda each: each.place.start_ms):
             bucket.is_open, bucket.count = False, 0
             if bucket.provisional_in is not None:
@@ -95,9 +95,10 @@ class Buckets:
                     continue
                 provisional.append(bucket.place)
                 if bucket.provisional_in != self._boot and not is_shared:
-                    channel = await self._opened_channel()
-                    await channel.declarations.delete_queue(queue)
-            await self._declare(bucket.place)
+                    self._deletions.begin(queue)
+            there.append(bucket.place)
+        for each in there:
+            await self._declare(each)
         await self._fence(provisional)
 
     @property
@@ -111,9 +112,7 @@ class Buckets:
         What an earlier term had on its way must be confirmed: some of it goes into a bucket that is
         over, some is the successor of what a bucket holds.
         """
-        self._tasks = [
-            asyncio.create_task(self._guarded(each)) for each in (self._keep, self._place_unplaced)
-        ]
+        self._tasks = [self._leader.start(each()) for each in (self._keep, self._place_unplaced)]
 
     async def close(self) -> None:
         """Let go of everything; what was held goes back to its bucket."""
@@ -215,12 +214,6 @@ class Buckets:
 
     def _queue(self, where: Place) -> str:
         return names.bucket(self._leader.name, where.level, where.slot)
-
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except BrokerError as error:
-            self._leader.fail(error)
 
     async def _keep(self) -> None:
         """Open buckets when their time comes, and remove those that are over."""

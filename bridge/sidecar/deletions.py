@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 from bridge.broker import declaration_fence
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
-from bridge.broker.errors import BrokerError
 from bridge.topology import names
+
+Start = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
 class Deletions:
@@ -23,12 +24,12 @@ class Deletions:
 
     Args:
         connection: where the channels are opened.
-        on_failed: called when one fails.
+        start: starts one, and heeds its failure.
     """
 
-    def __init__(self, connection: Lease, on_failed: Callable[[BrokerError], None]) -> None:
+    def __init__(self, connection: Lease, start: Start) -> None:
         self._connection = connection
-        self._on_failed = on_failed
+        self._start = start
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._owner = os.urandom(8)
 
@@ -37,12 +38,16 @@ class Deletions:
 
     def begin(self, queue: str, then: Callable[[], Awaitable[None]] | None = None) -> None:
         """Delete a queue, so that it outlasts a kill of RabbitMQ; then do what comes then."""
-        self._tasks[queue] = asyncio.create_task(self._delete(queue, then))
+        self._tasks[queue] = self._start(self._delete(queue, then))
 
     async def wait(self, queue: str) -> None:
-        """Wait until a queue is not being deleted."""
+        """Wait until a queue is not being deleted.
+
+        Raises:
+            BrokerError: it may be deleted later: that failed.
+        """
         if task := self._tasks.get(queue):
-            await asyncio.wait((task,))
+            await asyncio.shield(task)
 
     async def fence(self, channel: Channel) -> None:
         """Have all that was declared on a channel outlast a kill of RabbitMQ."""
@@ -61,11 +66,8 @@ class Deletions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _delete(self, queue: str, then: Callable[[], Awaitable[None]] | None) -> None:
-        try:
-            with await self._connection.channel() as channel:
-                await declaration_fence.delete(channel, queue)
-            del self._tasks[queue]
-            if then is not None:
-                await then()
-        except BrokerError as error:
-            self._on_failed(error)
+        with await self._connection.channel() as channel:
+            await declaration_fence.delete(channel, queue)
+        if then is not None:
+            await then()
+        del self._tasks[queue]

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
 from bridge.broker.connection.address import take_address
@@ -184,13 +184,24 @@ class Leader:
                     entry = Publish(*commit_marker(self.entity, self._term, self._boot))
                     await self.in_flight.move(entry, site="sequencer.journal")
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """End this term."""
         self.is_ready = False
         if not self._ended.done():
             self._ended.set_exception(error)
             # Whoever runs this term may be gone already.
             self._ended.exception()
+
+    def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do something beside; this term ends when it fails."""
+
+        def done(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.fail(error)
+
+        task = self._loop.create_task(work)
+        task.add_done_callback(done)
+        return task
 
     @property
     def entity(self) -> SendEntity:
@@ -426,7 +437,7 @@ class Leader:
         dues_ms = sequencer.dues_ms(command, now)
         missing = sequencer.memory.wheel.missing(dues_ms, now) if dues_ms else []
         if missing:
-            self._making = self._loop.create_task(self._make(missing))
+            self._making = self.start(self._make(missing))
             return False
         self._token.arrivals += 1
         self._inherited.count()
@@ -447,12 +458,8 @@ class Leader:
         return True
 
     async def _make(self, missing: Sequence[Place]) -> None:
-        try:
-            await self._buckets.make(missing)
-        except BrokerError as error:
-            self.fail(error)
-        finally:
-            self._making = None
+        await self._buckets.make(missing)
+        self._making = None
         self._pump()
 
     def _write_snapshot(self, snapshots: Snapshots) -> None:

@@ -56,6 +56,22 @@ async def test_a_term_that_has_ended_takes_over_no_more(
     assert orders.is_empty()
 
 
+async def test_whatever_fails_beside_a_term_ends_it(
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
+) -> None:
+    """Not RabbitMQ's errors only: nobody would open the buckets any more."""
+    orders = rig()
+    leader, living = await begin(orders, connection, shared)
+    await asyncio.to_thread(orders.take, 1)
+
+    async def work() -> None:
+        raise LookupError("a fault")
+
+    leader.start(work())
+    with pytest.raises(LookupError):
+        await living
+
+
 async def entries(connection: Connection, entity: str) -> list[str]:
     """Return the kinds of a journal's entries, in order; "" for a message."""
     kinds: list[str] = []
