@@ -9,7 +9,7 @@ with pika.BlockingConnection(pika.URLParameters(url)) as connection:
     channel = connection.channel()
     properties = pika.BasicProperties(message_id="3", content_type="text/plain")
     channel.basic_publish("orders", "", b"two plums", properties)
-    for method, properties, body in channel.consume("orders", inactivity_timeout=5):
+    for method, properties, body in channel.consume("orders", inactivity_timeout=10):
         if method is None:
             break
         print(properties.headers["x-opt-sequence-number"], properties.message_id, body)

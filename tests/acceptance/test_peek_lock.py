@@ -48,6 +48,7 @@ ENTITIES = {
         "outlives-link",
         "prefetch",
         "receive-and-delete",
+        "receive-and-delete-order",
     )
 } | {
     "max-delivery": {"LockDuration": "PT5S", "MaxDeliveryCount": 3},
@@ -307,6 +308,26 @@ def test_receive_and_delete(bridge: Any) -> None:
         with native_channel(bridge) as channel:
             queue = channel.queue_declare("receive-and-delete", passive=True)
             assert queue.method.message_count == 0
+
+
+@pytest.mark.parametrize("prefetch_count", [0, 200])
+def test_what_is_received_and_deleted_comes_in_order(bridge: Any, prefetch_count: int) -> None:
+    """A receiver that takes a backlog in parts has it in the order of its numbers."""
+    queue, mode = "receive-and-delete-order", ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    with client_of(bridge) as client:
+        with client.get_queue_sender(queue) as sender:
+            for _ in range(2):
+                sender.send_messages([ServiceBusMessage("one of many")] * 500)
+        receiver = client.get_queue_receiver(
+            queue, receive_mode=mode, prefetch_count=prefetch_count, max_wait_time=5
+        )
+        with receiver:
+            found: list[int] = []
+            while len(found) < 1_000:
+                part = numbers(receiver.receive_messages(50))
+                assert part, "the queue seems to be empty"
+                found += part
+    assert found == list(range(found[0], found[0] + 1_000))
 
 
 def test_receiving_by_iteration(bridge: Any) -> None:

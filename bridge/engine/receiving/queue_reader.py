@@ -19,6 +19,7 @@ from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
 from bridge.engine.receiving.consumers import Consumers
+from bridge.engine.receiving.late_acks import LateAcks
 from bridge.engine.receiving.turn import Turn, Wake
 from bridge.engine.settlement.departure import Source
 from bridge.engine.settlement.held_message import Copy, HeldMessage, read, unreadable
@@ -110,6 +111,7 @@ class QueueReader:
             on_delivery=self._on_delivery,
             on_change=self._wake.soon,
         )
+        self._deleted = LateAcks(credit, self._consumers, self._ack_deleted)
         self._loop = asyncio.get_running_loop()
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_closed = False
@@ -150,6 +152,11 @@ class QueueReader:
         self._settling(holding.fetch)
         holding.channel.consumers.ack(holding.tag)
         reach(point, holding.channel)
+
+    def delete(self, holding: HeldMessage) -> None:
+        """Settle a message that is gone with its delivery, as soon as that brings none in vain."""
+        self._deleted.add(holding, self._loop.time())
+        self._wake.soon()
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
         """Return a message to its queue; this counts as a failed delivery on every version."""
@@ -231,6 +238,7 @@ class QueueReader:
     def _act(self) -> None:
         """Bring what is fetched in line with what is asked for."""
         self._wake.is_due = False
+        self._deleted.act(self._loop.time(), is_last=self._is_closed)
         channels = self._channels
         can_fetch = channels.can_fetch and not self._is_closed
         for effect in self._credit.plan(self._loop.time(), can_fetch=can_fetch):
@@ -251,15 +259,15 @@ class QueueReader:
 
     def _watch(self) -> None:
         """Wake when there is something to do though nothing happens."""
-        due_s = self._credit.due_s()
-        if due_s is None or self._is_closed:
-            return
-        self._wake.at(due_s)
+        for due_s in (self._credit.due_s(), self._deleted.due_s):
+            if due_s is not None and not self._is_closed:
+                self._wake.at(due_s)
 
     def _on_channels_lost(self, channels: list[Channel]) -> None:
         """RabbitMQ has taken everything back; who asked still asks."""
         self._consumers.lose()
         self._credit.lost()
+        self._deleted.clear()
         self._deduplicator.lose()
         for channel in channels:
             self._locks.lose_channel(channel)
@@ -354,6 +362,10 @@ class QueueReader:
             channel.consumers.nack(returned.tag)
         self._channels.returned(channel)
         reach(point, channel)
+
+    def _ack_deleted(self, holding: HeldMessage) -> None:
+        if self.holds(holding):
+            self.ack(holding, "engine.receive_and_delete.acked")
 
     def _drop(self, copy: Copy) -> None:
         if copy.channel.close_reason is None:

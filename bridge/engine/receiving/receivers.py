@@ -183,7 +183,7 @@ class Receiving:
             except Undeliverable as error:
                 reader.refuse(holding, error)
                 return
-            reader.ack(holding, "engine.receive_and_delete.acked")
+            reader.delete(holding)
             reader.left(holding, Left.SETTLED)
             self._counters.received_and_deleted += 1
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from bridge.machine.credit.balance import Balance
+from bridge.machine.credit.balance import Balance, State
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect
 from bridge.machine.credit.read_ahead import FAST_ROUNDS, ReadAhead
@@ -94,6 +94,20 @@ class Strategy(Generic[Message]):
             message is not settled after all, report `stayed`.
         """
         raise NotImplementedError
+
+    def is_filling(self, fetch: int) -> bool:
+        """Whether an ack of this fetch's message would bring more than is asked for.
+
+        It may wait until the window is full, and is closed without anything on its way.
+        """
+        return False
+
+    def close(self, fetch: int) -> Close | None:
+        """Return what closes a window, if it is open; what is still asked for is fetched anew."""
+        entry = self.balance.fetches.get(fetch)
+        if entry is None or entry.state is not State.OPEN:
+            return None
+        return self.balance.close(fetch)
 
     def stayed(self, fetch: int) -> None:
         """A message that was about to be settled was not: its window is not refilled."""

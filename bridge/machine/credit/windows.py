@@ -102,6 +102,12 @@ class Windows(Strategy[Message]):
         self._note_surplus(now_s)
         return None
 
+    def is_filling(self, fetch: int) -> bool:
+        """Whether an ack of this fetch's message would bring more than is asked for."""
+        entry = self.balance.fetches.get(fetch)
+        is_open = entry is not None and entry.state is State.OPEN and entry.room > 0
+        return is_open and self.balance.surplus >= 0
+
     def lost(self) -> None:
         """The channels are gone, and all that came on them; receivers still wait."""
         self._returns.clear()

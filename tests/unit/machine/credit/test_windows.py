@@ -244,6 +244,34 @@ def test_a_settlement_that_did_not_happen_refills_nothing() -> None:
     assert receiver.windows.balance.under_way == 0
 
 
+def test_an_ack_brings_too_much_while_a_window_fills() -> None:
+    """Not when more is asked for, and not when all has come: then the window is closed first."""
+    receiver = Receiver()
+    receiver.ask(3)
+    receiver.take(1, 2)
+    assert receiver.windows.is_filling(1)
+    receiver.windows.ask(1, 1, receiver.now_s)
+    assert not receiver.windows.is_filling(1)
+    assert receiver.settle(1) is None
+    assert receiver.windows.is_filling(1)
+    receiver.take(1, 2)
+    assert not receiver.windows.is_filling(1)
+    assert receiver.settle(1) == Close(1)
+
+
+def test_a_window_that_stays_half_full_is_closed_and_another_opened() -> None:
+    """For what is still asked for."""
+    receiver = Receiver()
+    receiver.ask(5)
+    receiver.take(1, 2)
+    assert receiver.windows.close(1) == Close(1)
+    assert receiver.windows.close(1) is None
+    assert not receiver.windows.is_filling(1)
+    assert receiver.plan() == []
+    receiver.windows.closed(1)
+    assert receiver.plan() == [Open(2, 3)]
+
+
 class WindowsModel(QueueModel):
     """The same, with how much may be fetched that nobody asked for, and for how long."""
 
