@@ -211,6 +211,8 @@ class EntityReceiver:
     # What comes.
 
     def _on_delivery(self, fetch: int, channel: Channel, delivery: Delivery) -> None:
+        if channel.is_closed:  # RabbitMQ has taken it back already, and brings it again
+            return
         self._channels.hold(channel)
         try:
             found = facts(

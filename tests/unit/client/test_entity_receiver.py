@@ -73,3 +73,27 @@ def test_a_call_that_fills_up_while_it_ends_keeps_its_locks() -> None:
         assert token is not None
         receiver.complete(token, Future())
     assert channel.acked == [1, 2]
+
+
+def test_what_is_read_after_the_loss_of_its_channel_is_not_held() -> None:
+    """RabbitMQ brings it again, and then it is no second copy of one that is here."""
+    wire = ScriptedWire()
+    receiver = a_receiver(wire)
+    answer: Future[list[Received]] = Future()
+    receiver.pull(1, None, ServiceBusReceiveMode.PEEK_LOCK, answer)
+    wire.turn()
+    (lost,) = wire.channels
+    receiver.lose()
+    assert lost.deliver is not None
+    lost.deliver(a_delivery(1))
+    wire.turn()
+    wire.advance(2)
+    channel = wire.channels[-1]
+    assert (answer.done(), receiver.held_count) == (False, 0)
+    assert channel.deliver is not None
+    channel.deliver(a_delivery(1))
+    wire.turn()
+    (got,) = answer.result(0)
+    assert got.lock_token is not None
+    receiver.complete(got.lock_token, Future())
+    assert (lost.acked, channel.acked) == ([], [1])
