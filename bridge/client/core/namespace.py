@@ -258,6 +258,7 @@ class Namespace:
                 settlements=self._settlements,
             )
             self._receiving.later(REFRESH_S, partial(self._refresh, receiver))
+        receiver.update(described)
         return receiver
 
     def _refresh(self, receiver: EntityReceiver) -> None:
