@@ -162,6 +162,13 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def time_to_live(self, value: timedelta | int | None) -> None:
         raise AttributeError("A received message keeps its time to live.")
 
+    def _settled(self, found: object) -> None:
+        self._is_settled = True
+
+    def _renewed(self, until_ms: int) -> datetime:
+        self._until_ms = until_ms
+        return instant(until_ms)
+
     def _text(self, name: str) -> str | None:
         found = (self.application_properties or {}).get(name.encode())
         return found.decode(errors="replace") if isinstance(found, bytes) else None
