@@ -26,6 +26,7 @@ from bridge.client.exceptions import (
     of_condition,
 )
 from bridge.machine.settled import SettledMemory
+from bridge.message.received import Received
 from bridge.model import entity as model
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
@@ -64,7 +65,7 @@ class Namespace:
         self._receiving = receiving
         self._publisher = Publisher(sending)
         self._directory = Directory(sending, self._publisher, self._held_of)
-        self._remote = Remote(self._publisher, self._directory, sending.now_s)
+        self._remote = Remote(self._publisher, self._directory)
         self.sessions = Sessions(sending, self._publisher, self._directory, self._remote)
         self._settled = SettledMemory()
         self._settlements = Settlements(sending, self._publisher)
@@ -150,19 +151,20 @@ class Namespace:
         self,
         path: str,
         sub_queue: SubQueue,
-        token: UUID,
+        locked: Received,
         how: str,
         reason: str | None,
         description: str | None,
         answer: Answer,
     ) -> None:
-        """End a lock.
+        """End a lock; that of a deferred message is a bridge's.
 
         Args:
             how: complete, abandon, release, dead-letter (with reason and description), defer.
         """
-        entity = EntityPath(path, sub_queue)
-        if self._remote.holds(token):
+        token = _token(locked)
+        if locked.is_deferred:
+            entity = EntityPath(path, sub_queue)
             self._remote.settle(entity, token, how, details_of(reason, description), answer)
             return
         receiver = self._held(path, sub_queue)
@@ -181,9 +183,10 @@ class Namespace:
             case _:
                 raise AssertionError(how)
 
-    def renew(self, path: str, sub_queue: SubQueue, token: UUID, answer: Answer) -> None:
+    def renew(self, path: str, sub_queue: SubQueue, locked: Received, answer: Answer) -> None:
         """Give a lock its full duration from now; the answer is its end (UTC ms)."""
-        if self._remote.holds(token):
+        token = _token(locked)
+        if locked.is_deferred:
             self._remote.renew(EntityPath(path, sub_queue), token, answer)
         else:
             self._held(path, sub_queue).renew(token, answer)
@@ -297,6 +300,11 @@ class Namespace:
             fail(answer, ServiceBusServerBusyError(busy))
         else:
             fail(answer, error)
+
+
+def _token(locked: Received) -> UUID:
+    assert locked.lock_token is not None
+    return locked.lock_token
 
 
 def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:

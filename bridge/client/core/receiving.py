@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from bridge.client.core.call import Call, number_of
@@ -46,8 +46,9 @@ class Queue:
 
     def put_back(self, received: Received) -> Call[Any] | None:
         """Let the next receiver have a message that its caller did not take."""
-        token = received.lock_token
-        return None if token is None else self._settle(token, "release", None, None)
+        if received.lock_token is None:
+            return None
+        return self._settle(received, "release", None, None)
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
         """Return messages from a number on."""
@@ -70,7 +71,7 @@ class Queue:
         Raises:
             MessageLockLostError: it has ended.
         """
-        return self._settle(_token(message), how, reason, description)
+        return self._settle(_locked(message), how, reason, description)
 
     def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call[Any]:
         """Renew a message's lock.
@@ -78,13 +79,13 @@ class Queue:
         Raises:
             MessageLockLostError: it has ended.
         """
-        asked = self._path, self._sub_queue, _token(message)
+        asked = self._path, self._sub_queue, _locked(message)
         return Call("renew", asked, timeout, is_receiving=True)
 
     def _settle(
-        self, token: UUID, how: str, reason: str | None, description: str | None
+        self, locked: Received, how: str, reason: str | None, description: str | None
     ) -> Call[Any]:
-        asked = self._path, self._sub_queue, token, how, reason, description
+        asked = self._path, self._sub_queue, locked, how, reason, description
         return Call("settle", asked, is_receiving=True, is_tried_again=False)
 
     def close(self) -> Call[Any] | None:
@@ -287,11 +288,10 @@ def receiving_from(
     return Receiving(source, mode, max_wait_time, auto_lock_renewer, options)
 
 
-def _token(message: ServiceBusReceivedMessage) -> UUID:
-    token = message.lock_token
-    if token is None or message._lock_expired:
+def _locked(message: ServiceBusReceivedMessage) -> Received:
+    if message.lock_token is None or message._lock_expired:
         raise MessageLockLostError("The lock on the message has ended.")
-    return token
+    return message._received
 
 
 def _check_wait(max_wait_time: float | None) -> None:
