@@ -96,10 +96,7 @@ class ServiceBusAdministrationClient:
     async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._client.close()
-
+    close = awaited(Synchronous.close)
     get_namespace_properties = awaited(Synchronous.get_namespace_properties)
 
     # -- queues

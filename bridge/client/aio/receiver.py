@@ -55,18 +55,7 @@ class ServiceBusReceiver:
         """The session; `None` where there is none."""
         return self._session
 
-    async def receive_messages(
-        self, max_message_count: int | None = 1, max_wait_time: float | None = None
-    ) -> list[ServiceBusReceivedMessage]:
-        """Receive up to so many messages.
-
-        Args:
-            max_wait_time: seconds to wait for the first; by default the receiver's, else 60.
-        """
-        return await self._pull(
-            lambda: self._receiving.pull(max_message_count, max_wait_time), max_wait_time
-        )
-
+    receive_messages = awaited(Synchronous.receive_messages)
     peek_messages = awaited(Synchronous.peek_messages)
 
     async def receive_deferred_messages(
@@ -90,13 +79,7 @@ class ServiceBusReceiver:
     dead_letter_message = awaited(Synchronous.dead_letter_message)
     defer_message = awaited(Synchronous.defer_message)
     renew_message_lock = awaited(Synchronous.renew_message_lock)
-
-    async def close(self) -> None:
-        """Receive nothing more; locks stay until they end or the client is closed.
-
-        A session's lock ends, and those of its messages.
-        """
-        await self._end(self._receiving.close())
+    close = awaited(Synchronous.close)
 
     async def _open(self, wait_s: float | None = None) -> None:
         self._receiving.check()

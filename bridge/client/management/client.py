@@ -97,7 +97,7 @@ class ServiceBusAdministrationClient:
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        return self._client.close()
 
     def get_namespace_properties(self) -> NamespaceProperties:
         """Return the properties of the namespace."""

@@ -136,7 +136,7 @@ class ServiceBusReceiver:
 
         A session's lock ends, and those of its messages.
         """
-        self._end(self._receiving.close())
+        return self._end(self._receiving.close())
 
     def _open(self, wait_s: float | None = None) -> None:
         self._receiving.check()
