@@ -13,7 +13,7 @@ from bridge.client.core.session_source import SessionSource
 from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
 from bridge.client.received_message import ServiceBusReceivedMessage, received_messages
 from bridge.message.received import Received
-from bridge.model.name import SubQueue
+from bridge.model.name import EntityPath, SubQueue
 
 WAIT_S = 60.0
 """How long `receive_messages` waits when nobody says, as the SDK's does; iterating has no end."""
@@ -26,15 +26,14 @@ class Queue:
         is_open: it was seen that it is there.
     """
 
-    def __init__(self, path: str, sub_queue: SubQueue, mode: ServiceBusReceiveMode) -> None:
+    def __init__(self, path: EntityPath, mode: ServiceBusReceiveMode) -> None:
         self._path = path
-        self._sub_queue = sub_queue
         self._mode = mode
         self.is_open = False
 
     def open(self, wait_s: float | None) -> Call[Any]:
         """See that it is there."""
-        return Call("check", (self._path,), is_receiving=True)
+        return Call("check", (self._path.entity,), is_receiving=True)
 
     def opened(self, found: Any) -> None:
         """It is there."""
@@ -42,7 +41,7 @@ class Queue:
 
     def pull(self, count: int, wait_s: float | None) -> Call[Any]:
         """Receive up to so many messages."""
-        return Call("pull", (self._path, self._sub_queue, count, wait_s, self._mode))
+        return Call("pull", (self._path, count, wait_s, self._mode))
 
     def put_back(self, received: Received) -> Call[Any] | None:
         """Let the next receiver have a message that its caller did not take."""
@@ -52,11 +51,11 @@ class Queue:
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
         """Return messages from a number on."""
-        return Call("peek", (self._path, self._sub_queue, start, count), timeout)
+        return Call("peek", (self._path, start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
         """Receive what was deferred."""
-        asked = self._path, self._sub_queue, numbers, self._mode
+        asked = self._path, numbers, self._mode
         return Call("receive_deferred", asked, timeout, is_tried_again=False)
 
     def settle(
@@ -79,13 +78,13 @@ class Queue:
         Raises:
             MessageLockLostError: it has ended.
         """
-        asked = self._path, self._sub_queue, _locked(message)
+        asked = self._path, _locked(message)
         return Call("renew", asked, timeout, is_receiving=True)
 
     def _settle(
         self, locked: Received, how: str, reason: str | None, description: str | None
     ) -> Call[Any]:
-        asked = self._path, self._sub_queue, locked, how, reason, description
+        asked = self._path, locked, how, reason, description
         return Call("settle", asked, is_receiving=True, is_tried_again=False)
 
     def close(self) -> Call[Any] | None:
@@ -279,7 +278,7 @@ def receiving_from(
     """
     mode = ServiceBusReceiveMode(receive_mode)
     found = sub_queue_of(sub_queue, path)
-    source: Queue | SessionSource = Queue(path, found, mode)
+    source: Queue | SessionSource = Queue(EntityPath(path, found), mode)
     if session_id is not None:
         if found is not SubQueue.NONE:
             raise ValueError("A sub-queue has no sessions: give session_id or sub_queue, not both.")
