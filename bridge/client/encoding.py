@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.wire.amqp10 import writing
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
 from bridge.wire.amqp10.types import Int, Symbol, Timestamp, Uint, read_value
 from bridge.wire.mapping import sections as part
+
+if TYPE_CHECKING:
+    from bridge.client.messages import ServiceBusMessage
 
 INT_MAX = 2**31 - 1
 UINT_MAX = 2**32 - 1
@@ -24,33 +27,7 @@ PARTITION_KEY = "x-opt-partition-key"
 SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 
 
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """What the sender of a message says.
-
-    Attributes:
-        time_to_live_ms: `None` for the entity's.
-        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
-        creation_ms: when it was made (UTC ms); only with a time to live.
-    """
-
-    body: bytes
-    application_properties: Mapping[str | bytes, Any] | None = None
-    message_id: str | None = None
-    to: str | None = None
-    subject: str | None = None
-    reply_to: str | None = None
-    correlation_id: str | None = None
-    content_type: str | None = None
-    session_id: str | None = None
-    reply_to_session_id: str | None = None
-    partition_key: str | None = None
-    time_to_live_ms: int | None = None
-    creation_ms: int | None = None
-    scheduled_ms: int | None = None
-
-
-def encode(parts: Parts) -> bytes:
+def encode(message: ServiceBusMessage) -> bytes:
     """Return the message's AMQP 1.0 sections.
 
     Raises:
@@ -59,11 +36,11 @@ def encode(parts: Parts) -> bytes:
     try:
         return b"".join(
             (
-                _header(parts),
-                _annotations(parts),
-                _properties(parts),
-                _application_properties(parts.application_properties),
-                part.descriptor(part.DATA) + writing.encode(parts.body),
+                _header(message),
+                _annotations(message),
+                _properties(message),
+                _application_properties(message.application_properties),
+                part.descriptor(part.DATA) + writing.encode(message._bytes),
             )
         )
     except EncodeError as error:
@@ -89,41 +66,42 @@ def typed(value: object) -> Any:
     return value
 
 
-def _header(parts: Parts) -> bytes:
-    if parts.time_to_live_ms is None:
+def _header(message: ServiceBusMessage) -> bytes:
+    if message._ttl_ms is None:
         return b""
-    ttl = Uint(min(parts.time_to_live_ms, UINT_MAX))
+    ttl = Uint(min(message._ttl_ms, UINT_MAX))
     return part.descriptor(part.HEADER) + writing.encode([None, None, ttl])
 
 
-def _annotations(parts: Parts) -> bytes:
+def _annotations(message: ServiceBusMessage) -> bytes:
     found: dict[Any, Any] = {}
-    if parts.partition_key is not None:
-        found[Symbol(PARTITION_KEY)] = parts.partition_key
-    if parts.scheduled_ms is not None:
-        found[Symbol(SCHEDULED_TIME)] = Timestamp(parts.scheduled_ms)
+    if message.partition_key is not None:
+        found[Symbol(PARTITION_KEY)] = message.partition_key
+    if message.scheduled_enqueue_time_utc is not None:
+        due_ms = milliseconds(message.scheduled_enqueue_time_utc)
+        found[Symbol(SCHEDULED_TIME)] = Timestamp(due_ms)
     return part.descriptor(part.MESSAGE_ANNOTATIONS) + writing.encode(found) if found else b""
 
 
-def _properties(parts: Parts) -> bytes:
+def _properties(message: ServiceBusMessage) -> bytes:
     expiry = creation = None
-    if parts.time_to_live_ms is not None and parts.creation_ms is not None:
-        creation = Timestamp(parts.creation_ms)
-        expiry = Timestamp(min(parts.creation_ms + parts.time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS))
+    if message._ttl_ms is not None and message._creation_ms is not None:
+        creation = Timestamp(message._creation_ms)
+        expiry = Timestamp(min(message._creation_ms + message._ttl_ms, ABSOLUTE_EXPIRY_MAX_MS))
     items: list[Any] = [
-        parts.message_id,
+        message.message_id,
         None,
-        parts.to,
-        parts.subject,
-        parts.reply_to,
-        parts.correlation_id,
-        None if parts.content_type is None else Symbol(parts.content_type),
+        message.to,
+        message.subject,
+        message.reply_to,
+        message.correlation_id,
+        None if message.content_type is None else Symbol(message.content_type),
         None,
         expiry,
         creation,
-        parts.session_id,
+        message.session_id,
         None,
-        parts.reply_to_session_id,
+        message.reply_to_session_id,
     ]
     while items and items[-1] is None:
         items.pop()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bridge.client.constants import AmqpMessageBodyType
-from bridge.client.encoding import Parts, encode, milliseconds
+from bridge.client.encoding import encode
 
 KEY_CHARACTERS_MAX = 128
 
@@ -153,24 +153,8 @@ class ServiceBusMessage:
         self._ttl_ms = int(seconds) * 1000
         self._creation_ms = int(time.time()) * 1000
 
-    def _parts(self) -> Parts:
-        due = self.scheduled_enqueue_time_utc
-        return Parts(
-            body=self._bytes,
-            application_properties=self.application_properties,
-            message_id=self.message_id,
-            to=self.to,
-            subject=self.subject,
-            reply_to=self.reply_to,
-            correlation_id=self.correlation_id,
-            content_type=self.content_type,
-            session_id=self.session_id,
-            reply_to_session_id=self.reply_to_session_id,
-            partition_key=self.partition_key,
-            time_to_live_ms=self._ttl_ms,
-            creation_ms=self._creation_ms,
-            scheduled_ms=None if due is None else milliseconds(due),
-        )
+    def _encoded(self) -> bytes:
+        return encode(self)
 
 
 Sendable = ServiceBusMessage | Mapping[str, Any]
@@ -189,7 +173,7 @@ def encoded(message: Sendable) -> bytes:
             f"A ServiceBusMessage is sent, or a mapping of its arguments; not a "
             f"{type(message).__name__}."
         )
-    return encode(message._parts())
+    return message._encoded()
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

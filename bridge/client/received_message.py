@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bridge.client.constants import AmqpMessageBodyType, ServiceBusMessageState
-from bridge.client.encoding import PARTITION_KEY, SCHEDULED_TIME, Decoded, Parts, decode
+from bridge.client.encoding import PARTITION_KEY, SCHEDULED_TIME, Decoded, decode
 from bridge.client.messages import ServiceBusMessage, instant
 from bridge.message.received import Received
 from bridge.wire import headers
@@ -162,6 +162,13 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def time_to_live(self, value: timedelta | int | None) -> None:
         raise AttributeError("A received message keeps its time to live.")
 
+    def _settled(self, found: object) -> None:
+        self._is_settled = True
+
+    def _renewed(self, until_ms: int) -> datetime:
+        self._until_ms = until_ms
+        return instant(until_ms)
+
     def _text(self, name: str) -> str | None:
         found = (self.application_properties or {}).get(name.encode())
         return found.decode(errors="replace") if isinstance(found, bytes) else None
@@ -183,14 +190,14 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             )
         return self._decoded
 
-    def _parts(self) -> Parts:
+    def _encoded(self) -> bytes:
         """Return what is sent when a received message is sent again."""
         if self.body_type is not AmqpMessageBodyType.DATA:
             raise TypeError("A received message can be sent again if its body is data.")
         self._bytes = b"".join(self.body)
         self._ttl_ms = self._received.time_to_live_ms
         self._creation_ms = int(time.time()) * 1000
-        return super()._parts()
+        return super()._encoded()
 
 
 def received_messages(

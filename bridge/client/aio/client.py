@@ -128,22 +128,14 @@ class ServiceBusClient:
             fail(answer, OutcomeUnknownError(ENDED))
         self._sending = self._receiving = self._namespace = None
 
-    async def _administer(self, request: Any, read: Callable[[Any], Any]) -> Any:
-        """Have a bridge carry out what an administration client asks; return what is read of it.
-
-        Args:
-            read: is given its answer, and raises what was refused.
-        """
-        return await self._run(Call("administer", (request,), read=read))
-
-    async def _run(self, call: Call) -> Any:
+    async def _run(self, call: Call[Result]) -> Result:
         """Have the namespace do something; return what it answers."""
         if not call.is_tried_again or not self._options.retry.total:
             return await self._once(call)
         attempt = partial(self._once, call)
         return await tenacity.AsyncRetrying(**self._options.retry.arguments())(attempt)
 
-    async def _once(self, call: Call) -> Any:
+    async def _once(self, call: Call[Result]) -> Result:
         namespace = await self._connected(call.is_receiving)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call.begin(namespace, answer)
@@ -159,7 +151,7 @@ class ServiceBusClient:
         return result if call.read is None else call.read(result)
 
     async def _pull(
-        self, call: Call, put_back: Callable[[Received], Call | None]
+        self, call: Call[Any], put_back: Callable[[Received], Call[Any] | None]
     ) -> list[Received]:
         """Wait for messages; what fails before any is asked for is done again."""
         stops: list[Callable[[], None]] = []
@@ -169,8 +161,8 @@ class ServiceBusClient:
 
     async def _pull_once(
         self,
-        call: Call,
-        put_back: Callable[[Received], Call | None],
+        call: Call[Any],
+        put_back: Callable[[Received], Call[Any] | None],
         stops: list[Callable[[], None]],
     ) -> list[Received]:
         """Wait for messages; when cancelled, the next receiver has what came.

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Generic, TypeVar, Unpack
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from bridge.client.aio.awaited import awaited
 from bridge.client.aio.client import ServiceBusClient
-from bridge.client.management.calls import Call, Calls, Listing
+from bridge.client.core.call import Call
+from bridge.client.management.calls import Calls, Listing
+from bridge.client.management.client import ItemPaged
+from bridge.client.management.client import ServiceBusAdministrationClient as Synchronous
 from bridge.client.management.enums import ApiVersion
-from bridge.client.management.options import (
-    PageOptions,
-    QueueOptions,
-    SubscriptionOptions,
-    TopicOptions,
-)
-from bridge.client.management.properties import (
-    NamespaceProperties,
-    QueueProperties,
-    SubscriptionProperties,
-    TopicProperties,
-)
 from bridge.client.management.reading import Place
-from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction
-from bridge.client.management.runtime import (
-    QueueRuntimeProperties,
-    SubscriptionRuntimeProperties,
-    TopicRuntimeProperties,
-)
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Described = TypeVar("Described")
 
@@ -56,6 +44,18 @@ class AsyncItemPaged(Generic[Described]):
         if self._items is None:
             self._items = (item async for page in self.by_page() for item in page)
         return await anext(self._items)
+
+
+def _paged(
+    method: Callable[Concatenate[Any, Given], ItemPaged[Described]],
+) -> Callable[Concatenate[Any, Given], AsyncItemPaged[Described]]:
+    """Return a method that lists what a synchronous one does."""
+
+    @wraps(method)
+    def lists(self: Any, /, *given: Given.args, **named: Given.kwargs) -> AsyncItemPaged[Described]:
+        return AsyncItemPaged(self, method(self, *given, **named)._listing)
+
+    return lists
 
 
 class ServiceBusAdministrationClient:
@@ -96,182 +96,49 @@ class ServiceBusAdministrationClient:
     async def __aexit__(self, *args: Any) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._client.close()
-
-    async def get_namespace_properties(self) -> NamespaceProperties:
-        """Return the properties of the namespace."""
-        return await self._ask(self._calls.get_namespace())
+    close = awaited(Synchronous.close)
+    get_namespace_properties = awaited(Synchronous.get_namespace_properties)
 
     # -- queues
 
-    async def create_queue(
-        self, queue_name: str, **options: Unpack[QueueOptions]
-    ) -> QueueProperties:
-        """Create a queue; what is not given has the service's default."""
-        return await self._ask(self._calls.create(QueueProperties, options, queue_name))
-
-    async def get_queue(self, queue_name: str) -> QueueProperties:
-        """Return a queue's properties."""
-        return await self._ask(self._calls.get(QueueProperties, queue_name))
-
-    async def get_queue_runtime_properties(self, queue_name: str) -> QueueRuntimeProperties:
-        """Return a queue's times and counts."""
-        return await self._ask(self._calls.get(QueueRuntimeProperties, queue_name))
-
-    async def update_queue(
-        self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
-    ) -> None:
-        """Change a queue; it is described whole, and options come before what is described."""
-        await self._ask(self._calls.update(QueueProperties, queue, options))
-
-    async def delete_queue(self, queue_name: str) -> None:
-        """Delete a queue with all that is in it."""
-        await self._ask(self._calls.delete(queue_name))
-
-    def list_queues(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[QueueProperties]:
-        """List the queues."""
-        return AsyncItemPaged(self, self._calls.listing(QueueProperties, options))
-
-    def list_queues_runtime_properties(
-        self, **options: Unpack[PageOptions]
-    ) -> AsyncItemPaged[QueueRuntimeProperties]:
-        """List the queues' times and counts."""
-        return AsyncItemPaged(self, self._calls.listing(QueueRuntimeProperties, options))
+    create_queue = awaited(Synchronous.create_queue)
+    get_queue = awaited(Synchronous.get_queue)
+    get_queue_runtime_properties = awaited(Synchronous.get_queue_runtime_properties)
+    update_queue = awaited(Synchronous.update_queue)
+    delete_queue = awaited(Synchronous.delete_queue)
+    list_queues = _paged(Synchronous.list_queues)
+    list_queues_runtime_properties = _paged(Synchronous.list_queues_runtime_properties)
 
     # -- topics
 
-    async def create_topic(
-        self, topic_name: str, **options: Unpack[TopicOptions]
-    ) -> TopicProperties:
-        """Create a topic; what is not given has the service's default."""
-        return await self._ask(self._calls.create(TopicProperties, options, topic_name))
-
-    async def get_topic(self, topic_name: str) -> TopicProperties:
-        """Return a topic's properties."""
-        return await self._ask(self._calls.get(TopicProperties, topic_name))
-
-    async def get_topic_runtime_properties(self, topic_name: str) -> TopicRuntimeProperties:
-        """Return a topic's times and counts."""
-        return await self._ask(self._calls.get(TopicRuntimeProperties, topic_name))
-
-    async def update_topic(
-        self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
-    ) -> None:
-        """Change a topic; it is described whole, and options come before what is described."""
-        await self._ask(self._calls.update(TopicProperties, topic, options))
-
-    async def delete_topic(self, topic_name: str) -> None:
-        """Delete a topic with its subscriptions and all that is in them."""
-        await self._ask(self._calls.delete(topic_name))
-
-    def list_topics(self, **options: Unpack[PageOptions]) -> AsyncItemPaged[TopicProperties]:
-        """List the topics."""
-        return AsyncItemPaged(self, self._calls.listing(TopicProperties, options))
-
-    def list_topics_runtime_properties(
-        self, **options: Unpack[PageOptions]
-    ) -> AsyncItemPaged[TopicRuntimeProperties]:
-        """List the topics' times and counts."""
-        return AsyncItemPaged(self, self._calls.listing(TopicRuntimeProperties, options))
+    create_topic = awaited(Synchronous.create_topic)
+    get_topic = awaited(Synchronous.get_topic)
+    get_topic_runtime_properties = awaited(Synchronous.get_topic_runtime_properties)
+    update_topic = awaited(Synchronous.update_topic)
+    delete_topic = awaited(Synchronous.delete_topic)
+    list_topics = _paged(Synchronous.list_topics)
+    list_topics_runtime_properties = _paged(Synchronous.list_topics_runtime_properties)
 
     # -- subscriptions
 
-    async def create_subscription(
-        self, topic_name: str, subscription_name: str, **options: Unpack[SubscriptionOptions]
-    ) -> SubscriptionProperties:
-        """Create a subscription that takes every message; what is not given has the default."""
-        names = topic_name, subscription_name
-        return await self._ask(self._calls.create(SubscriptionProperties, options, *names))
-
-    async def get_subscription(
-        self, topic_name: str, subscription_name: str
-    ) -> SubscriptionProperties:
-        """Return a subscription's properties."""
-        return await self._ask(
-            self._calls.get(SubscriptionProperties, topic_name, subscription_name)
-        )
-
-    async def get_subscription_runtime_properties(
-        self, topic_name: str, subscription_name: str
-    ) -> SubscriptionRuntimeProperties:
-        """Return a subscription's times and counts."""
-        return await self._ask(
-            self._calls.get(SubscriptionRuntimeProperties, topic_name, subscription_name)
-        )
-
-    async def update_subscription(
-        self,
-        topic_name: str,
-        subscription: SubscriptionProperties | Mapping[str, Any],
-        **options: Unpack[SubscriptionOptions],
-    ) -> None:
-        """Change a subscription; it is described whole, and options come before that."""
-        made = SubscriptionProperties
-        await self._ask(self._calls.update(made, subscription, options, topic_name))
-
-    async def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
-        """Delete a subscription with all that is in it."""
-        await self._ask(self._calls.delete(topic_name, subscription_name))
-
-    def list_subscriptions(
-        self, topic_name: str, **options: Unpack[PageOptions]
-    ) -> AsyncItemPaged[SubscriptionProperties]:
-        """List the subscriptions of a topic."""
-        return AsyncItemPaged(
-            self, self._calls.listing(SubscriptionProperties, options, topic_name)
-        )
-
-    def list_subscriptions_runtime_properties(
-        self, topic_name: str, **options: Unpack[PageOptions]
-    ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
-        """List the times and counts of a topic's subscriptions."""
-        return AsyncItemPaged(
-            self, self._calls.listing(SubscriptionRuntimeProperties, options, topic_name)
-        )
+    create_subscription = awaited(Synchronous.create_subscription)
+    get_subscription = awaited(Synchronous.get_subscription)
+    get_subscription_runtime_properties = awaited(Synchronous.get_subscription_runtime_properties)
+    update_subscription = awaited(Synchronous.update_subscription)
+    delete_subscription = awaited(Synchronous.delete_subscription)
+    list_subscriptions = _paged(Synchronous.list_subscriptions)
+    list_subscriptions_runtime_properties = _paged(
+        Synchronous.list_subscriptions_runtime_properties
+    )
 
     # -- rules
 
-    async def create_rule(
-        self,
-        topic_name: str,
-        subscription_name: str,
-        rule_name: str,
-        *,
-        filter: Filter | None = None,  # noqa: A002 (the SDK's name)
-        action: SqlRuleAction | None = None,
-    ) -> RuleProperties:
-        """Create a rule; without a filter it takes every message."""
-        rule = RuleProperties(rule_name, filter=filter, action=action, created_at_utc=None)
-        return await self._ask(
-            self._calls.put_rule(topic_name, subscription_name, rule, is_new=True)
-        )
-
-    async def get_rule(
-        self, topic_name: str, subscription_name: str, rule_name: str
-    ) -> RuleProperties:
-        """Return a rule."""
-        names = topic_name, subscription_name, rule_name
-        return await self._ask(self._calls.get(RuleProperties, *names))
-
-    async def update_rule(
-        self, topic_name: str, subscription_name: str, rule: RuleProperties | Mapping[str, Any]
-    ) -> None:
-        """Change a rule."""
-        await self._ask(self._calls.put_rule(topic_name, subscription_name, rule, is_new=False))
-
-    async def delete_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> None:
-        """Delete a rule."""
-        await self._ask(self._calls.delete(topic_name, subscription_name, rule_name))
-
-    def list_rules(
-        self, topic_name: str, subscription_name: str, **options: Unpack[PageOptions]
-    ) -> AsyncItemPaged[RuleProperties]:
-        """List the rules of a subscription."""
-        names = topic_name, subscription_name
-        return AsyncItemPaged(self, self._calls.listing(RuleProperties, options, *names))
+    create_rule = awaited(Synchronous.create_rule)
+    get_rule = awaited(Synchronous.get_rule)
+    update_rule = awaited(Synchronous.update_rule)
+    delete_rule = awaited(Synchronous.delete_rule)
+    list_rules = _paged(Synchronous.list_rules)
 
     async def _ask(self, call: Call[Result]) -> Result:
-        result: Result = await self._client._administer(call.request, call.read)
+        result: Result = await self._client._run(call)
         return result

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from bridge.client.aio.awaited import awaited
 from bridge.client.aio.session import ServiceBusSession
 from bridge.client.core.call import Call, numbers_of
-from bridge.client.core.receiving import Receiving, renewed
+from bridge.client.core.receiving import Receiving
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.received_message import ServiceBusReceivedMessage
+from bridge.client.sync.receiver import ServiceBusReceiver as Synchronous
 
 if TYPE_CHECKING:
     from bridge.client.aio.client import ServiceBusClient
+
+Result = TypeVar("Result")
 
 
 class ServiceBusReceiver:
@@ -26,7 +29,7 @@ class ServiceBusReceiver:
         self.entity_path = entity_path
         self.client_identifier = receiving.identifier
         source = receiving.session
-        self._session = None if source is None else ServiceBusSession(source, self._run)
+        self._session = None if source is None else ServiceBusSession(source, self)
 
     async def __aenter__(self) -> ServiceBusReceiver:
         await self._open()
@@ -52,32 +55,8 @@ class ServiceBusReceiver:
         """The session; `None` where there is none."""
         return self._session
 
-    async def receive_messages(
-        self, max_message_count: int | None = 1, max_wait_time: float | None = None
-    ) -> list[ServiceBusReceivedMessage]:
-        """Receive up to so many messages.
-
-        Args:
-            max_wait_time: seconds to wait for the first; by default the receiver's, else 60.
-        """
-        return await self._pull(
-            lambda: self._receiving.pull(max_message_count, max_wait_time), max_wait_time
-        )
-
-    async def peek_messages(
-        self,
-        max_message_count: int = 1,
-        *,
-        sequence_number: int = 0,
-        timeout: float | None = None,
-        **options: Any,
-    ) -> list[ServiceBusReceivedMessage]:
-        """Return messages without locking any: from a number on, or behind those peeked last."""
-        return self._receiving.peeked(
-            await self._run(
-                lambda: self._receiving.peek(max_message_count, sequence_number, timeout)
-            )
-        )
+    receive_messages = awaited(Synchronous.receive_messages)
+    peek_messages = awaited(Synchronous.peek_messages)
 
     async def receive_deferred_messages(
         self,
@@ -95,43 +74,12 @@ class ServiceBusReceiver:
         found = await self._run(lambda: self._receiving.deferred(given, timeout)) if given else []
         return self._receiving.received(self, found)
 
-    async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Settle a message for good.
-
-        Raises:
-            MessageLockLostError: its lock has ended; it will come again.
-        """
-        await self._settle("complete", message)
-
-    async def abandon_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Give a message back, one more on its count."""
-        await self._settle("abandon", message)
-
-    async def dead_letter_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        reason: str | None = None,
-        error_description: str | None = None,
-    ) -> None:
-        """Move a message to the dead-letter sub-queue."""
-        await self._settle("dead-letter", message, reason, error_description)
-
-    async def defer_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Set a message aside; it is received by its sequence number only."""
-        await self._settle("defer", message)
-
-    async def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **options: Any
-    ) -> datetime:
-        """Give a message's lock its full duration from now; return its end."""
-        return renewed(message, await self._run(lambda: self._receiving.renew(message, timeout)))
-
-    async def close(self) -> None:
-        """Receive nothing more; locks stay until they end or the client is closed.
-
-        A session's lock ends, and those of its messages.
-        """
-        await self._end(self._receiving.close())
+    complete_message = awaited(Synchronous.complete_message)
+    abandon_message = awaited(Synchronous.abandon_message)
+    dead_letter_message = awaited(Synchronous.dead_letter_message)
+    defer_message = awaited(Synchronous.defer_message)
+    renew_message_lock = awaited(Synchronous.renew_message_lock)
+    close = awaited(Synchronous.close)
 
     async def _open(self, wait_s: float | None = None) -> None:
         self._receiving.check()
@@ -139,31 +87,21 @@ class ServiceBusReceiver:
             found = await self._client._run(self._receiving.open(wait_s))
             await self._end(self._receiving.opened(self, found))
 
-    async def _end(self, asked: Call | None) -> None:
+    async def _end(self, asked: Call[Any] | None) -> None:
         if asked is not None:
             with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
                 await self._client._run(asked)
 
-    async def _run(self, asking: Callable[[], Call]) -> Any:
+    async def _run(self, asking: Callable[[], Call[Result]]) -> Result:
         """Have something carried out, when there is something to receive from."""
         await self._open()
         return await self._client._run(asking())
 
     async def _pull(
-        self, asking: Callable[[], Call], wait_s: float | None = None
+        self, asking: Callable[[], Call[Any]], wait_s: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         await self._open(wait_s)
         asked = asking()
         return self._receiving.received(
             self, await self._client._pull(asked, self._receiving.put_back)
         )
-
-    async def _settle(
-        self,
-        how: str,
-        message: ServiceBusReceivedMessage,
-        reason: str | None = None,
-        description: str | None = None,
-    ) -> None:
-        await self._client._run(self._receiving.settle(message, how, reason, description))
-        message._is_settled = True

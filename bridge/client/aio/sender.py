@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.batch import ServiceBusMessageBatch
+from bridge.client.aio.awaited import awaited
 from bridge.client.core.sending import Sending
-from bridge.client.messages import Sendable
+from bridge.client.sync.sender import ServiceBusSender as Synchronous
 
 if TYPE_CHECKING:
     from bridge.client.aio.client import ServiceBusClient
@@ -36,58 +34,10 @@ class ServiceBusSender:
     def __str__(self) -> str:
         return f"Sender client id: {self.client_identifier}, entity: {self.entity_name}"
 
-    async def send_messages(
-        self,
-        message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
-        *,
-        timeout: float | None = None,
-        **options: Any,
-    ) -> None:
-        """Send; returns when RabbitMQ has confirmed it. A list is stored as a whole or not at all.
-
-        Raises:
-            MessageSizeExceededError: a message, or all together, are too large.
-            OutcomeUnknownError: the connection was lost before the confirm.
-            ServiceBusError: see `bridge.client.exceptions`.
-        """
-        await self._client._run(self._sending.send(message, timeout))
-
-    async def schedule_messages(
-        self,
-        messages: Sendable | Iterable[Sendable],
-        schedule_time_utc: datetime,
-        *,
-        timeout: float | None = None,
-        **options: Any,
-    ) -> list[int]:
-        """Send messages for later; return their sequence numbers."""
-        asked = self._sending.schedule(messages, schedule_time_utc, timeout)
-        return list(await self._client._run(asked))
-
-    async def cancel_scheduled_messages(
-        self,
-        sequence_numbers: int | Iterable[int],
-        *,
-        timeout: float | None = None,
-        **options: Any,
-    ) -> None:
-        """Remove scheduled messages, all of them or none.
-
-        Raises:
-            MessageNotFoundError: one of them is not scheduled any more.
-        """
-        await self._client._run(self._sending.cancel(sequence_numbers, timeout))
-
-    async def create_message_batch(
-        self, max_size_in_bytes: int | None = None
-    ) -> ServiceBusMessageBatch:
-        """Return an empty batch.
-
-        Raises:
-            ValueError: it would be larger than the entity's largest message.
-        """
-        most_bytes = await self._client._run(self._sending.limit())
-        return self._sending.batch(most_bytes, max_size_in_bytes)
+    send_messages = awaited(Synchronous.send_messages)
+    schedule_messages = awaited(Synchronous.schedule_messages)
+    cancel_scheduled_messages = awaited(Synchronous.cancel_scheduled_messages)
+    create_message_batch = awaited(Synchronous.create_message_batch)
 
     async def close(self) -> None:
         """Send nothing more."""

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-from bridge.client.core.call import Call
+from bridge.client.aio.awaited import awaited
 from bridge.client.core.session_source import SessionSource
-from bridge.client.messages import instant
+from bridge.client.sync.session import ServiceBusSession as Synchronous
 
-Run = Callable[[Callable[[], Call]], Awaitable[Any]]
+if TYPE_CHECKING:
+    from bridge.client.aio.receiver import ServiceBusReceiver
 
 
 class ServiceBusSession:
     """The session of a receiver; made by that.
 
     Args:
-        run: has its receiver carry something out, when it has the session.
+        receiver: carries out what is asked for, when it has the session.
 
     Attributes:
         auto_renew_error: why an `AutoLockRenewer` renews it no more.
     """
 
-    def __init__(self, source: SessionSource, run: Run) -> None:
+    def __init__(self, source: SessionSource, receiver: ServiceBusReceiver) -> None:
         self._source = source
-        self._run = run
+        self._receiver = receiver
         self.auto_renew_error: Exception | None = None
 
     @property
@@ -38,25 +38,6 @@ class ServiceBusSession:
         """The end of its lock."""
         return self._source.locked_until_utc
 
-    async def get_state(self, *, timeout: float | None = None, **options: Any) -> bytes | None:
-        """Return what is stored with it."""
-        state: bytes | None = await self._run(lambda: self._source.state(timeout))
-        return state
-
-    async def set_state(
-        self,
-        state: str | bytes | bytearray | None,
-        *,
-        timeout: float | None = None,
-        **options: Any,
-    ) -> None:
-        """Store something with it; `None` clears it."""
-        await self._run(lambda: self._source.store(state, timeout))
-
-    async def renew_lock(self, *, timeout: float | None = None, **options: Any) -> datetime:
-        """Give its lock the full duration from now; return its end.
-
-        Raises:
-            SessionLockLostError: it has ended before.
-        """
-        return instant(await self._run(lambda: self._source.renew_session(timeout)))
+    get_state = awaited(Synchronous.get_state)
+    set_state = awaited(Synchronous.set_state)
+    renew_lock = awaited(Synchronous.renew_lock)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter, index
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from bridge.client.core.answers import Told
 from bridge.client.core.directory import guarded
 from bridge.client.core.wire import Answer
 
+Result = TypeVar("Result")
+
 ENDED = "The client was closed before the call had ended."
 
 
 @dataclass(slots=True)
-class Call:
+class Call(Generic[Result]):
     """What is asked, and how it is waited for.
 
     Attributes:
@@ -35,8 +37,8 @@ class Call:
     timeout_s: float | None = None
     is_receiving: bool = False
     is_tried_again: bool = True
-    undone_by: Callable[[Any], Call] | None = None
-    read: Callable[[Any], Any] | None = None
+    undone_by: Callable[[Any], Call[Any]] | None = None
+    read: Callable[[Any], Result] | None = None
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and self.timeout_s <= 0:

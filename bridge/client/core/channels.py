@@ -66,6 +66,7 @@ class Channels:
         self._main: Channel | None = None
         self._idle: list[Channel] = []
         self._used: dict[Channel, int] = {}
+        self._spent: set[Channel] = set()
         self._life = 0
         self._returning = 0
         self._on_ready = on_ready
@@ -119,10 +120,17 @@ class Channels:
             self._used[channel] = count - 1
             return
         del self._used[channel]
-        if len(self._idle) < self._limits.idle_max:
+        if len(self._idle) < self._limits.idle_max and channel not in self._spent:
             self._idle.append(channel)
         else:
+            self._spent.discard(channel)
             self._wire.later(RETIRE_S, channel.close)
+
+    def replace(self) -> None:
+        """Use none of them for another fetch; each is closed when all is settled there."""
+        self._spent.update(self._used)
+        while self._idle:
+            self._wire.later(RETIRE_S, self._idle.pop().close)
 
     def close(self) -> None:
         """Close all; what is not settled goes back."""
@@ -134,6 +142,7 @@ class Channels:
         self._returning = 0
         self._idle.clear()
         self._used.clear()
+        self._spent.clear()
 
     def _on_returned(self, life: int) -> None:
         if life == self._life:

@@ -111,13 +111,24 @@ class EntityReceiver:
         return len(self._deduplicator)
 
     def update(self, described: Described) -> None:
-        """Take over a changed definition; an entity that was made anew counts from 1."""
+        """Take over a changed definition.
+
+        An entity that was made anew counts from 1, and is received from by other consumers, on
+        other channels: the earlier ones may hang (docs/rabbitmq-faults.md: moved-consumer). What is
+        locked stays so: it may be of the new one.
+        """
+        if described is self._described:
+            return
         if self.place.update(described):
             self._deduplicator.forget()
             self.record.stop()
+            self._channels.replace()
+            for close in self._credit.balance.close_all():
+                self._fetching.end(close.fetch)
         self._follow(described)
 
     def _follow(self, described: Described) -> None:
+        self._described = described
         self._credit.limit(self.place.deliveries_max)
         if described.is_peeked:
             self.record.begin()
@@ -211,6 +222,8 @@ class EntityReceiver:
     # What comes.
 
     def _on_delivery(self, fetch: int, channel: Channel, delivery: Delivery) -> None:
+        if channel.is_closed:  # RabbitMQ has taken it back already, and brings it again
+            return
         self._channels.hold(channel)
         try:
             found = facts(

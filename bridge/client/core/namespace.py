@@ -26,6 +26,7 @@ from bridge.client.exceptions import (
     of_condition,
 )
 from bridge.machine.settled import SettledMemory
+from bridge.message.received import Received
 from bridge.model import entity as model
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
@@ -64,7 +65,7 @@ class Namespace:
         self._receiving = receiving
         self._publisher = Publisher(sending)
         self._directory = Directory(sending, self._publisher, self._held_of)
-        self._remote = Remote(self._publisher, self._directory, sending.now_s)
+        self._remote = Remote(self._publisher, self._directory)
         self.sessions = Sessions(sending, self._publisher, self._directory, self._remote)
         self._settled = SettledMemory()
         self._settlements = Settlements(sending, self._publisher)
@@ -126,8 +127,7 @@ class Namespace:
 
     def pull(
         self,
-        path: str,
-        sub_queue: SubQueue,
+        path: EntityPath,
         count: int,
         wait_s: float | None,
         mode: ServiceBusReceiveMode,
@@ -141,31 +141,30 @@ class Namespace:
         """
 
         def then(described: Described) -> None:
-            receiver = self._receiver_of(described, sub_queue)
+            receiver = self._receiver_of(described, path.sub_queue)
             begun(receiver.pull(count, wait_s, mode, answer))
 
-        self._directory.known(path, answer, then)
+        self._directory.known(path.entity, answer, then)
 
     def settle(
         self,
-        path: str,
-        sub_queue: SubQueue,
-        token: UUID,
+        path: EntityPath,
+        locked: Received,
         how: str,
         reason: str | None,
         description: str | None,
         answer: Answer,
     ) -> None:
-        """End a lock.
+        """End a lock; that of a deferred message is a bridge's.
 
         Args:
             how: complete, abandon, release, dead-letter (with reason and description), defer.
         """
-        entity = EntityPath(path, sub_queue)
-        if self._remote.holds(token):
-            self._remote.settle(entity, token, how, details_of(reason, description), answer)
+        token = _token(locked)
+        if locked.is_deferred:
+            self._remote.settle(path, token, how, details_of(reason, description), answer)
             return
-        receiver = self._held(path, sub_queue)
+        receiver = self._held(path)
         match how:
             case "complete":
                 receiver.complete(token, answer)
@@ -177,36 +176,33 @@ class Namespace:
                 receiver.release(token, answer)
             case "defer":
                 defer = partial(receiver.defer, token, answer)
-                self._remote.prepare(EntityPath(path), answer, defer)
+                self._remote.prepare(EntityPath(path.entity), answer, defer)
             case _:
                 raise AssertionError(how)
 
-    def renew(self, path: str, sub_queue: SubQueue, token: UUID, answer: Answer) -> None:
+    def renew(self, path: EntityPath, locked: Received, answer: Answer) -> None:
         """Give a lock its full duration from now; the answer is its end (UTC ms)."""
-        if self._remote.holds(token):
-            self._remote.renew(EntityPath(path, sub_queue), token, answer)
+        token = _token(locked)
+        if locked.is_deferred:
+            self._remote.renew(path, token, answer)
         else:
-            self._held(path, sub_queue).renew(token, answer)
+            self._held(path).renew(token, answer)
 
-    def peek(self, path: str, sub_queue: SubQueue, start: int, count: int, answer: Answer) -> None:
+    def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
         """Answer with messages from a sequence number on, `count` at most, locking none."""
-        receivers = [
-            receiver for (key, _), receiver in self._receivers.items() if key == path.lower()
-        ]
-        self._peeking.peek(EntityPath(path, sub_queue), start, count, receivers, answer)
+        receivers = [each for (key, _), each in self._receivers.items() if key == path.key]
+        self._peeking.peek(path, start, count, receivers, answer)
 
     def receive_deferred(
         self,
-        path: str,
-        sub_queue: SubQueue,
+        path: EntityPath,
         numbers: Sequence[int],
         mode: ServiceBusReceiveMode,
         answer: Answer,
     ) -> None:
         """Answer with the deferred messages of these sequence numbers."""
         is_locking = mode is ServiceBusReceiveMode.PEEK_LOCK
-        entity = EntityPath(path, sub_queue)
-        self._remote.receive_deferred(entity, numbers, is_locking, answer)
+        self._remote.receive_deferred(path, numbers, is_locking, answer)
 
     def administer(self, request: Request, answer: Answer) -> None:
         """Answer with the `Response` to a request to the administration API."""
@@ -235,8 +231,8 @@ class Namespace:
         ]
         return [0 if receiver is None else receiver.held_count for receiver in receivers]
 
-    def _held(self, path: str, sub_queue: SubQueue) -> EntityReceiver:
-        receiver = self._receivers.get((path.lower(), sub_queue))
+    def _held(self, path: EntityPath) -> EntityReceiver:
+        receiver = self._receivers.get((path.key, path.sub_queue))
         if receiver is None:
             raise MessageLockLostError("This client holds no lock in this queue.")
         return receiver
@@ -258,6 +254,7 @@ class Namespace:
                 settlements=self._settlements,
             )
             self._receiving.later(REFRESH_S, partial(self._refresh, receiver))
+        receiver.update(described)
         return receiver
 
     def _refresh(self, receiver: EntityReceiver) -> None:
@@ -296,6 +293,11 @@ class Namespace:
             fail(answer, ServiceBusServerBusyError(busy))
         else:
             fail(answer, error)
+
+
+def _token(locked: Received) -> UUID:
+    assert locked.lock_token is not None
+    return locked.lock_token
 
 
 def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from bridge.client.core.call import Call, number_of
 from bridge.client.core.options import sub_queue_of
 from bridge.client.core.session_source import SessionSource
 from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
-from bridge.client.messages import instant
 from bridge.client.received_message import ServiceBusReceivedMessage, received_messages
 from bridge.message.received import Received
-from bridge.model.name import SubQueue
+from bridge.model.name import EntityPath, SubQueue
 
 WAIT_S = 60.0
 """How long `receive_messages` waits when nobody says, as the SDK's does; iterating has no end."""
@@ -27,36 +26,36 @@ class Queue:
         is_open: it was seen that it is there.
     """
 
-    def __init__(self, path: str, sub_queue: SubQueue, mode: ServiceBusReceiveMode) -> None:
+    def __init__(self, path: EntityPath, mode: ServiceBusReceiveMode) -> None:
         self._path = path
-        self._sub_queue = sub_queue
         self._mode = mode
         self.is_open = False
 
-    def open(self, wait_s: float | None) -> Call:
+    def open(self, wait_s: float | None) -> Call[Any]:
         """See that it is there."""
-        return Call("check", (self._path,), is_receiving=True)
+        return Call("check", (self._path.entity,), is_receiving=True)
 
     def opened(self, found: Any) -> None:
         """It is there."""
         self.is_open = True
 
-    def pull(self, count: int, wait_s: float | None) -> Call:
+    def pull(self, count: int, wait_s: float | None) -> Call[Any]:
         """Receive up to so many messages."""
-        return Call("pull", (self._path, self._sub_queue, count, wait_s, self._mode))
+        return Call("pull", (self._path, count, wait_s, self._mode))
 
-    def put_back(self, received: Received) -> Call | None:
+    def put_back(self, received: Received) -> Call[Any] | None:
         """Let the next receiver have a message that its caller did not take."""
-        token = received.lock_token
-        return None if token is None else self._settle(token, "release", None, None)
+        if received.lock_token is None:
+            return None
+        return self._settle(received, "release", None, None)
 
-    def peek(self, start: int, count: int, timeout: float | None) -> Call:
+    def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
         """Return messages from a number on."""
-        return Call("peek", (self._path, self._sub_queue, start, count), timeout)
+        return Call("peek", (self._path, start, count), timeout)
 
-    def deferred(self, numbers: list[int], timeout: float | None) -> Call:
+    def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
         """Receive what was deferred."""
-        asked = self._path, self._sub_queue, numbers, self._mode
+        asked = self._path, numbers, self._mode
         return Call("receive_deferred", asked, timeout, is_tried_again=False)
 
     def settle(
@@ -65,28 +64,30 @@ class Queue:
         how: str,
         reason: str | None,
         description: str | None,
-    ) -> Call:
+    ) -> Call[Any]:
         """End a message's lock.
 
         Raises:
             MessageLockLostError: it has ended.
         """
-        return self._settle(_token(message), how, reason, description)
+        return self._settle(_locked(message), how, reason, description)
 
-    def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call:
+    def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call[Any]:
         """Renew a message's lock.
 
         Raises:
             MessageLockLostError: it has ended.
         """
-        asked = self._path, self._sub_queue, _token(message)
+        asked = self._path, _locked(message)
         return Call("renew", asked, timeout, is_receiving=True)
 
-    def _settle(self, token: UUID, how: str, reason: str | None, description: str | None) -> Call:
-        asked = self._path, self._sub_queue, token, how, reason, description
+    def _settle(
+        self, locked: Received, how: str, reason: str | None, description: str | None
+    ) -> Call[Any]:
+        asked = self._path, locked, how, reason, description
         return Call("settle", asked, is_receiving=True, is_tried_again=False)
 
-    def close(self) -> Call | None:
+    def close(self) -> Call[Any] | None:
         """Nothing is to be done: locks stay until they end or the client is closed."""
         return None
 
@@ -134,7 +135,7 @@ class Receiving:
         """Whether there is something to receive from, for all that is known."""
         return self._source.is_open
 
-    def open(self, wait_s: float | None = None) -> Call:
+    def open(self, wait_s: float | None = None) -> Call[Any]:
         """See that there is something to receive from; a session is accepted.
 
         Args:
@@ -143,7 +144,7 @@ class Receiving:
         _check_wait(wait_s)
         return self._source.open(wait_s)
 
-    def opened(self, receiver: Any, found: Any) -> Call | None:
+    def opened(self, receiver: Any, found: Any) -> Call[Any] | None:
         """It is there; a session's lock is kept, or ends where somebody closed the receiver."""
         self._source.opened(found)
         if self.is_closed:
@@ -152,17 +153,17 @@ class Receiving:
             self._renewer.register(receiver, receiver.session)
         return None
 
-    def close(self) -> Call | None:
+    def close(self) -> Call[Any] | None:
         """Ask for nothing more; a session's lock ends."""
         self.is_closed = True
         return self._source.close()
 
-    def next(self) -> Call:
+    def next(self) -> Call[Any]:
         """Wait for the next message, without an end unless the receiver has one."""
         self.check()
         return self._source.pull(1, self._max_wait_s)
 
-    def pull(self, count: int | None, max_wait_time: float | None) -> Call:
+    def pull(self, count: int | None, max_wait_time: float | None) -> Call[Any]:
         """Receive up to so many messages."""
         self.check()
         _check_wait(max_wait_time)
@@ -170,25 +171,29 @@ class Receiving:
             raise ValueError("The max_message_count must be greater than 0")
         return self._source.pull(count or 1, max_wait_time or self._max_wait_s or WAIT_S)
 
-    def put_back(self, received: Received) -> Call | None:
+    def put_back(self, received: Received) -> Call[Any] | None:
         """Return what gives a message back that its caller did not take."""
         return self._source.put_back(received)
 
-    def peek(self, count: int, sequence_number: int, timeout: float | None) -> Call:
+    def peek(
+        self, count: int, sequence_number: int, timeout: float | None
+    ) -> Call[list[ServiceBusReceivedMessage]]:
         """Return messages from a number on, or behind those that were peeked last."""
         self.check()
         if count < 1:
             raise ValueError("max_message_count must be 1 or greater.")
         start = number_of(sequence_number or self._next_peek)
-        return self._source.peek(start, number_of(count), timeout)
+        call = self._source.peek(start, number_of(count), timeout)
+        call.read = self._peeked
+        return call
 
-    def peeked(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
+    def _peeked(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
         """Return what was peeked, as the application sees it."""
         if found:
             self._next_peek = found[-1].sequence_number + 1
         return list(received_messages(found, is_peeked=True))
 
-    def deferred(self, numbers: list[int], timeout: float | None) -> Call:
+    def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
         """Receive deferred messages."""
         self.check()
         return self._source.deferred(numbers, timeout)
@@ -207,7 +212,7 @@ class Receiving:
         how: str,
         reason: str | None = None,
         description: str | None = None,
-    ) -> Call:
+    ) -> Call[None]:
         """End a message's lock; see `_locked` for what is refused.
 
         Raises:
@@ -216,12 +221,18 @@ class Receiving:
         self.check()
         _check_text("reason", reason)
         _check_text("error_description", description)
-        return self._source.settle(self._locked(message), how, reason, description)
+        locked = self._locked(message)
+        call = self._source.settle(locked, how, reason, description)
+        call.read = locked._settled
+        return call
 
-    def renew(self, message: object, timeout: float | None) -> Call:
+    def renew(self, message: object, timeout: float | None) -> Call[datetime]:
         """Give a message's lock its full duration; see `_locked` for what is refused."""
         self.check()
-        return self._source.renew(self._locked(message), timeout)
+        locked = self._locked(message)
+        call = self._source.renew(locked, timeout)
+        call.read = locked._renewed
+        return call
 
     def check(self) -> None:
         """Raise ValueError when the receiver is closed."""
@@ -267,7 +278,7 @@ def receiving_from(
     """
     mode = ServiceBusReceiveMode(receive_mode)
     found = sub_queue_of(sub_queue, path)
-    source: Queue | SessionSource = Queue(path, found, mode)
+    source: Queue | SessionSource = Queue(EntityPath(path, found), mode)
     if session_id is not None:
         if found is not SubQueue.NONE:
             raise ValueError("A sub-queue has no sessions: give session_id or sub_queue, not both.")
@@ -276,17 +287,10 @@ def receiving_from(
     return Receiving(source, mode, max_wait_time, auto_lock_renewer, options)
 
 
-def renewed(message: ServiceBusReceivedMessage, until_ms: int) -> datetime:
-    """A message's lock has a new end."""
-    message._until_ms = until_ms
-    return instant(until_ms)
-
-
-def _token(message: ServiceBusReceivedMessage) -> UUID:
-    token = message.lock_token
-    if token is None or message._lock_expired:
+def _locked(message: ServiceBusReceivedMessage) -> Received:
+    if message.lock_token is None or message._lock_expired:
         raise MessageLockLostError("The lock on the message has ended.")
-    return token
+    return message._received
 
 
 def _check_wait(max_wait_time: float | None) -> None:

@@ -25,26 +25,15 @@ from bridge.wire.reply import Done
 INSTANCE_BYTES = 6
 """The part of a lock's token that names the bridge which holds it."""
 
-KNOWN_S = 600.0
-"""Twice the longest lock: so long after it was given or renewed it is over, whatever clocks say."""
-
 _NOTHING: Table = {}
 
 
 class Remote:
-    """Asks any bridge, or the one that holds a lock.
+    """Asks any bridge, or the one that holds a lock."""
 
-    Args:
-        now_s: a clock that only goes forward.
-    """
-
-    def __init__(
-        self, publisher: Publisher, directory: Directory, now_s: Callable[[], float]
-    ) -> None:
+    def __init__(self, publisher: Publisher, directory: Directory) -> None:
         self._publisher = publisher
         self._directory = directory
-        self._now_s = now_s
-        self._known_s: dict[UUID, float] = {}
 
     def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
         """Answer with messages from a sequence number on, `count` at most.
@@ -88,21 +77,13 @@ class Remote:
 
         self._directory.ask(_question("client-aside", path), answered)
 
-    def holds(self, token: UUID) -> bool:
-        """Whether a bridge may hold this lock."""
-        return token in self._known_s
-
     def settle(
         self, path: EntityPath, token: UUID, how: str, details: Table, answer: Answer
     ) -> None:
         """End a lock: complete, abandon, dead-letter or defer."""
 
-        def done(_: Done) -> None:
-            self._known_s.pop(token, None)
-            succeed(answer)
-
         question = details | {"plain": ("F", _NOTHING), "encoded": ("F", _NOTHING)}
-        self._ask_holder(path, token, how, question, answer, done)
+        self._ask_holder(path, token, how, question, answer, lambda reply: succeed(answer))
 
     def renew(self, path: EntityPath, token: UUID, answer: Answer) -> None:
         """Give a lock its full duration from now; answer with its end (UTC ms)."""
@@ -110,7 +91,6 @@ class Remote:
         def done(reply: Done) -> None:
             succeed(answer, reply.numbers[0])
 
-        self._note(token)  # it may be renewed without an answer
         self._ask_holder(path, token, "renew", {}, answer, done)
 
     def _ask_holder(
@@ -124,7 +104,6 @@ class Remote:
     ) -> None:
         def answered(reply: bytes | Exception) -> None:
             if isinstance(reply, Unroutable):
-                self._known_s.pop(token, None)
                 fail(answer, MessageLockLostError("The bridge that held the lock is gone."))
                 return
             found = content_of(reply)
@@ -141,22 +120,7 @@ class Remote:
         if isinstance(reply, Exception):
             fail(answer, reply)
         else:
-            guarded(answer, self._show, answer, reply)
-
-    def _show(self, answer: Answer, raw: bytes) -> None:
-        found = decode(raw)
-        for each in found:
-            if each.lock_token is not None:
-                self._note(each.lock_token)
-        succeed(answer, found)
-
-    def _note(self, token: UUID) -> None:
-        """A lock is given or renewed; those that are surely over are forgotten."""
-        now_s = self._now_s()
-        self._known_s.pop(token, None)
-        self._known_s[token] = now_s
-        while now_s - self._known_s[oldest := next(iter(self._known_s))] > KNOWN_S:
-            del self._known_s[oldest]
+            guarded(answer, lambda raw: succeed(answer, decode(raw)), reply)
 
 
 def _question(what: str, path: EntityPath) -> Table:

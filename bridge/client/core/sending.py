@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -30,42 +31,37 @@ class Sending:
         self.is_closed = False
         self.identifier = options.get("client_identifier") or f"SBSender-{uuid4()}"
 
-    def limit(self) -> Call:
+    def limit(self) -> Call[int]:
         """Ask for the largest message that the entity takes; so it is seen that it is there."""
         self._check()
         return Call("message_bytes_max", (self._entity_name,))
 
     def send(
         self, message: Sendable | ServiceBusMessageBatch | Iterable[Sendable], timeout: float | None
-    ) -> Call:
+    ) -> Call[None]:
         """Send."""
         self._check()
         return Call("send", (self._entity_name, all_encoded(message)), timeout)
 
     def schedule(
         self, messages: Sendable | Iterable[Sendable], due: datetime, timeout: float | None
-    ) -> Call:
+    ) -> Call[list[int]]:
         """Send for later; each message has that time then, as with the SDK."""
         self._check()
         asked = self._entity_name, all_encoded(messages, due), milliseconds(due)
-        return Call("schedule", asked, timeout)
+        return Call("schedule", asked, timeout, read=list)
 
-    def cancel(self, sequence_numbers: int | Iterable[int], timeout: float | None) -> Call:
+    def cancel(self, sequence_numbers: int | Iterable[int], timeout: float | None) -> Call[None]:
         """Remove what is scheduled."""
         self._check()
-        return Call("cancel", (self._entity_name, numbers_of(sequence_numbers)), timeout)
+        asked = self._entity_name, numbers_of(sequence_numbers)
+        return Call("cancel", asked, timeout, read=lambda found: None)
 
-    def batch(self, most_bytes: int, wanted_bytes: int | None) -> ServiceBusMessageBatch:
-        """Return an empty batch.
-
-        Raises:
-            ValueError: it would be larger than the entity's largest message.
-        """
-        if wanted_bytes is not None and wanted_bytes > most_bytes:
-            raise ValueError(
-                f"Max message size should be less than {most_bytes} bytes, not {wanted_bytes}."
-            )
-        return ServiceBusMessageBatch(wanted_bytes or most_bytes)
+    def batch(self, wanted_bytes: int | None) -> Call[ServiceBusMessageBatch]:
+        """Make an empty batch, of the largest message that the entity takes at most."""
+        self._check()
+        made = partial(_batch, wanted_bytes)
+        return Call("message_bytes_max", (self._entity_name,), read=made)
 
     def _check(self) -> None:
         if self.is_closed:
@@ -74,3 +70,11 @@ class Sending:
             raise ServiceBusError(
                 f"Messages are sent to a queue or topic; '{self._entity_name}' is a sub-queue."
             )
+
+
+def _batch(wanted_bytes: int | None, most_bytes: int) -> ServiceBusMessageBatch:
+    if wanted_bytes is not None and wanted_bytes > most_bytes:
+        raise ValueError(
+            f"Max message size should be less than {most_bytes} bytes, not {wanted_bytes}."
+        )
+    return ServiceBusMessageBatch(wanted_bytes or most_bytes)

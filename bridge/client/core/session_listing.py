@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from bridge.client.core.call import Call
 from bridge.client.encoding import milliseconds
@@ -23,7 +24,7 @@ class Listing:
         self._after_ms = None if updated_after is None else milliseconds(updated_after)
         self._read = 0
 
-    def next_page(self) -> Call:
+    def next_page(self) -> Call[Any]:
         """Ask for the next page; it is empty behind the last."""
         return Call("sessions.list", (self._path, self._after_ms, self._read, PAGE))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.call import Call
@@ -61,7 +62,7 @@ class SessionSource:
             return None
         return instant(self.held.until_ms)
 
-    def open(self, wait_s: float | None) -> Call:
+    def open(self, wait_s: float | None) -> Call[Any]:
         """Accept it.
 
         Args:
@@ -75,19 +76,19 @@ class SessionSource:
         """It was accepted."""
         self.held = held
 
-    def pull(self, count: int, wait_s: float | None) -> Call:
+    def pull(self, count: int, wait_s: float | None) -> Call[Any]:
         """Receive up to so many messages."""
         return Call("sessions.pull", (self._lock(), count, wait_s))
 
-    def put_back(self, received: Received) -> Call:
+    def put_back(self, received: Received) -> Call[Any]:
         """Let the next call have a message that its caller did not take."""
         return Call("sessions.put_back", (self._lock(), received))
 
-    def peek(self, start: int, count: int, timeout: float | None) -> Call:
+    def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
         """Return messages from a number on."""
         return Call("sessions.peek", (self._lock(), start, count), timeout)
 
-    def deferred(self, numbers: list[int], timeout: float | None) -> Call:
+    def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
         """Receive what was deferred."""
         asked = self._lock(), numbers
         return Call("sessions.receive_deferred", asked, timeout, is_tried_again=False)
@@ -98,12 +99,12 @@ class SessionSource:
         how: str,
         reason: str | None,
         description: str | None,
-    ) -> Call:
+    ) -> Call[Any]:
         """End a message's lock."""
         asked = self._lock(), message.lock_token, how, reason, description
         return Call("sessions.settle", asked, is_tried_again=False)
 
-    def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call:
+    def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call[Any]:
         """Refuse: the session's lock is renewed.
 
         Raises:
@@ -111,21 +112,21 @@ class SessionSource:
         """
         raise TypeError(RENEWAL_REFUSED)
 
-    def renew_session(self, timeout: float | None) -> Call:
+    def renew_session(self, timeout: float | None) -> Call[datetime]:
         """Renew the session's lock."""
-        return Call("sessions.renew", (self._lock(),), timeout)
+        return Call("sessions.renew", (self._lock(),), timeout, read=instant)
 
-    def state(self, timeout: float | None) -> Call:
+    def state(self, timeout: float | None) -> Call[bytes | None]:
         """Return the session's state."""
         return Call("sessions.state", (self._lock(),), timeout)
 
-    def store(self, state: str | bytes | bytearray | None, timeout: float | None) -> Call:
+    def store(self, state: str | bytes | bytearray | None, timeout: float | None) -> Call[None]:
         """Store or clear the session's state."""
         raw = state.encode() if isinstance(state, str) else state
         asked = self._lock(), None if raw is None else bytes(raw)
         return Call("sessions.store", asked, timeout)
 
-    def close(self) -> Call | None:
+    def close(self) -> Call[Any] | None:
         """End the session's lock."""
         self.is_over = True
         if self.held is None:
@@ -138,5 +139,5 @@ class SessionSource:
         return self.held
 
 
-def _close(held: HeldSession) -> Call:
+def _close(held: HeldSession) -> Call[Any]:
     return Call("sessions.close", (held,), is_tried_again=False)

@@ -17,7 +17,7 @@ from bridge.client.exceptions import ServiceBusError
 from bridge.machine.publication import Publication
 from bridge.machine.ranges import ranges_of
 from bridge.topology import names
-from bridge.wire.settled import PROPERTIES, RANGES_MAX, Settled
+from bridge.wire.settled import PROPERTIES, entries
 
 FLUSH_S = 0.05
 AGAIN_S = 1.0
@@ -173,6 +173,5 @@ class Settlements:
 
 
 def _entries(stream: str, numbers: list[int]) -> list[Publication]:
-    ranges = ranges_of(numbers)
-    parts = [ranges[at:][:RANGES_MAX] for at in range(0, len(ranges), RANGES_MAX)]
-    return [Publication("", stream, PROPERTIES, Settled(active=part).encode()) for part in parts]
+    bodies = entries(ranges_of(numbers), [])
+    return [Publication("", stream, PROPERTIES, body) for body in bodies]

@@ -1,4 +1,4 @@
-"""Every request to the administration API, and how its answer is read; both lanes send these."""
+"""Requests to the administration API, and how answers are read: that raises what was refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from bridge.client.core.call import Call
 from bridge.client.management import reading, writing
 from bridge.client.management.errors import ResourceNotFoundError
 from bridge.client.management.options import PageOptions
@@ -51,14 +52,6 @@ _LISTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Result]):
-    """A request, and how its answer is read; that raises what was refused."""
-
-    request: Request
-    read: Callable[[Response], Result]
-
-
-@dataclass(frozen=True, slots=True)
 class Listing(Generic[Described]):
     """A list: how a part of it is asked for, and where the first begins."""
 
@@ -84,7 +77,7 @@ class Calls:
         Args:
             made: what it is read as: properties, or runtime properties.
         """
-        return Call(self._request("GET", path_of(*names)), partial(_described, made, names[-1]))
+        return self._call(partial(_described, made, names[-1]), "GET", path_of(*names))
 
     def get_namespace(self) -> Call[NamespaceProperties]:
         """Ask for the namespace."""
@@ -95,7 +88,7 @@ class Calls:
             assert found is not None
             return reading.namespace(root.text_of("title"), found)
 
-        return Call(self._request("GET", "$namespaceinfo"), read)
+        return self._call(read, "GET", "$namespaceinfo")
 
     def create(
         self, made: type[Described], options: Mapping[str, object], *names: str
@@ -109,8 +102,7 @@ class Calls:
         nothing = dict.fromkeys(each.name for each in fields(properties) if each.name != "name")
         given = properties(names[-1], **nothing | dict(options))
         body = writing.entity_document(_root(made), given)
-        request = self._request("PUT", path_of(*names), body=body)
-        return Call(request, partial(_described, made, names[-1]))
+        return self._call(partial(_described, made, names[-1]), "PUT", path_of(*names), body=body)
 
     def update(
         self, made: type[Any], given: object, options: Mapping[str, object], *topic: str
@@ -127,21 +119,21 @@ class Calls:
         found = _properties_of(made, given)
         body = writing.entity_document(_root(made), replace(found, **options))
         path = path_of(*topic, found.name)
-        return Call(self._request("PUT", path, body=body, etag="*"), _done)
+        return self._call(_done, "PUT", path, body=body, etag="*")
 
-    def put_rule(
-        self, topic: str, subscription: str, given: object, *, is_new: bool
-    ) -> Call[RuleProperties]:
-        """Create a rule, or change one that is there."""
+    def put_rule(self, topic: str, subscription: str, rule: RuleProperties) -> Call[RuleProperties]:
+        """Create a rule."""
+        read = partial(_described, RuleProperties, rule.name)
+        return self._put_rule(read, topic, subscription, rule)
+
+    def change_rule(self, topic: str, subscription: str, given: object) -> Call[None]:
+        """Describe a rule anew."""
         rule = _properties_of(RuleProperties, given)
-        path = path_of(topic, subscription, rule.name)
-        body = writing.rule_document(_root(RuleProperties), rule)
-        request = self._request("PUT", path, body=body, etag="" if is_new else "*")
-        return Call(request, partial(_described, RuleProperties, rule.name))
+        return self._put_rule(_done, topic, subscription, rule, etag="*")
 
     def delete(self, *names: str) -> Call[None]:
         """Delete an entity or a rule."""
-        return Call(self._request("DELETE", path_of(*names)), _done)
+        return self._call(_done, "DELETE", path_of(*names))
 
     def listing(
         self, made: type[Described], options: PageOptions, *names: str
@@ -157,6 +149,17 @@ class Calls:
         within = f"{path_of(*names)}/" if names else ""
         return self._pages(made, within + _LISTS[_KINDS[made]], **options)
 
+    def _put_rule(
+        self,
+        read: Callable[[Response], Result],
+        topic: str,
+        subscription: str,
+        rule: RuleProperties,
+        **more: str,
+    ) -> Call[Result]:
+        body = writing.rule_document(_root(RuleProperties), rule)
+        return self._call(read, "PUT", path_of(topic, subscription, rule.name), body=body, **more)
+
     def _pages(
         self, made: type[Described], path: str, *, start_index: int = 0, max_page_size: int = 100
     ) -> Listing[Described]:
@@ -166,12 +169,15 @@ class Calls:
 
         def page(skip: int, top: int) -> Call[tuple[list[Described], Place | None]]:
             query = {"$skip": str(skip), "$top": str(top)}
-            return Call(self._request("GET", path, query=query), read)
+            return self._call(read, "GET", path, query=query)
 
         return Listing(page, (start_index, max_page_size))
 
-    def _request(self, method: str, path: str, **more: Any) -> Request:
-        return Request(method=method, path=path, host=self._host, **more)
+    def _call(
+        self, read: Callable[[Response], Result], method: str, path: str, **more: Any
+    ) -> Call[Result]:
+        request = Request(method=method, path=path, host=self._host, **more)
+        return Call("administer", (request,), read=read)
 
 
 def path_of(entity: str, *below: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar, Unpack
 
-from bridge.client.management.calls import Call, Calls, Listing
+from bridge.client.core.call import Call
+from bridge.client.management.calls import Calls, Listing
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
     PageOptions,
@@ -96,7 +97,7 @@ class ServiceBusAdministrationClient:
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        return self._client.close()
 
     def get_namespace_properties(self) -> NamespaceProperties:
         """Return the properties of the namespace."""
@@ -120,11 +121,11 @@ class ServiceBusAdministrationClient:
         self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
     ) -> None:
         """Change a queue; it is described whole, and options come before what is described."""
-        self._ask(self._calls.update(QueueProperties, queue, options))
+        return self._ask(self._calls.update(QueueProperties, queue, options))
 
     def delete_queue(self, queue_name: str) -> None:
         """Delete a queue with all that is in it."""
-        self._ask(self._calls.delete(queue_name))
+        return self._ask(self._calls.delete(queue_name))
 
     def list_queues(self, **options: Unpack[PageOptions]) -> ItemPaged[QueueProperties]:
         """List the queues."""
@@ -154,11 +155,11 @@ class ServiceBusAdministrationClient:
         self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
     ) -> None:
         """Change a topic; it is described whole, and options come before what is described."""
-        self._ask(self._calls.update(TopicProperties, topic, options))
+        return self._ask(self._calls.update(TopicProperties, topic, options))
 
     def delete_topic(self, topic_name: str) -> None:
         """Delete a topic with its subscriptions and all that is in them."""
-        self._ask(self._calls.delete(topic_name))
+        return self._ask(self._calls.delete(topic_name))
 
     def list_topics(self, **options: Unpack[PageOptions]) -> ItemPaged[TopicProperties]:
         """List the topics."""
@@ -199,11 +200,11 @@ class ServiceBusAdministrationClient:
     ) -> None:
         """Change a subscription; it is described whole, and options come before that."""
         made = SubscriptionProperties
-        self._ask(self._calls.update(made, subscription, options, topic_name))
+        return self._ask(self._calls.update(made, subscription, options, topic_name))
 
     def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
         """Delete a subscription with all that is in it."""
-        self._ask(self._calls.delete(topic_name, subscription_name))
+        return self._ask(self._calls.delete(topic_name, subscription_name))
 
     def list_subscriptions(
         self, topic_name: str, **options: Unpack[PageOptions]
@@ -232,7 +233,7 @@ class ServiceBusAdministrationClient:
     ) -> RuleProperties:
         """Create a rule; without a filter it takes every message."""
         rule = RuleProperties(rule_name, filter=filter, action=action, created_at_utc=None)
-        return self._ask(self._calls.put_rule(topic_name, subscription_name, rule, is_new=True))
+        return self._ask(self._calls.put_rule(topic_name, subscription_name, rule))
 
     def get_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> RuleProperties:
         """Return a rule."""
@@ -243,11 +244,11 @@ class ServiceBusAdministrationClient:
         self, topic_name: str, subscription_name: str, rule: RuleProperties | Mapping[str, Any]
     ) -> None:
         """Change a rule."""
-        self._ask(self._calls.put_rule(topic_name, subscription_name, rule, is_new=False))
+        return self._ask(self._calls.change_rule(topic_name, subscription_name, rule))
 
     def delete_rule(self, topic_name: str, subscription_name: str, rule_name: str) -> None:
         """Delete a rule."""
-        self._ask(self._calls.delete(topic_name, subscription_name, rule_name))
+        return self._ask(self._calls.delete(topic_name, subscription_name, rule_name))
 
     def list_rules(
         self, topic_name: str, subscription_name: str, **options: Unpack[PageOptions]
@@ -257,5 +258,5 @@ class ServiceBusAdministrationClient:
         return ItemPaged(self, self._calls.listing(RuleProperties, options, *names))
 
     def _ask(self, call: Call[Result]) -> Result:
-        result: Result = self._client._administer(call.request, call.read)
+        result: Result = self._client._run(call)
         return result

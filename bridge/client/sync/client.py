@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -21,6 +21,8 @@ from bridge.client.sync.outcome import Outcome
 from bridge.client.sync.receiver import ServiceBusReceiver
 from bridge.client.sync.sender import ServiceBusSender
 from bridge.client.sync.thread import IoThread
+
+Result = TypeVar("Result")
 
 CONNECT_S = 20.0
 """How long an operation waits for a connection before it fails."""
@@ -144,22 +146,15 @@ class ServiceBusClient:
         else:
             thread.stop()
 
-    def _administer(self, request: Any, read: Callable[[Any], Any]) -> Any:
-        """Have a bridge carry out what an administration client asks; return what is read of it.
-
-        Args:
-            read: is given its answer, and raises what was refused.
-        """
-        return self._run(Call("administer", (request,), read=read))
-
-    def _run(self, call: Call) -> Any:
+    def _run(self, call: Call[Result]) -> Result:
         """Have the namespace do something; return what it answers."""
         if not call.is_tried_again or not self._options.retry.total:
             return self._once(call)
         attempt = partial(self._once, call)
-        return tenacity.Retrying(**self._options.retry.arguments())(attempt)
+        result: Result = tenacity.Retrying(**self._options.retry.arguments())(attempt)
+        return result
 
-    def _once(self, call: Call) -> Any:
+    def _once(self, call: Call[Result]) -> Result:
         namespace, thread = self._connected(call.is_receiving)
         answer: Outcome = Outcome()
         thread.do(partial(call.begin, namespace, answer))
@@ -177,17 +172,17 @@ class ServiceBusClient:
             raise
         return result if call.read is None else call.read(result)
 
-    def _give_up(self, thread: IoThread, call: Call, answer: Outcome) -> None:
+    def _give_up(self, thread: IoThread, call: Call[Any], answer: Outcome) -> None:
         if not answer.cancel() and call.undone_by is not None:
             thread.call(partial(call.undo, self._namespace, answer))
 
-    def _pull(self, call: Call) -> Any:
+    def _pull(self, call: Call[Any]) -> Any:
         """Wait for messages; what fails before any is asked for is done again."""
         stops: list[Callable[[], None]] = []
         attempt = partial(self._pull_once, call, stops)
         return tenacity.Retrying(**self._options.retry.arguments(lambda: not stops))(attempt)
 
-    def _pull_once(self, call: Call, stops: list[Callable[[], None]]) -> Any:
+    def _pull_once(self, call: Call[Any], stops: list[Callable[[], None]]) -> Any:
         """Wait for messages; an interrupt ends the wait, and gives back what comes after it.
 
         Args:

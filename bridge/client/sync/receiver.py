@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.client.core.call import Call, numbers_of
-from bridge.client.core.receiving import Receiving, renewed
+from bridge.client.core.receiving import Receiving
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.received_message import ServiceBusReceivedMessage
 from bridge.client.sync.session import ServiceBusSession
 
 if TYPE_CHECKING:
     from bridge.client.sync.client import ServiceBusClient
+
+Result = TypeVar("Result")
 
 
 class ServiceBusReceiver:
@@ -26,7 +28,7 @@ class ServiceBusReceiver:
         self.entity_path = entity_path
         self.client_identifier = receiving.identifier
         source = receiving.session
-        self._session = None if source is None else ServiceBusSession(source, self._run)
+        self._session = None if source is None else ServiceBusSession(source, self)
 
     def __enter__(self) -> ServiceBusReceiver:
         self._open()
@@ -70,6 +72,7 @@ class ServiceBusReceiver:
 
     def peek_messages(
         self,
+        /,
         max_message_count: int = 1,
         *,
         sequence_number: int = 0,
@@ -77,9 +80,7 @@ class ServiceBusReceiver:
         **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
         """Return messages without locking any: from a number on, or behind those peeked last."""
-        return self._receiving.peeked(
-            self._run(lambda: self._receiving.peek(max_message_count, sequence_number, timeout))
-        )
+        return self._run(lambda: self._receiving.peek(max_message_count, sequence_number, timeout))
 
     def receive_deferred_messages(
         self,
@@ -103,11 +104,11 @@ class ServiceBusReceiver:
         Raises:
             MessageLockLostError: its lock has ended; it will come again.
         """
-        self._settle("complete", message)
+        return self._client._run(self._receiving.settle(message, "complete"))
 
     def abandon_message(self, message: ServiceBusReceivedMessage) -> None:
         """Give a message back, one more on its count."""
-        self._settle("abandon", message)
+        return self._client._run(self._receiving.settle(message, "abandon"))
 
     def dead_letter_message(
         self,
@@ -116,24 +117,26 @@ class ServiceBusReceiver:
         error_description: str | None = None,
     ) -> None:
         """Move a message to the dead-letter sub-queue."""
-        self._settle("dead-letter", message, reason, error_description)
+        return self._client._run(
+            self._receiving.settle(message, "dead-letter", reason, error_description)
+        )
 
     def defer_message(self, message: ServiceBusReceivedMessage) -> None:
         """Set a message aside; it is received by its sequence number only."""
-        self._settle("defer", message)
+        return self._client._run(self._receiving.settle(message, "defer"))
 
     def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **options: Any
+        self, /, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **options: Any
     ) -> datetime:
         """Give a message's lock its full duration from now; return its end."""
-        return renewed(message, self._run(lambda: self._receiving.renew(message, timeout)))
+        return self._run(lambda: self._receiving.renew(message, timeout))
 
     def close(self) -> None:
         """Receive nothing more; locks stay until they end or the client is closed.
 
         A session's lock ends, and those of its messages.
         """
-        self._end(self._receiving.close())
+        return self._end(self._receiving.close())
 
     def _open(self, wait_s: float | None = None) -> None:
         self._receiving.check()
@@ -141,29 +144,19 @@ class ServiceBusReceiver:
             found = self._client._run(self._receiving.open(wait_s))
             self._end(self._receiving.opened(self, found))
 
-    def _end(self, asked: Call | None) -> None:
+    def _end(self, asked: Call[Any] | None) -> None:
         if asked is not None:
             with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
                 self._client._run(asked)
 
-    def _run(self, asking: Callable[[], Call]) -> Any:
+    def _run(self, asking: Callable[[], Call[Result]]) -> Result:
         """Have something carried out, when there is something to receive from."""
         self._open()
         return self._client._run(asking())
 
     def _pull(
-        self, asking: Callable[[], Call], wait_s: float | None = None
+        self, asking: Callable[[], Call[Any]], wait_s: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         self._open(wait_s)
         asked = asking()
         return self._receiving.received(self, self._client._pull(asked))
-
-    def _settle(
-        self,
-        how: str,
-        message: ServiceBusReceivedMessage,
-        reason: str | None = None,
-        description: str | None = None,
-    ) -> None:
-        self._client._run(self._receiving.settle(message, how, reason, description))
-        message._is_settled = True

@@ -38,6 +38,7 @@ class ServiceBusSender:
 
     def send_messages(
         self,
+        /,
         message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
         *,
         timeout: float | None = None,
@@ -50,10 +51,11 @@ class ServiceBusSender:
             OutcomeUnknownError: the connection was lost before the confirm.
             ServiceBusError: see `bridge.client.exceptions`.
         """
-        self._client._run(self._sending.send(message, timeout))
+        return self._client._run(self._sending.send(message, timeout))
 
     def schedule_messages(
         self,
+        /,
         messages: Sendable | Iterable[Sendable],
         schedule_time_utc: datetime,
         *,
@@ -61,11 +63,11 @@ class ServiceBusSender:
         **options: Any,
     ) -> list[int]:
         """Send messages for later; return their sequence numbers."""
-        asked = self._sending.schedule(messages, schedule_time_utc, timeout)
-        return list(self._client._run(asked))
+        return self._client._run(self._sending.schedule(messages, schedule_time_utc, timeout))
 
     def cancel_scheduled_messages(
         self,
+        /,
         sequence_numbers: int | Iterable[int],
         *,
         timeout: float | None = None,
@@ -76,7 +78,7 @@ class ServiceBusSender:
         Raises:
             MessageNotFoundError: one of them is not scheduled any more.
         """
-        self._client._run(self._sending.cancel(sequence_numbers, timeout))
+        return self._client._run(self._sending.cancel(sequence_numbers, timeout))
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch.
@@ -84,8 +86,7 @@ class ServiceBusSender:
         Raises:
             ValueError: it would be larger than the entity's largest message.
         """
-        most_bytes = self._client._run(self._sending.limit())
-        return self._sending.batch(most_bytes, max_size_in_bytes)
+        return self._client._run(self._sending.batch(max_size_in_bytes))
 
     def close(self) -> None:
         """Send nothing more."""

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bridge.client.core.call import Call
 from bridge.client.core.session_source import SessionSource
-from bridge.client.messages import instant
+
+if TYPE_CHECKING:
+    from bridge.client.sync.receiver import ServiceBusReceiver
 
 
 class ServiceBusSession:
     """The session of a receiver; made by that.
 
     Args:
-        run: has its receiver carry something out, when it has the session.
+        receiver: carries out what is asked for, when it has the session.
 
     Attributes:
         auto_renew_error: why an `AutoLockRenewer` renews it no more.
     """
 
-    def __init__(self, source: SessionSource, run: Callable[[Callable[[], Call]], Any]) -> None:
+    def __init__(self, source: SessionSource, receiver: ServiceBusReceiver) -> None:
         self._source = source
-        self._run = run
+        self._receiver = receiver
         self.auto_renew_error: Exception | None = None
 
     @property
@@ -36,25 +36,25 @@ class ServiceBusSession:
         """The end of its lock."""
         return self._source.locked_until_utc
 
-    def get_state(self, *, timeout: float | None = None, **options: Any) -> bytes | None:
+    def get_state(self, /, *, timeout: float | None = None, **options: Any) -> bytes | None:
         """Return what is stored with it."""
-        state: bytes | None = self._run(lambda: self._source.state(timeout))
-        return state
+        return self._receiver._run(lambda: self._source.state(timeout))
 
     def set_state(
         self,
+        /,
         state: str | bytes | bytearray | None,
         *,
         timeout: float | None = None,
         **options: Any,
     ) -> None:
         """Store something with it; `None` clears it."""
-        self._run(lambda: self._source.store(state, timeout))
+        return self._receiver._run(lambda: self._source.store(state, timeout))
 
-    def renew_lock(self, *, timeout: float | None = None, **options: Any) -> datetime:
+    def renew_lock(self, /, *, timeout: float | None = None, **options: Any) -> datetime:
         """Give its lock the full duration from now; return its end.
 
         Raises:
             SessionLockLostError: it has ended before.
         """
-        return instant(self._run(lambda: self._source.renew_session(timeout)))
+        return self._receiver._run(lambda: self._source.renew_session(timeout))

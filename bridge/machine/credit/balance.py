@@ -126,6 +126,12 @@ class Balance(Generic[Message]):
             self.is_stocked = False
         return Close(fetch)
 
+    def close_all(self) -> list[Close]:
+        """Return what closes all open windows."""
+        return [
+            self.close(fetch) for fetch, entry in self.fetches.items() if entry.state is State.OPEN
+        ]
+
     def end(self, fetch: int) -> None:
         """A fetch brings nothing more."""
         entry = self.fetches.pop(fetch, None)
