@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 from bridge.model.entity import MINUTE_MS, SECOND_MS, CorrelationFilter
 from bridge.model.properties import names_of
-from policies.readers import filters, jsontext
+from policies.readers import filters
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
@@ -35,15 +35,6 @@ _SQL_KEYS = ("SqlExpression", "CompatibilityLevel", "RequiresPreprocessing")
 def is_this(document: Node) -> bool:
     """Whether a JSON document is a `Config.json`."""
     return "UserConfig" in document
-
-
-def read(text: str, source: str) -> Reading:
-    """Return the namespace of a `Config.json`.
-
-    Raises:
-        ReadError: with every fault of the file.
-    """
-    return read_document(jsontext.parse(text, source), source)
 
 
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
