@@ -49,7 +49,7 @@ def inserted(page: str) -> str:
 
 
 def _line(row: Row) -> str:
-    kinds = ", ".join(kind.value.lower() for kind in Kind if kind in row.kinds) or "namespace"
+    kinds = ", ".join(kind.value.lower() for kind in Kind if kind in row.kinds()) or "namespace"
     cells = [_cases(row, flavour) for flavour in (Flavour.BRIDGE, Flavour.PLAIN)]
     return f"| {row.property} | {kinds} | {row.rabbitmq} | {' | '.join(cells)} |\n"
 

@@ -204,7 +204,7 @@ def _entries(
     kind = _kind(entity)
     path = "" if isinstance(entity, model.Namespace) else entity.path
     for row in mapping.ROWS:
-        if (kind is None and row.kinds) or (kind is not None and kind not in row.kinds):
+        if (kind is None and row.kinds()) or (kind is not None and kind not in row.kinds()):
             continue
         for label, value, rule in _values(entity, row.property):
             yield Entry(
