@@ -13,7 +13,7 @@ from enum import Enum
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
-from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.properties import PROPERTIES, kind_of
 from bridge.topology import compiler
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities
@@ -201,8 +201,9 @@ def _entries(
     known: dict[str, Capabilities],
     names: frozenset[str],
 ) -> Iterator[Entry]:
-    kind = _kind(entity)
-    path = "" if isinstance(entity, model.Namespace) else entity.path
+    kind, path = None, ""
+    if not isinstance(entity, model.Namespace):
+        kind, path = kind_of(entity), entity.path
     for row in mapping.ROWS:
         if (kind is None and row.kinds()) or (kind is not None and kind not in row.kinds()):
             continue
@@ -269,10 +270,6 @@ def _rule_text(rule: model.Rule) -> str:
             }
             text = ", ".join(f"{k} = {v!r}" for k, v in (*fields.items(), *properties))
     return f"{text}; {rule.action}" if rule.action else text
-
-
-def _kind(entity: model.Namespace | model.Entity) -> Kind | None:
-    return None if isinstance(entity, model.Namespace) else Kind(type(entity).__name__)
 
 
 def _name(target: Target) -> str:

@@ -38,13 +38,12 @@ from bridge.model.errors import (
     EntityNotFound,
     NotAllowed,
 )
-from bridge.model.properties import CREATE_ONLY, Kind
+from bridge.model.properties import CREATE_ONLY, Kind, kind_of
 from bridge.wire.atom.descriptions import (
     Facts,
     check_message_size,
     described_kind,
     entity_node,
-    kind_of,
     namespace_node,
     read_entity,
     read_rule,
