@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,13 +16,11 @@ from bridge.topology.compiler import compile as compile_bridge
 from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from bridge.topology.selection import selection
-from policies import losses, mapping, mapping_table, report, report_table
+from policies import losses, mapping, report, report_table
 from policies.grade import Flavour, Grade, Subject, decided
 from policies.readers.reading import Reading
 from policies.report_table import table
 from tests.unit.topology.entities import RULES, namespaces
-
-PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 
 
 def graded(entity: model.Entity, name: str, flavour: str, version: str) -> tuple[str, str]:
@@ -269,34 +266,6 @@ def test_a_version_that_is_too_old_is_refused() -> None:
     """As the compiler refuses it."""
     with pytest.raises(UnsupportedVersion, match=r"3\.9 is older than 3\.10"):
         report.make(Reading(namespace=LOSSY), versions=["3.9"])
-
-
-def test_the_documentations_table_is_that_of_the_code() -> None:
-    """`python -m policies.mapping_table docs/policies.md` mends it."""
-    assert mapping_table.main([str(PAGE), "--check"]) == 0
-
-
-def test_a_table_that_has_drifted_is_found_and_mended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The check says how to mend it; a second run changes nothing."""
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{mapping_table.BEGIN}\nold\n{mapping_table.END}\nafter\n")
-
-    assert mapping_table.main([str(page), "--check"]) == 1
-    assert "the mapping table is not that of the code" in capsys.readouterr().err
-    assert mapping_table.main([str(page)]) == 0
-    text = page.read_text()
-    assert "| LockDuration | queue, subscription |" in text
-    assert text.startswith("before\n")
-    assert text.endswith(f"{mapping_table.END}\nafter\n")
-    assert mapping_table.main([str(page), "--check"]) == 0
-
-
-def test_a_page_without_marks_is_refused() -> None:
-    """The table is never put at a guessed place."""
-    with pytest.raises(mapping_table.NoMarks, match="The page has no lines"):
-        mapping_table.inserted("# Page\n")
 
 
 def test_both_names_of_an_entity_are_shown_where_they_differ() -> None:
