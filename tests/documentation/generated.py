@@ -1,6 +1,6 @@
 """What the documentation shows of the code: the mapping table, and the worked migration.
 
-    python -m policies.documentation docs [--check]
+    python -m tests.documentation docs [--check]
 
 writes both between their marks in `docs/policies.md`, and the files of the migration; or says which
 of them are not as they would be written.
@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from policies import mapping_table, worked_migration
+from tests.documentation import mapping_table, worked_migration
 
 PAGE = Path("policies.md")
 
@@ -41,7 +41,7 @@ def inserted(page: str, what: str, text: str) -> str:
     Raises:
         NoMarks: the page lacks one of them.
     """
-    first = f"<!-- {what}: made by `python -m policies.documentation`; do not edit -->"
+    first = f"<!-- {what}: made by `python -m tests.documentation`; do not edit -->"
     last = f"<!-- end of the {what} -->"
     before, begin, rest = page.partition(first)
     _, end, after = rest.partition(last)
@@ -52,7 +52,7 @@ def inserted(page: str, what: str, text: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write or check; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m policies.documentation")
+    parser = argparse.ArgumentParser(prog="python -m tests.documentation")
     parser.add_argument("docs", type=Path)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
@@ -63,13 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.check:
             sys.stderr.write(
                 f"{path} is not what the code writes. "
-                f"Run 'python -m policies.documentation {options.docs}'.\n"
+                f"Run 'python -m tests.documentation {options.docs}'.\n"
             )
             code = 1
         else:
             path.write_bytes(text.encode())
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.model.properties import Kind
+from bridge.topology.capabilities import Capabilities
 from policies import mapping, versions
 from policies.grade import Case, Flavour
 from policies.report import TARGETS
@@ -16,7 +17,15 @@ _HEAD = (
 def markdown() -> str:
     """Return the tables."""
     properties = _HEAD + "".join(_line(row) for row in mapping.ROWS)
-    return f"{properties}\nBy version of RabbitMQ:\n\n{versions.table(TARGETS)}"
+    return f"{properties}\nBy version of RabbitMQ:\n\n{_versions()}"
+
+
+def _versions() -> str:
+    """Return the facts of the versions that were measured."""
+    found = [versions.facts(Capabilities.of(version)) for version in TARGETS]
+    head = f"| RabbitMQ | {' | '.join(TARGETS)} |\n|{'---|' * (len(TARGETS) + 1)}\n"
+    rows = (f"| {title} | {' | '.join(each[title] for each in found)} |\n" for title in found[0])
+    return head + "".join(rows)
 
 
 def _line(row: Row) -> str:
