@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
 from bridge.model.properties import PROPERTIES, kind_of
-from bridge.topology import compiler
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities
 from bridge.topology.names import resource_base
-from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade, Subject, decided
@@ -68,14 +66,12 @@ class Report:
 
     Attributes:
         findings: of the reader; they concern every target.
-        compiled: what the compiler found lost on a target, beside the entries.
     """
 
     namespace: str
     targets: tuple[Target, ...]
     entries: tuple[Entry, ...]
     findings: tuple[Finding, ...] = ()
-    compiled: Mapping[Target, tuple[Finding, ...]] = field(default_factory=dict)
 
     def count(self, target: Target, grade: Grade) -> int:
         """Return how many properties and findings have a grade on a target."""
@@ -97,7 +93,7 @@ class Report:
             if entry.grades[target].grade is Grade.LOST
         ]
         found += [each for each in self.findings if each.grade == Grade.LOST.value]
-        return tuple(dict.fromkeys((*found, *self.compiled.get(target, ()))))
+        return tuple(dict.fromkeys(found))
 
 
 def make(
@@ -124,28 +120,6 @@ def make(
         targets=tuple(targets),
         entries=tuple(entries),
         findings=reading.findings,
-        compiled={
-            (flavour, version): _beside(entries, _compiled(namespace, flavour, known[version]))
-            for flavour, version in targets
-        },
-    )
-
-
-def _compiled(
-    namespace: model.Namespace, flavour: Flavour, capabilities: Capabilities
-) -> tuple[Finding, ...]:
-    made = compiler.compile if flavour is Flavour.BRIDGE else compile_plain
-    return made(namespace, capabilities).findings
-
-
-def _beside(entries: Sequence[Entry], findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return what is lost and in no entry; a rule is an entry of its own."""
-    known = {(each.entity, each.name.partition(" ")[0]) for each in entries}
-    known |= {(entity, "Rules") for entity, name in known if name == "Rule"}
-    return tuple(
-        each
-        for each in findings
-        if each.grade == Grade.LOST.value and (each.entity, each.property) not in known
     )
 
 

@@ -191,7 +191,7 @@ def test_a_loss_is_accepted_by_its_name(accepted: list[str], left: list[str]) ->
     assert [losses.name_of(each) for each in losses.unaccepted(found, accepted)] == left
 
 
-def test_what_the_input_and_the_compiler_lose_is_in_the_total() -> None:
+def test_what_the_input_and_the_table_lose_is_in_the_total() -> None:
     """Of the table, of JSON, and of what every other command says."""
     finding = Finding(entity="x", property="name", grade="lost", message="gone")
     rule = model.Rule(name="big", filter=model.SqlFilter(expression="size > 3"))
