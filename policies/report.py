@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
-from bridge.model.properties import PROPERTIES, Kind
-from bridge.topology import compiler
+from bridge.model.properties import PROPERTIES, kind_of
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities
 from bridge.topology.names import resource_base
-from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from policies import mapping, versions
 from policies.grade import Case, Flavour, Grade, Subject, decided
@@ -68,14 +66,12 @@ class Report:
 
     Attributes:
         findings: of the reader; they concern every target.
-        compiled: what the compiler found lost on a target, beside the entries.
     """
 
     namespace: str
     targets: tuple[Target, ...]
     entries: tuple[Entry, ...]
     findings: tuple[Finding, ...] = ()
-    compiled: Mapping[Target, tuple[Finding, ...]] = field(default_factory=dict)
 
     def count(self, target: Target, grade: Grade) -> int:
         """Return how many properties and findings have a grade on a target."""
@@ -97,7 +93,7 @@ class Report:
             if entry.grades[target].grade is Grade.LOST
         ]
         found += [each for each in self.findings if each.grade == Grade.LOST.value]
-        return tuple(dict.fromkeys((*found, *self.compiled.get(target, ()))))
+        return tuple(dict.fromkeys(found))
 
 
 def make(
@@ -124,28 +120,6 @@ def make(
         targets=tuple(targets),
         entries=tuple(entries),
         findings=reading.findings,
-        compiled={
-            (flavour, version): _beside(entries, _compiled(namespace, flavour, known[version]))
-            for flavour, version in targets
-        },
-    )
-
-
-def _compiled(
-    namespace: model.Namespace, flavour: Flavour, capabilities: Capabilities
-) -> tuple[Finding, ...]:
-    made = compiler.compile if flavour is Flavour.BRIDGE else compile_plain
-    return made(namespace, capabilities).findings
-
-
-def _beside(entries: Sequence[Entry], findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return what is lost and in no entry; a rule is an entry of its own."""
-    known = {(each.entity, each.name.partition(" ")[0]) for each in entries}
-    known |= {(entity, "Rules") for entity, name in known if name == "Rule"}
-    return tuple(
-        each
-        for each in findings
-        if each.grade == Grade.LOST.value and (each.entity, each.property) not in known
     )
 
 
@@ -201,10 +175,11 @@ def _entries(
     known: dict[str, Capabilities],
     names: frozenset[str],
 ) -> Iterator[Entry]:
-    kind = _kind(entity)
-    path = "" if isinstance(entity, model.Namespace) else entity.path
+    kind, path = None, ""
+    if not isinstance(entity, model.Namespace):
+        kind, path = kind_of(entity), entity.path
     for row in mapping.ROWS:
-        if (kind is None and row.kinds) or (kind is not None and kind not in row.kinds):
+        if (kind is None and row.kinds()) or (kind is not None and kind not in row.kinds()):
             continue
         for label, value, rule in _values(entity, row.property):
             yield Entry(
@@ -269,10 +244,6 @@ def _rule_text(rule: model.Rule) -> str:
             }
             text = ", ".join(f"{k} = {v!r}" for k, v in (*fields.items(), *properties))
     return f"{text}; {rule.action}" if rule.action else text
-
-
-def _kind(entity: model.Namespace | model.Entity) -> Kind | None:
-    return None if isinstance(entity, model.Namespace) else Kind(type(entity).__name__)
 
 
 def _name(target: Target) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.model.properties import Kind
+from bridge.model.properties import PROPERTIES, Kind
 from policies.grade import Case, Flavour, Subject, exact, when
 
 NOTHING = "nothing"
@@ -19,19 +19,23 @@ class Row:
 
     Attributes:
         property: Azure's name.
-        kinds: the entities that have it; empty for the namespace.
         rabbitmq: what it is in RabbitMQ, for people.
         both: its grades on either, which come first.
         with_bridge: its grades when the bridge runs.
         plain: its grades on RabbitMQ alone.
+        only: the entities that the row is about, where it is not about all that have the property.
     """
 
     property: str
-    kinds: frozenset[Kind]
     rabbitmq: str
     both: tuple[Case, ...] = ()
     with_bridge: tuple[Case, ...] = ()
     plain: tuple[Case, ...] = ()
+    only: frozenset[Kind] | None = None
+
+    def kinds(self) -> frozenset[Kind]:
+        """Return the entities that it is about; none for the namespace."""
+        return PROPERTIES[self.property].kinds if self.only is None else self.only
 
     def cases(self, flavour: Flavour) -> tuple[Case, ...]:
         """Return the cases of a flavour."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
-from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.properties import Kind
 from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.selection import selection
@@ -39,7 +39,7 @@ def _has_fields(rule: model.Rule) -> bool:
 ENTITIES: tuple[Row, ...] = (
     Row(
         property="AutoDeleteOnIdle",
-        kinds=PROPERTIES["AutoDeleteOnIdle"].kinds - {Kind.TOPIC},
+        only=frozenset({Kind.QUEUE, Kind.SUBSCRIPTION}),
         rabbitmq="plain: policy expires",
         both=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()),),
         with_bridge=(
@@ -57,7 +57,7 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="AutoDeleteOnIdle",
-        kinds=frozenset({Kind.TOPIC}),
+        only=frozenset({Kind.TOPIC}),
         rabbitmq=NOTHING,
         both=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()),),
         with_bridge=(bridge(),),
@@ -65,7 +65,6 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="Status",
-        kinds=PROPERTIES["Status"].kinds,
         rabbitmq=NOTHING,
         both=(when("Active", has("status", lambda v: v is model.EntityStatus.ACTIVE), exact()),),
         with_bridge=(bridge(),),
@@ -73,7 +72,6 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="EnablePartitioning",
-        kinds=PROPERTIES["EnablePartitioning"].kinds,
         rabbitmq=NOTHING,
         both=(off("enable_partitioning"),),
         with_bridge=(bridge("Partitions are numbers only: one queue holds them all."),),
@@ -81,25 +79,21 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="EnableExpress",
-        kinds=PROPERTIES["EnableExpress"].kinds,
         rabbitmq="quorum queue",
         both=(off("enable_express"), approximate("Every message is stored at once.")),
     ),
     Row(
         property="EnableBatchedOperations",
-        kinds=PROPERTIES["EnableBatchedOperations"].kinds,
         rabbitmq=NOTHING,
         both=(exact("It changes how fast Azure is, and nothing else."),),
     ),
     Row(
         property="SupportOrdering",
-        kinds=PROPERTIES["SupportOrdering"].kinds,
         rabbitmq="quorum queues keep the order",
         both=(exact(),),
     ),
     Row(
         property="FilteringMessagesBeforePublishing",
-        kinds=PROPERTIES["FilteringMessagesBeforePublishing"].kinds,
         rabbitmq=NOTHING,
         both=(off("filtering_messages_before_publishing"),),
         with_bridge=(approximate("A message that no subscription takes is dropped, not refused."),),
@@ -107,14 +101,12 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="DeadLetteringOnFilterEvaluationExceptions",
-        kinds=PROPERTIES["DeadLetteringOnFilterEvaluationExceptions"].kinds,
         rabbitmq=NOTHING,
         with_bridge=(bridge(),),
         plain=(exact("Bindings cannot fail."),),
     ),
     Row(
         property="UserMetadata",
-        kinds=PROPERTIES["UserMetadata"].kinds,
         rabbitmq="global parameter",
         both=(none("user_metadata"),),
         with_bridge=(bridge(),),
@@ -122,14 +114,14 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="Subscriptions",
-        kinds=frozenset({Kind.TOPIC}),
+        only=frozenset({Kind.TOPIC}),
         rabbitmq="a queue for each, bound to the topic's exchange",
         with_bridge=(none("subscriptions"), bridge()),
         plain=(exact(),),
     ),
     Row(
         property="Rules",
-        kinds=frozenset({Kind.SUBSCRIPTION}),
+        only=frozenset({Kind.SUBSCRIPTION}),
         rabbitmq="bridge: evaluated when a message gets its number; plain: bindings",
         with_bridge=(bridge(),),
         plain=(
@@ -165,7 +157,7 @@ ENTITIES: tuple[Row, ...] = (
     *(
         Row(
             property="AuthorizationRules",
-            kinds=kinds,
+            only=kinds,
             rabbitmq=NOTHING,
             both=(none("authorization_rules"),),
             with_bridge=(bridge(),),
@@ -175,7 +167,7 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="Tier",
-        kinds=frozenset(),
+        only=frozenset(),
         rabbitmq="operator policy for the longest TTL of the Basic tier",
         with_bridge=(
             when("Basic", has("tier", lambda v: v is model.Tier.BASIC), exact()),

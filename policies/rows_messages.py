@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.model.duration import is_forever
-from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.properties import Kind
 from bridge.topology.capabilities import TTL_MAX_MS
 from policies.grade import Subject, approximate, bridge, exact, lost, when
 from policies.row import NOTHING, Row, has, none, off
@@ -29,7 +29,6 @@ def _has_one_timeout(subject: Subject) -> bool:
 MESSAGES: tuple[Row, ...] = (
     Row(
         property="LockDuration",
-        kinds=PROPERTIES["LockDuration"].kinds,
         rabbitmq="unacked delivery; a timer of the bridge; x-consumer-timeout from 3.12 on",
         with_bridge=(
             when(
@@ -51,7 +50,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="MaxDeliveryCount",
-        kinds=PROPERTIES["MaxDeliveryCount"].kinds,
         rabbitmq="policy delivery-limit = MaxDeliveryCount - 1",
         with_bridge=(exact(),),
         plain=(
@@ -65,7 +63,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="DefaultMessageTimeToLive",
-        kinds=PROPERTIES["DefaultMessageTimeToLive"].kinds,
         rabbitmq="policy message-ttl of the queue, or of each subscription's queue; none: for ever",
         both=(
             when(
@@ -79,20 +76,19 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="DeadLetteringOnMessageExpiration",
-        kinds=PROPERTIES["DeadLetteringOnMessageExpiration"].kinds,
         rabbitmq="dead-letter exchange of type headers, by the reason that RabbitMQ stamps",
         with_bridge=(exact(),),
         plain=(exact("The reason is in x-death, not in DeadLetterReason."),),
     ),
     Row(
         property="MaxSizeInMegabytes",
-        kinds=frozenset({Kind.QUEUE}),
+        only=frozenset({Kind.QUEUE}),
         rabbitmq="policy max-length-bytes, argument x-overflow: reject-publish",
         both=(approximate("RabbitMQ counts what waits, not what is locked."),),
     ),
     Row(
         property="MaxSizeInMegabytes",
-        kinds=frozenset({Kind.TOPIC}),
+        only=frozenset({Kind.TOPIC}),
         rabbitmq="plain: policy max-length-bytes of each subscription's queue",
         with_bridge=(
             approximate("The bridge looks at what waits in all subscriptions every 15 s."),
@@ -105,7 +101,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="RequiresSession",
-        kinds=PROPERTIES["RequiresSession"].kinds,
         rabbitmq="with the bridge: per shard (sessionShards of the definition; 1 where it says "
         "nothing) a queue of messages and one of states, and one consumer that has both",
         both=(off("requires_session"),),
@@ -119,7 +114,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="RequiresDuplicateDetection",
-        kinds=PROPERTIES["RequiresDuplicateDetection"].kinds,
         rabbitmq=NOTHING,
         both=(off("requires_duplicate_detection"),),
         with_bridge=(bridge(),),
@@ -127,7 +121,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="DuplicateDetectionHistoryTimeWindow",
-        kinds=PROPERTIES["DuplicateDetectionHistoryTimeWindow"].kinds,
         rabbitmq=NOTHING,
         both=(
             when(
@@ -141,7 +134,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="ForwardTo",
-        kinds=PROPERTIES["ForwardTo"].kinds,
         rabbitmq="plain: a shovel",
         both=(none("forward_to"),),
         with_bridge=(bridge(),),
@@ -155,7 +147,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="ForwardDeadLetteredMessagesTo",
-        kinds=PROPERTIES["ForwardDeadLetteredMessagesTo"].kinds,
         rabbitmq="plain: the dead-letter exchange is bound to the target's exchange",
         both=(none("forward_dead_lettered_messages_to"),),
         with_bridge=(bridge(),),
@@ -173,7 +164,6 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="MaxMessageSizeInKilobytes",
-        kinds=PROPERTIES["MaxMessageSizeInKilobytes"].kinds,
         rabbitmq="max_message_size of the node",
         both=(
             when(

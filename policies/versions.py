@@ -14,14 +14,6 @@ def facts(capabilities: Capabilities) -> dict[str, str]:
     return {title: say(capabilities) for title, say in _FACTS.items()}
 
 
-def table(versions: tuple[str, ...]) -> str:
-    """Return the facts of some versions as a table in Markdown."""
-    found = [facts(Capabilities.of(version)) for version in versions]
-    head = f"| RabbitMQ | {' | '.join(versions)} |\n|{'---|' * (len(versions) + 1)}\n"
-    rows = (f"| {title} | {' | '.join(each[title] for each in found)} |\n" for title in _FACTS)
-    return head + "".join(rows)
-
-
 def _unlimited(capabilities: Capabilities) -> str:
     if capabilities.has_unlimited_policy:
         return "accepted in a policy"

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
 
+from bridge.admin.access import Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
 from bridge.admin.target import Target
 from bridge.broker.errors import BrokerError
 from bridge.model import entity as model
-from bridge.model.entity import Right
 from bridge.model.errors import ArgumentError, InternalError, ServerBusy, ServiceBusError
 from bridge.wire.atom.descriptions import NEVER, rule_node
 from bridge.wire.atom.documents import Entry, entry_text, feed_text, nothing_text
@@ -32,16 +32,6 @@ _log = logging.getLogger("busbridge.administration")
 Thing = TypeVar("Thing")
 
 
-class Access(Protocol):
-    """What a client may do."""
-
-    def check(self, method: str, path: str, *rights: Right) -> None:
-        """Refuse what none of these rights is given for."""
-
-    def check_target(self, header_of: str, path: str) -> None:
-        """Refuse to forward to an entity that the client may not send to."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a request is answered with; without a text there is nothing to say."""
@@ -57,13 +47,14 @@ class Asked:
     """One request.
 
     Attributes:
+        access: the client's rights; `None`: it may do all.
         base: scheme and host that the client asked.
         query: the parameters, by name in lower case.
         etag: the If-Match header; "" when it is not there.
     """
 
     target: Target
-    access: Access
+    access: Access | None
     base: str
     host: str
     query: Mapping[str, str]

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+from bridge.admin.access import Access
 from bridge.admin.answers import (
-    Access,
     Answer,
     Asked,
     entry_answer,
@@ -38,13 +38,12 @@ from bridge.model.errors import (
     EntityNotFound,
     NotAllowed,
 )
-from bridge.model.properties import CREATE_ONLY, Kind
+from bridge.model.properties import CREATE_ONLY, Kind, kind_of
 from bridge.wire.atom.descriptions import (
     Facts,
     check_message_size,
     described_kind,
     entity_node,
-    kind_of,
     namespace_node,
     read_entity,
     read_rule,
@@ -99,7 +98,7 @@ class Operations:
             ("DELETE", What.RULE): self._delete_rule,
         }
 
-    def check(self, method: str, target: Target, access: Access) -> None:
+    def check(self, method: str, target: Target, access: Access | None) -> None:
         """Refuse what cannot be asked, or not by this client.
 
         Raises:
@@ -109,7 +108,8 @@ class Operations:
         if (method, target.what) not in self._verbs:
             raise NotAllowed(f"{method} is nothing that can be done with this resource.")
         rights = _READERS.get(target.what, ()) if method == "GET" else ()
-        access.check(method, target.path, Right.MANAGE, *rights)
+        if access is not None:
+            access.check(method, target.path, Right.MANAGE, *rights)
 
     async def carry_out(self, method: str, asked: Asked) -> Answer:
         """Do what was asked, and was not refused by `check`; raises what refuses it now."""
@@ -235,7 +235,8 @@ class Operations:
                     "SubCode=40400. The auto forwarding destination entity does not exist: "
                     f"{name} is {target!r}; there is no such queue or topic."
                 )
-            asked.access.check_target(name, target)
+            if asked.access is not None:
+                asked.access.check_target(name, target)
 
     async def _delete_entity(self, asked: Asked) -> Answer:
         await self._entities.delete(asked.target.path)

@@ -5,22 +5,14 @@ from __future__ import annotations
 from bridge.admin.answers import Answer, Asked, answered
 from bridge.admin.operations import Operations
 from bridge.admin.target import parse_target
-from bridge.model.entity import Right
 from bridge.wire.administration import Request, Response
 
 
-class _Unrestricted:
-    """Who may write to the exchange of these questions, as RabbitMQ has checked, may do all."""
-
-    def check(self, method: str, path: str, *rights: Right) -> None:
-        """Refuse nothing."""
-
-    def check_target(self, header_of: str, path: str) -> None:
-        """Refuse nothing."""
-
-
 class Questions:
-    """Answers clients that are on RabbitMQ themselves, as the service over HTTP does."""
+    """Answers clients that are on RabbitMQ themselves, as the service over HTTP does.
+
+    Who may write to the exchange of these questions, as RabbitMQ has checked, may do all.
+    """
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -31,11 +23,11 @@ class Questions:
         return Response(status=answer.status, text=answer.text)
 
     async def _answer(self, request: Request) -> Answer:
-        target, access = parse_target(request.path), _Unrestricted()
-        self._operations.check(request.method, target, access)
+        target = parse_target(request.path)
+        self._operations.check(request.method, target, None)
         asked = Asked(
             target=target,
-            access=access,
+            access=None,
             base=f"sb://{request.host}",
             host=request.host,
             query=request.query,

@@ -8,7 +8,7 @@ from pathlib import Path
 from bridge.cli.settings import Settings, SettingsError
 from bridge.model import entity as model
 from policies.errors import ReadError
-from policies.readers import emulator
+from policies.readers import emulator, jsontext
 from policies.readers.detect import decode
 
 _log = logging.getLogger("busbridge.serve")
@@ -36,7 +36,9 @@ def read_config(settings: Settings) -> model.Namespace | None:
     if settings.config is None:
         return None
     try:
-        reading = emulator.read(text_of(settings.config), str(settings.config))
+        source = str(settings.config)
+        document = jsontext.parse(text_of(settings.config), source)
+        reading = emulator.read_document(document, source)
     except ReadError as error:
         raise SettingsError(str(error)) from error
     for finding in reading.findings:

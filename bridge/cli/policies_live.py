@@ -35,6 +35,7 @@ from bridge.cli.policies_input import (
     write_output,
 )
 from bridge.cli.policies_steps import carry_out
+from bridge.cli.settings import add_options, values_of
 from bridge.cli.terminal import can_ask, confirmed, is_coloured
 from bridge.topology import definitions
 from bridge.topology.diff import is_owned, removal
@@ -97,30 +98,14 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
 
 
 def _add_broker(parser: argparse.ArgumentParser) -> None:
-    environment = os.environ
     group = parser.add_argument_group("broker")
     group.add_argument(
         "--rabbitmq-url",
         metavar="URL",
-        default=environment.get("BUSBRIDGE_RABBITMQ_URL", "amqp://localhost"),
-        help="amqp[s]://user:password@host[:port]/vhost; its AMQP port is not used",
+        help="amqp[s]://user:password@host[:port]/vhost; its AMQP port is not used "
+        "[amqp://localhost] ($BUSBRIDGE_RABBITMQ_URL)",
     )
-    group.add_argument(
-        "--management-url",
-        metavar="URL",
-        default=environment.get("BUSBRIDGE_MANAGEMENT_URL"),
-        help="RabbitMQ's management API, several with commas between them; default: port 15672 "
-        "(amqps: https and 15671) at each host of --rabbitmq-url",
-    )
-    for name, what in (
-        ("ca", "CA of RabbitMQ's certificate"),
-        ("cert", "client certificate"),
-        ("key", "its key, if not in the same file"),
-    ):
-        variable = f"BUSBRIDGE_RABBITMQ_{name.upper()}"
-        group.add_argument(
-            f"--rabbitmq-{name}", metavar="FILE", default=environment.get(variable), help=what
-        )
+    add_options(group, only=("management-url", "rabbitmq-ca", "rabbitmq-cert", "rabbitmq-key"))
     group.add_argument(
         "--rabbitmqctl",
         nargs="?",
@@ -137,18 +122,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
+    said = values_of(arguments, os.environ)
     endpoint = parse_url(
-        arguments.rabbitmq_url,
-        ca=arguments.rabbitmq_ca,
-        cert=arguments.rabbitmq_cert,
-        key=arguments.rabbitmq_key,
+        said["rabbitmq-url"] or "amqp://localhost",
+        ca=said["rabbitmq-ca"],
+        cert=said["rabbitmq-cert"],
+        key=said["rabbitmq-key"],
     )
     endpoint = replace(endpoint, vhost=arguments.vhost or endpoint.vhost)
     broker: LiveBroker
     if arguments.rabbitmqctl:
         broker = ConsoleBroker(endpoint.vhost, arguments.rabbitmqctl.split())
     else:
-        urls = (arguments.management_url or "").split(",")
+        urls = (said["management-url"] or "").split(",")
         broker = HttpBroker(endpoint, [url.strip() for url in urls if url.strip()])
     try:
         match arguments.action:

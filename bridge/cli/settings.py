@@ -202,7 +202,7 @@ class Settings:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-def add_options(parser: argparse.ArgumentParser, only: Collection[str] = ()) -> None:
+def add_options(parser: argparse._ActionsContainer, only: Collection[str] = ()) -> None:
     """Add the options of `serve`, or some; absent options are `None` until `read_settings`."""
     for option in OPTIONS:
         if only and option.name not in only:
@@ -213,6 +213,18 @@ def add_options(parser: argparse.ArgumentParser, only: Collection[str] = ()) -> 
             metavar=option.metavar,
             help=f"{option.help}{default} (${option.variable})".replace("%", "%%"),
         )
+
+
+def values_of(
+    arguments: argparse.Namespace, environment: Mapping[str, str], only: Collection[str] = ()
+) -> dict[str, str | None]:
+    """Return what options and environment say, by the options' names."""
+    values: dict[str, str | None] = {}
+    for option in OPTIONS:
+        given = getattr(arguments, option.name.replace("-", "_"), None)
+        said = environment.get(option.variable) if not only or option.name in only else None
+        values[option.name] = given or said or option.default
+    return values
 
 
 def read_settings(
@@ -228,11 +240,7 @@ def read_settings(
     Raises:
         SettingsError: an option is invalid.
     """
-    values: dict[str, str | None] = {}
-    for option in OPTIONS:
-        given = getattr(arguments, option.name.replace("-", "_"), None)
-        said = environment.get(option.variable) if not only or option.name in only else None
-        values[option.name] = given or said or option.default
+    values = values_of(arguments, environment, only)
     endpoint = _endpoint(values)
     settings = Settings(
         endpoint=endpoint,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from bridge.model import entity as model
 from bridge.model import values
 
 
@@ -19,54 +20,57 @@ class Kind(Enum):
     SUBSCRIPTION = "Subscription"
 
 
+MAKERS: dict[Kind, type[model.Entity]] = {
+    Kind.QUEUE: model.Queue,
+    Kind.TOPIC: model.Topic,
+    Kind.SUBSCRIPTION: model.Subscription,
+}
+"""The class of each kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property: its field in the model, how to read it, and which kinds of entity have it."""
+    """A property: its field in the model, and how to read it."""
 
     field: str
     read: values.Converter
-    kinds: frozenset[Kind]
 
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """Which kinds of entity have it."""
+        return frozenset(kind for kind, made in MAKERS.items() if hasattr(made, self.field))
 
-_QUEUE, _TOPIC, _SUBSCRIPTION = Kind.QUEUE, Kind.TOPIC, Kind.SUBSCRIPTION
-_LOCKED = frozenset({_QUEUE, _SUBSCRIPTION})
-_STORED = frozenset({_QUEUE, _TOPIC})
-_ALL = frozenset(Kind)
 
 PROPERTIES: dict[str, Property] = {
-    "LockDuration": Property("lock_duration_ms", values.duration_ms, _LOCKED),
-    "MaxSizeInMegabytes": Property("max_size_mb", values.integer, _STORED),
-    "RequiresDuplicateDetection": Property("requires_duplicate_detection", values.boolean, _STORED),
-    "RequiresSession": Property("requires_session", values.boolean, _LOCKED),
-    "DefaultMessageTimeToLive": Property(
-        "default_message_time_to_live_ms", values.duration_ms, _ALL
-    ),
+    "LockDuration": Property("lock_duration_ms", values.duration_ms),
+    "MaxSizeInMegabytes": Property("max_size_mb", values.integer),
+    "RequiresDuplicateDetection": Property("requires_duplicate_detection", values.boolean),
+    "RequiresSession": Property("requires_session", values.boolean),
+    "DefaultMessageTimeToLive": Property("default_message_time_to_live_ms", values.duration_ms),
     "DeadLetteringOnMessageExpiration": Property(
-        "dead_lettering_on_message_expiration", values.boolean, _LOCKED
+        "dead_lettering_on_message_expiration", values.boolean
     ),
     "DeadLetteringOnFilterEvaluationExceptions": Property(
-        "dead_lettering_on_filter_evaluation_exceptions",
-        values.boolean,
-        frozenset({_SUBSCRIPTION}),
+        "dead_lettering_on_filter_evaluation_exceptions", values.boolean
     ),
     "DuplicateDetectionHistoryTimeWindow": Property(
-        "duplicate_detection_history_time_window_ms", values.duration_ms, _STORED
+        "duplicate_detection_history_time_window_ms", values.duration_ms
     ),
-    "MaxDeliveryCount": Property("max_delivery_count", values.integer, _LOCKED),
-    "EnableBatchedOperations": Property("enable_batched_operations", values.boolean, _ALL),
-    "Status": Property("status", values.status, _ALL),
-    "ForwardTo": Property("forward_to", values.entity_name, _LOCKED),
+    "MaxDeliveryCount": Property("max_delivery_count", values.integer),
+    "EnableBatchedOperations": Property("enable_batched_operations", values.boolean),
+    "Status": Property("status", values.status),
+    "ForwardTo": Property("forward_to", values.entity_name),
     "ForwardDeadLetteredMessagesTo": Property(
-        "forward_dead_lettered_messages_to", values.entity_name, _LOCKED
+        "forward_dead_lettered_messages_to", values.entity_name
     ),
-    "UserMetadata": Property("user_metadata", values.text, _ALL),
-    "AutoDeleteOnIdle": Property("auto_delete_on_idle_ms", values.duration_ms, _ALL),
-    "EnablePartitioning": Property("enable_partitioning", values.boolean, _STORED),
-    "EnableExpress": Property("enable_express", values.boolean, _STORED),
-    "MaxMessageSizeInKilobytes": Property("max_message_size_kb", values.message_size_kb, _STORED),
-    "SupportOrdering": Property("support_ordering", values.boolean, frozenset({_TOPIC})),
+    "UserMetadata": Property("user_metadata", values.text),
+    "AutoDeleteOnIdle": Property("auto_delete_on_idle_ms", values.duration_ms),
+    "EnablePartitioning": Property("enable_partitioning", values.boolean),
+    "EnableExpress": Property("enable_express", values.boolean),
+    "MaxMessageSizeInKilobytes": Property("max_message_size_kb", values.message_size_kb),
+    "SupportOrdering": Property("support_ordering", values.boolean),
     "FilteringMessagesBeforePublishing": Property(
-        "filtering_messages_before_publishing", values.boolean, frozenset({_TOPIC})
+        "filtering_messages_before_publishing", values.boolean
     ),
 }
 
@@ -96,6 +100,11 @@ CREATE_ONLY = {
     "enable_partitioning": "EnablePartitioning",
 }
 """What Service Bus fixes when an entity is created ("flag at create only"), by the field."""
+
+
+def kind_of(entity: model.Entity) -> Kind:
+    """Return what an entity is."""
+    return Kind(type(entity).__name__)
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:

@@ -61,8 +61,7 @@ def shared() -> Topology:
 def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Topology]:
     """Yield the resources of one queue, without what is shared."""
     yield Topology(queues=(parts.moved(queue.name),))
-    yield _dead_letters(queue)
-    yield _also_moved(queue)
+    yield from _dead_letters(queue)
     active = names.active_exchange(queue.name)
     kind = "fanout" if shards.count_of(queue) == 1 else "direct"
     yield Topology(
@@ -105,8 +104,7 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
 def _subscription_pieces(
     subscription: model.Subscription, capabilities: Capabilities
 ) -> Iterator[Topology]:
-    yield _dead_letters(subscription)
-    yield _also_moved(subscription)
+    yield from _dead_letters(subscription)
     yield Topology(
         queues=_active(subscription),
         bindings=tuple(
@@ -150,18 +148,10 @@ def _history(entity: model.SendEntity) -> tuple[Queue, ...]:
     return (parts.history(entity.path),) if entity.requires_duplicate_detection else ()
 
 
-def _dead_letters(entity: model.Queue | model.Subscription) -> Topology:
-    return parts.dead_letters(
-        names.dead_letter_exchange(entity.path),
-        names.dead_letter_queue(entity.path),
-        keeps_expired=entity.dead_lettering_on_message_expiration,
-    )
-
-
-def _also_moved(entity: model.Queue | model.Subscription) -> Topology:
-    return parts.also_moved(
-        names.dead_letter_exchange(entity.path),
-        names.dead_letter_queue(entity.path),
-        names.moved(entity.front),
-        keeps_expired=entity.dead_lettering_on_message_expiration,
-    )
+def _dead_letters(entity: model.Queue | model.Subscription) -> Iterator[Topology]:
+    """Yield where an entity's dead letters go, and the stream of what has moved has them too."""
+    exchange = names.dead_letter_exchange(entity.path)
+    dead = names.dead_letter_queue(entity.path)
+    keeps_expired = entity.dead_lettering_on_message_expiration
+    yield parts.dead_letters(exchange, dead, keeps_expired=keeps_expired)
+    yield parts.also_moved(exchange, dead, names.moved(entity.front), keeps_expired=keeps_expired)

@@ -15,15 +15,15 @@ from bridge.model.errors import EntityConflict
 from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS
 from bridge.topology.bridged import Bridged
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.fate import key_of
 from bridge.topology.flavour import Flavour
 from bridge.topology.policy import PRIORITY, Ceiling, ceiling_policies, protection, share
 from bridge.topology.resources import (
-    Binding,
     Exchange,
     Finding,
     Policy,
     Queue,
-    Shovel,
+    Resource,
     Topology,
     Value,
 )
@@ -126,25 +126,13 @@ def joined(pieces: Iterable[Topology]) -> Topology:
     Raises:
         EntityConflict: two pieces have a resource of one name.
     """
-    exchanges: dict[str, Exchange] = {}
-    queues: dict[str, Queue] = {}
-    bindings: list[Binding] = []
-    shovels: list[Shovel] = []
+    found: dict[tuple[object, ...], Resource] = {}
     findings: list[Finding] = []
     for part in pieces:
-        for exchange in part.exchanges:
-            if exchanges.setdefault(exchange.name, exchange) is not exchange:
-                raise EntityConflict(f"Two entities need the RabbitMQ exchange {exchange.name!r}.")
-        for queue in part.queues:
-            if queues.setdefault(queue.name, queue) is not queue:
-                raise EntityConflict(f"Two entities need the RabbitMQ queue {queue.name!r}.")
-        bindings += part.bindings
-        shovels += part.shovels
         findings += part.findings
-    return Topology(
-        exchanges=tuple(exchanges.values()),
-        queues=tuple(queues.values()),
-        bindings=tuple(bindings),
-        shovels=tuple(shovels),
-        findings=tuple(findings),
-    )
+        for each in part.resources:
+            is_new = found.setdefault(key_of(each), each) is each
+            if not is_new and isinstance(each, Exchange | Queue):
+                kind = type(each).__name__.lower()
+                raise EntityConflict(f"Two entities need the RabbitMQ {kind} {each.name!r}.")
+    return replace(Topology.of(found.values()), findings=tuple(findings))

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from bridge.model import entity as model
 from bridge.model.entity import EntityT
 from bridge.model.errors import ArgumentError
+from bridge.model.properties import MAKERS, kind_of
 from bridge.topology.fields import read, written
 from bridge.topology.names import resource_base
 from bridge.topology.resources import Finding, Parameter, Value
@@ -36,11 +37,7 @@ _VHOST_LENGTH_MAX = 80
 DEPTH_MAX = 64
 """How deep a definition may nest; its deepest part, a filter's parameter, has seven levels."""
 
-_KINDS: dict[str, type[model.Entity]] = {
-    "queue": model.Queue,
-    "topic": model.Topic,
-    "subscription": model.Subscription,
-}
+_KINDS = {kind.value.lower(): made for kind, made in MAKERS.items()}
 _SPECIAL_KEYS = {
     "max_size_mb": "maxSizeInMegabytes",
     "max_message_size_kb": "maxMessageSizeInKilobytes",
@@ -168,8 +165,7 @@ def to_json(entity: model.Entity) -> Json:
     Every field is there but those without a value (`rabbitmqctl import_definitions` of 3.10 makes
     the text "nil" of a null), and an incarnation and times that nobody has given.
     """
-    kind = next(kind for kind, each in _KINDS.items() if isinstance(entity, each))
-    form: Json = {"schema": SCHEMA, "kind": kind}
+    form: Json = {"schema": SCHEMA, "kind": kind_of(entity).value.lower()}
     for field in _fields(type(entity)):
         value = getattr(entity, field)
         if value is None or (field == "session_shards" and value == 1):

@@ -135,44 +135,35 @@ def active_queue(entity: str, shard: int = 0) -> Queue:
 
 def journal(entity: str) -> Queue:
     """Return the stream of every number that was given."""
-    return Queue(
-        name=names.journal(entity),
-        arguments={
-            "x-queue-type": "stream",
-            "x-max-length-bytes": JOURNAL_BYTES_MAX,
-            "x-stream-max-segment-size-bytes": JOURNAL_SEGMENT_BYTES,
-            **SCHEMA,
-        },
-    )
+    return _stream(names.journal(entity), JOURNAL_BYTES_MAX, JOURNAL_SEGMENT_BYTES)
 
 
 def history(entity: str) -> Queue:
     """Return the stream of what was accepted, where duplicates are detected."""
-    return Queue(
-        name=names.history(entity),
-        arguments={
-            "x-queue-type": "stream",
-            "x-max-age": HISTORY_AGE,
-            "x-max-length-bytes": HISTORY_BYTES_MAX,
-            "x-stream-max-segment-size-bytes": HISTORY_SEGMENT_BYTES,
-            **SCHEMA,
-        },
-    )
+    name = names.history(entity)
+    return _stream(name, HISTORY_BYTES_MAX, HISTORY_SEGMENT_BYTES, {"x-max-age": HISTORY_AGE})
 
 
 def moved(entity: str) -> Queue:
     """Return the stream of what left an active queue and is not gone, for who browses."""
-    return replace(journal(entity), name=names.moved(entity))
+    return _stream(names.moved(entity), JOURNAL_BYTES_MAX, JOURNAL_SEGMENT_BYTES)
 
 
 def settled(queue: str) -> Queue:
     """Return the stream of the numbers that have left a queue; there from its first peek on."""
+    return _stream(names.settled(queue), SETTLED_BYTES_MAX, SETTLED_SEGMENT_BYTES)
+
+
+def _stream(
+    name: str, bytes_max: int, segment_bytes: int, age: dict[str, Value] | None = None
+) -> Queue:
     return Queue(
-        name=names.settled(queue),
+        name=name,
         arguments={
             "x-queue-type": "stream",
-            "x-max-length-bytes": SETTLED_BYTES_MAX,
-            "x-stream-max-segment-size-bytes": SETTLED_SEGMENT_BYTES,
+            **(age or {}),
+            "x-max-length-bytes": bytes_max,
+            "x-stream-max-segment-size-bytes": segment_bytes,
             **SCHEMA,
         },
     )
@@ -239,14 +230,7 @@ def deferred_queue(entity: str) -> Queue:
 
     One bridge at a time holds it all, unacked, so it may hold no more than a prefetch.
     """
-    return quorum_queue(
-        names.deferred_queue(entity),
-        {
-            "x-single-active-consumer": True,
-            "x-max-length": DEFERRED_MAX,
-            "x-overflow": "reject-publish",
-        },
-    )
+    return _held(names.deferred_queue(entity), DEFERRED_MAX)
 
 
 def sessions_queue(entity: str, shard: int = 0) -> Queue:
@@ -255,11 +239,16 @@ def sessions_queue(entity: str, shard: int = 0) -> Queue:
     One bridge at a time consumes it, and holds it all; that bridge alone consumes the shard's own
     queue, too.
     """
+    return _held(names.sessions_queue(entity, shard), SESSION_STATES_MAX)
+
+
+def _held(name: str, length_max: int) -> Queue:
+    """Return a queue that one bridge holds as a whole."""
     return quorum_queue(
-        names.sessions_queue(entity, shard),
+        name,
         {
             "x-single-active-consumer": True,
-            "x-max-length": SESSION_STATES_MAX,
+            "x-max-length": length_max,
             "x-overflow": "reject-publish",
         },
     )

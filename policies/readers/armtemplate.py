@@ -29,18 +29,6 @@ def is_this(document: Node) -> bool:
     return is_template and "resources" in document
 
 
-def read(text: str, source: str, *, parameters: Mapping[str, object] | None = None) -> Reading:
-    """Return the namespace of a template.
-
-    Args:
-        parameters: values of parameters, as `read_parameters` returns them.
-
-    Raises:
-        ReadError: with every fault of the template.
-    """
-    return read_document(jsontext.parse(text, source), source, parameters=parameters)
-
-
 def read_parameters(text: str, source: str) -> dict[str, object]:
     """Return the values of a parameter file.
 

@@ -50,15 +50,6 @@ def is_this(roots: list[Element]) -> bool:
     )
 
 
-def read(text: str, source: str) -> Reading:
-    """Return the namespace that ATOM feeds and entries describe.
-
-    Raises:
-        ReadError: with every fault of the text.
-    """
-    return read_documents(xmltext.parse(text, source), source)
-
-
 def read_documents(roots: list[Element], source: str) -> Reading:
     """Return the namespace of parsed ATOM documents."""
     reader = _Reader(Notes(source))

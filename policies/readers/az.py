@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from policies.readers import azureresource, jsontext
+from policies.readers import azureresource
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import NamespaceDraft
 from policies.readers.jsontext import Node
@@ -27,15 +27,6 @@ _IGNORED = frozenset(
 def is_this(document: Node) -> bool:
     """Whether a JSON document holds entities with ids of Azure."""
     return any(_ID.fullmatch(node["id"].text) for node, _ in _objects(document))
-
-
-def read(text: str, source: str) -> Reading:
-    """Return the namespace of which the text lists entities.
-
-    Raises:
-        ReadError: with every fault of the text.
-    """
-    return read_document(jsontext.parse(text, source), source)
 
 
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:

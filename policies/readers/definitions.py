@@ -13,7 +13,6 @@ from urllib.parse import unquote
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import definitions
-from policies.readers import jsontext
 from policies.readers.foreign import read_broker
 from policies.readers.foreignbroker import Broker
 from policies.readers.jsontext import Node
@@ -25,18 +24,6 @@ def is_this(document: Node) -> bool:
     return any(key in document for key in ("rabbit_version", "rabbitmq_version")) or (
         "queues" in document and "exchanges" in document
     )
-
-
-def read(text: str, source: str, *, vhost: str | None = None) -> Reading:
-    """Return the namespace of a definitions file.
-
-    Args:
-        vhost: which one, when the file has several.
-
-    Raises:
-        ReadError: with every fault of the file.
-    """
-    return read_document(jsontext.parse(text, source), source, vhost=vhost)
 
 
 def read_document(document: Node, source: str, *, vhost: str | None = None) -> Reading:

@@ -7,21 +7,14 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
-from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.properties import MAKERS, PROPERTIES, Kind
 from policies.errors import Place
 from policies.readers.reading import Notes, Reading
-
-_MAKERS: dict[Kind, Callable[..., Any]] = {
-    Kind.QUEUE: model.Queue,
-    Kind.TOPIC: model.Topic,
-    Kind.SUBSCRIPTION: model.Subscription,
-}
 
 
 @dataclass(slots=True)
@@ -119,9 +112,9 @@ class EntityDraft:
         return self._made(whole, self.place)
 
     def _made(self, fields: dict[str, Any], place: Place) -> Any:
-        topic = {"topic": self.topic} if self.kind is Kind.SUBSCRIPTION else {}
+        topic: dict[str, Any] = {"topic": self.topic} if self.kind is Kind.SUBSCRIPTION else {}
         try:
-            return _MAKERS[self.kind](name=self.name, **topic, **fields)
+            return MAKERS[self.kind](name=self.name, **topic, **fields)
         except ServiceBusError as error:
             self.notes.fault(place, str(error), "" if "takes" in str(error) else _NAME_REMEDY)
             return None

@@ -8,12 +8,12 @@ property that Azure has is taken, also those that the emulator does not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from bridge.model.entity import MINUTE_MS, SECOND_MS, CorrelationFilter
-from bridge.model.properties import names_of
-from policies.readers import filters, jsontext
+from bridge.model.properties import Kind, names_of
+from policies.readers import filters
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
 from policies.readers.jsontext import Node
@@ -27,9 +27,29 @@ DEFAULTS: dict[str, object] = {
 }
 """What the emulator takes for a property that is not there, where it differs from Azure."""
 
-_RULE_KEYS = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
-_CORRELATION_KEYS = (*filters.CORRELATION_FIELDS, "Properties")
-_SQL_KEYS = ("SqlExpression", "CompatibilityLevel", "RequiresPreprocessing")
+_SQL = {"SqlExpression": str, "CompatibilityLevel": object, "RequiresPreprocessing": object}
+_RULE = {
+    "FilterType": object,
+    "SqlFilter": _SQL,
+    "CorrelationFilter": {**dict.fromkeys(filters.CORRELATION_FIELDS, str), "Properties": dict},
+    "Action": _SQL,
+}
+
+
+def _entity(kind: Kind) -> dict[str, object]:
+    return {"Name": object, "Properties": dict.fromkeys(names_of(kind), object)}
+
+
+_SUBSCRIPTION = {**_entity(Kind.SUBSCRIPTION), "Rules": [{"Name": object, "Properties": _RULE}]}
+_NAMESPACE = {
+    "Name": object,
+    "Queues": [_entity(Kind.QUEUE)],
+    "Topics": [{**_entity(Kind.TOPIC), "Subscriptions": [_SUBSCRIPTION]}],
+}
+"""The schema: the keys of an object, what an array is of, else the type of a value."""
+
+_TITLES: dict[type, str] = {dict: "an object", list: "an array", str: "a string"}
+_DOCUMENT = {"UserConfig": {"Namespaces": [dict], "Logging": object}}
 
 
 def is_this(document: Node) -> bool:
@@ -37,117 +57,67 @@ def is_this(document: Node) -> bool:
     return "UserConfig" in document
 
 
-def read(text: str, source: str) -> Reading:
-    """Return the namespace of a `Config.json`.
-
-    Raises:
-        ReadError: with every fault of the file.
-    """
-    return read_document(jsontext.parse(text, source), source)
-
-
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
     """Return the namespace of a parsed `Config.json`; `namespace` says which, of several."""
-    reader = _Reader(Notes(source), namespace)
-    reader.document(document)
+    reader = _Reader(Notes(source))
+    reader.document(document, namespace)
     return reader.draft.finish()
 
 
 class _Reader:
-    def __init__(self, notes: Notes, wanted: str | None) -> None:
+    """What is of another shape than the schema is read as if it were not there, and noted."""
+
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._wanted = wanted
         self.draft = NamespaceDraft(notes)
 
-    def document(self, document: Node) -> None:
-        if not self._is(document, "the document", dict):
-            return
-        self._only(document, ("UserConfig",))
-        config = document["UserConfig"]
-        if not self._is(config, "UserConfig", dict):
-            return
-        self._only(config, ("Namespaces", "Logging"))
-        namespaces = self._list(config, "Namespaces")
-        if not namespaces:
-            self._notes.fault(
-                config["Namespaces"].place, "Namespaces has 0 entries.", "It has one at least."
-            )
-        for namespace in of_one_namespace(
+    def document(self, document: Node, wanted: str | None) -> None:
+        namespaces = document["UserConfig"]["Namespaces"]
+        if document.members and not namespaces.items:
+            self._notes.fault(namespaces.place, "Namespaces has 0 entries.", "It has one at least.")
+        chosen = of_one_namespace(
             self._notes,
-            namespaces,
+            namespaces.items,
             lambda each: each["Name"].text,
             lambda each: each.place,
-            self._wanted,
-        )[:1]:
+            wanted,
+        )
+        for namespace in chosen[:1]:
             self._namespace(namespace)
+            self._check(namespace, _NAMESPACE, "a namespace")
+        self._check(document, _DOCUMENT, "the document")
 
     def _namespace(self, node: Node) -> None:
-        if not self._is(node, "a namespace", dict):
-            return
-        self._only(node, ("Name", "Queues", "Topics"))
         self.draft.name = self._name(node, "the namespace")
-        for queue in self._list(node, "Queues"):
-            self._queue(queue)
-        for topic in self._list(node, "Topics"):
-            self._topic(topic)
-
-    def _queue(self, node: Node) -> None:
-        if not self._is(node, "a queue", dict):
-            return
-        self._only(node, ("Name", "Properties"))
-        if name := self._name(node, "a queue"):
-            self._properties(self.draft.queue(name, node.place), node["Properties"])
-
-    def _topic(self, node: Node) -> None:
-        if not self._is(node, "a topic", dict):
-            return
-        self._only(node, ("Name", "Properties", "Subscriptions"))
-        if not (name := self._name(node, "a topic")):
-            return
-        self._properties(self.draft.topic(name, node.place), node["Properties"])
-        for subscription in self._list(node, "Subscriptions"):
-            self._subscription(name, subscription)
+        for queue in node["Queues"].items:
+            if name := self._name(queue, "a queue"):
+                self._properties(self.draft.queue(name, queue.place), queue["Properties"])
+        for topic in node["Topics"].items:
+            if name := self._name(topic, "a topic"):
+                self._properties(self.draft.topic(name, topic.place), topic["Properties"])
+                for subscription in topic["Subscriptions"].items:
+                    self._subscription(name, subscription)
 
     def _subscription(self, topic: str, node: Node) -> None:
-        if not self._is(node, f"a subscription of {topic!r}", dict):
-            return
-        self._only(node, ("Name", "Properties", "Rules"))
-        if not (name := self._name(node, f"a subscription of {topic!r}")):
-            return
-        draft = self.draft.subscription(topic, name, node.place)
-        self._properties(draft, node["Properties"])
-        for rule in self._list(node, "Rules"):
-            self._rule(draft, rule)
+        if name := self._name(node, f"a subscription of {topic!r}"):
+            draft = self.draft.subscription(topic, name, node.place)
+            self._properties(draft, node["Properties"])
+            for rule in node["Rules"].items:
+                if rule_name := self._name(rule, f"a rule of {draft.path!r}"):
+                    self._rule(draft, rule_name, rule["Properties"])
 
     def _properties(self, draft: EntityDraft, node: Node) -> None:
-        known = names_of(draft.kind)
-        if node.value is not None and self._is(node, f"Properties of {draft.title}", dict):
-            self._only(node, known)
-            for name in known:
-                if name in node:
-                    draft.set(name, node[name].plain(), node[name].place)
-        for key, value in DEFAULTS.items():
-            if key in known:
-                draft.set_default(key, value)
+        for name in names_of(draft.kind):
+            if name in node:
+                draft.set(name, node[name].plain(), node[name].place)
+            if name in DEFAULTS:
+                draft.set_default(name, DEFAULTS[name])
 
-    def _rule(self, draft: EntityDraft, node: Node) -> None:
-        if not self._is(node, f"a rule of {draft.path!r}", dict):
-            return
-        self._only(node, ("Name", "Properties"))
-        name = self._name(node, f"a rule of {draft.path!r}")
-        given = node["Properties"]
-        if not name or not self._is(given, f"Properties of rule {name!r}", dict):
-            return
-        self._only(given, _RULE_KEYS)
-        for key in ("SqlFilter", "CorrelationFilter", "Action"):
-            self._is_or_absent(given[key], key, dict)
-            self._is_or_absent(given[key]["SqlExpression"], "SqlExpression", str)
-        self._only(given["Action"], _SQL_KEYS)
+    def _rule(self, draft: EntityDraft, name: str, given: Node) -> None:
         action = given["Action"]["SqlExpression"].text
         kind = given["FilterType"].text
         match kind.removesuffix("Filter").lower():
             case "sql":
-                self._only(given["SqlFilter"], _SQL_KEYS)
                 expression = given["SqlFilter"]["SqlExpression"].text
                 found = filters.sql(expression) if expression else None
                 filters.add_rule(draft, name, found, action, given["SqlFilter"].place)
@@ -163,11 +133,6 @@ class _Reader:
                 )
 
     def _correlation(self, node: Node) -> CorrelationFilter:
-        self._only(node, _CORRELATION_KEYS)
-        fields = {key: node[key].text for key in filters.CORRELATION_FIELDS}
-        for key in filters.CORRELATION_FIELDS:
-            self._is_or_absent(node[key], key, str)
-        self._is_or_absent(node["Properties"], "Properties", dict)
         properties = {}
         for key, member in node["Properties"].members.items():
             if isinstance(member.value, dict | list) or member.value is None:
@@ -178,33 +143,31 @@ class _Reader:
                 )
             else:
                 properties[key] = member.plain()
+        fields = {key: node[key].text for key in filters.CORRELATION_FIELDS}
         return filters.correlation(fields, properties)
 
     def _name(self, node: Node, what: str) -> str:
-        if node["Name"].text:
-            return node["Name"].text
-        self._notes.fault(node.place, f"{what[0].upper()}{what[1:]} has no Name.", "Give it one.")
-        return ""
+        if isinstance(node.value, dict) and not node["Name"].text:
+            message = f"{what[0].upper()}{what[1:]} has no Name."
+            self._notes.fault(node.place, message, "Give it one.")
+        return node["Name"].text
 
-    def _list(self, node: Node, key: str) -> list[Node]:
-        self._is_or_absent(node[key], key, list)
-        return node[key].items
+    def _check(self, node: Node, form: object, what: str) -> None:
+        """Note what the schema has otherwise, or not at all; only null is the same as nothing."""
+        kind = form if isinstance(form, type) else type(form)
+        if not isinstance(node.value, kind):
+            message = f"{what[0].upper()}{what[1:]} is {node.kind}."
+            self._notes.fault(node.place, message, f"It must be {_TITLES[kind]}.")
+        elif isinstance(form, list):
+            for item in node.items:
+                self._check(item, form[0], f"a {what.lower().removesuffix('s')}")
+        elif isinstance(form, dict):
+            self._check_keys(node, form)
+            for key, own in form.items():
+                if node[key].value is not None:
+                    self._check(node[key], own, key)
 
-    def _is_or_absent(self, node: Node, what: str, kind: type) -> None:
-        if node.value is not None:
-            self._is(node, what, kind)
-
-    def _is(self, node: Node, what: str, kind: type) -> bool:
-        if isinstance(node.value, kind):
-            return True
-        expected = {"dict": "an object", "list": "an array", "str": "a string"}[kind.__name__]
-        self._notes.fault(
-            node.place, f"{what[0].upper()}{what[1:]} is {node.kind}.", f"It must be {expected}."
-        )
-        return False
-
-    def _only(self, node: Node, known: Iterable[str]) -> None:
-        known = tuple(known)
+    def _check_keys(self, node: Node, known: Mapping[str, object]) -> None:
         lower = {name.lower() for name in known}
         for key, member in node.members.items():
             if key.lower() in lower or key.startswith("$"):

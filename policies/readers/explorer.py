@@ -46,15 +46,6 @@ def is_this(roots: list[Element]) -> bool:
     return len(roots) == 1 and roots[0].name == "Entities"
 
 
-def read(text: str, source: str) -> Reading:
-    """Return the namespace of an export.
-
-    Raises:
-        ReadError: with every fault of the text.
-    """
-    return read_documents(xmltext.parse(text, source), source)
-
-
 def read_documents(roots: list[Element], source: str) -> Reading:
     """Return the namespace of a parsed export."""
     notes = Notes(source)

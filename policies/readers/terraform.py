@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bridge.model.entity import Filter
 from bridge.model.properties import PROPERTIES
-from policies.readers import access, filters, jsontext
+from policies.readers import access, filters
 from policies.readers.azureresource import entity_name
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
@@ -64,15 +64,6 @@ _IGNORED = {
 def is_this(document: Node) -> bool:
     """Whether a JSON document is what Terraform shows of a plan or state."""
     return "format_version" in document and ("planned_values" in document or "values" in document)
-
-
-def read(text: str, source: str) -> Reading:
-    """Return the namespace of a plan or state.
-
-    Raises:
-        ReadError: with every fault of the text.
-    """
-    return read_document(jsontext.parse(text, source), source)
 
 
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:

@@ -8,14 +8,15 @@ program.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from policies.writers.definitions import Document
 from policies.writers.script import Command, Unquotable, in_windows_quotes
 
 _BARE = re.compile(r"[A-Za-z0-9_./$-]+")
-_SAFE_IN_JSON = re.compile(r"[^A-Za-z0-9 ._/:$@#*+?'\[\]{}~,;=-]")
+_UNSAFE_IN_JSON = re.compile(r"""\\u....|\\.|[^A-Za-z0-9 ._/:$@#*+?'"\[\]{}~,;=-]""")
 """All that cmd.exe could take for its own is written as `\\u....` inside JSON's strings."""
 
 _LINE_LENGTH = 2_000
@@ -79,32 +80,15 @@ def _json_lines(document: Document) -> list[str]:
     return [*lines, line]
 
 
-def _tokens(value: object) -> list[str]:
-    """Return JSON as pieces between which a line may end."""
-    if isinstance(value, dict):
-        members = [[_string(key) + ":", *_tokens(each)] for key, each in value.items()]
-        return ["{", *_separated(members), "}"]
-    if isinstance(value, list):
-        return ["[", *_separated([_tokens(each) for each in value]), "]"]
-    if isinstance(value, str):
-        return [_string(value)]
-    if isinstance(value, bool) or value is None:
-        return [{True: "true", False: "false", None: "null"}[value]]
-    return [str(value)]
+def _tokens(document: Document) -> Iterator[str]:
+    """Yield JSON as pieces between which a line may end."""
+    for piece in json.JSONEncoder(separators=(",", ":")).iterencode(document):
+        yield _UNSAFE_IN_JSON.sub(_escaped, piece)
 
 
-def _separated(items: list[list[str]]) -> list[str]:
-    found: list[str] = []
-    for number, item in enumerate(items):
-        found += [",", *item] if number else item
-    return found
-
-
-def _string(text: str) -> str:
-    units = text.encode("utf-16-be", "surrogatepass")
-    chars = [chr(units[i] << 8 | units[i + 1]) for i in range(0, len(units), 2)]
-    return '"' + "".join(_escaped(char) for char in chars) + '"'
-
-
-def _escaped(char: str) -> str:
-    return f"\\u{ord(char):04x}" if _SAFE_IN_JSON.match(char) else char
+def _escaped(unsafe: re.Match[str]) -> str:
+    text = unsafe[0]
+    if text.startswith("\\u"):
+        return text
+    char = json.loads(f'"{text}"')
+    return f"\\u{ord(char):04x}"

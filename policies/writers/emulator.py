@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 
 from bridge.model import entity as model
-from bridge.model.duration import format_duration
-from bridge.model.properties import PROPERTIES, Kind, names_of
+from bridge.model.properties import PROPERTIES, kind_of, names_of
 from bridge.topology import definitions
+from bridge.topology.fields import written
 from bridge.topology.resources import Finding
 from policies.grade import Grade
 from policies.readers.filters import CORRELATION_FIELDS
@@ -39,13 +39,9 @@ def write(namespace: model.Namespace) -> tuple[str, tuple[Finding, ...]]:
 def properties(entity: model.Entity) -> Json:
     """Return Azure's names and values of an entity's properties, without those that are empty."""
     found: Json = {}
-    for name in names_of(Kind(type(entity).__name__)):
+    for name in names_of(kind_of(entity)):
         field = PROPERTIES[name].field
-        value = getattr(entity, field)
-        if field.endswith("_ms"):
-            value = format_duration(value)
-        elif isinstance(value, model.EntityStatus):
-            value = value.value
+        value = written(field, getattr(entity, field))
         if value not in (None, ""):
             found[name] = value
     return found

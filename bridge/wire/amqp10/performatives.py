@@ -248,20 +248,6 @@ class SaslInit:
     hostname: Text | None = None
 
 
-@composite(0x42, "amqp:sasl-challenge:list")
-class SaslChallenge:
-    """What a server asks."""
-
-    challenge: Bin
-
-
-@composite(0x43, "amqp:sasl-response:list")
-class SaslResponse:
-    """What a client answers."""
-
-    response: Bin
-
-
 @composite(0x44, "amqp:sasl-outcome:list")
 class SaslOutcome:
     """How it ended: 0 ok, 1 wrong credentials, 2 to 4 the server's troubles."""

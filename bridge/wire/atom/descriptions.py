@@ -15,7 +15,7 @@ from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.duration import format_duration
 from bridge.model.errors import ArgumentError
-from bridge.model.properties import CREATE_ONLY, PROPERTIES, Kind, names_of
+from bridge.model.properties import CREATE_ONLY, MAKERS, PROPERTIES, Kind, kind_of, names_of
 from bridge.model.values import rights
 from bridge.wire.atom.access import access_nodes, read_access_rule
 from bridge.wire.atom.errors import DescriptionError
@@ -55,16 +55,7 @@ ELEMENTS = {
 }
 """Every element of a description, in order."""
 
-_ROOTS = {
-    "QueueDescription": Kind.QUEUE,
-    "TopicDescription": Kind.TOPIC,
-    "SubscriptionDescription": Kind.SUBSCRIPTION,
-}
-_MAKERS: dict[Kind, type[model.Entity]] = {
-    Kind.QUEUE: model.Queue,
-    Kind.TOPIC: model.Topic,
-    Kind.SUBSCRIPTION: model.Subscription,
-}
+_ROOTS = {f"{kind.value}Description": kind for kind in Kind}
 _MESSAGE_KB = {model.Tier.BASIC: 256, model.Tier.STANDARD: 256, model.Tier.PREMIUM: 102_400}
 """The largest message where none is set: what the bridge takes."""
 
@@ -93,11 +84,6 @@ _SCHEMES = {
     "ForwardDeadLetteredMessagesTo": "forward_dead_letters_scheme",
 }
 """Property -> field with the scheme of its URL."""
-
-
-def kind_of(entity: model.Entity) -> Kind:
-    """Return what an entity is."""
-    return next(kind for kind, made in _MAKERS.items() if isinstance(entity, made))
 
 
 def described_kind(description: Element) -> Kind | None:
@@ -129,7 +115,7 @@ def read_entity(
         for name in ("incarnation", "created_at", "updated_at", "rules", "subscriptions"):
             if hasattr(there, name):
                 fields[name] = getattr(there, name)
-    return _MAKERS[kind](**{**fields, **identity})
+    return MAKERS[kind](**{**fields, **identity})
 
 
 def _fields(description: Element, kind: Kind) -> dict[str, Any]:
@@ -238,7 +224,6 @@ def check_message_size(entity: model.Entity, tier: model.Tier) -> None:
 def entity_node(entity: model.Entity, facts: Facts) -> Node:
     """Return the description of an entity."""
     kind = kind_of(entity)
-    root = next(name for name, each in _ROOTS.items() if each is kind)
     told = _told(entity, kind, facts)
     nodes = []
     for name in ELEMENTS[kind]:
@@ -246,6 +231,7 @@ def entity_node(entity: model.Entity, facts: Facts) -> Node:
             nodes.append(told[name])
         elif (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None:
             nodes.append(Node(name, _with_scheme(entity, name, text)))
+    root = f"{kind.value}Description"
     return Node(root, children=tuple(nodes), attributes=_NAMESPACES)
 
 

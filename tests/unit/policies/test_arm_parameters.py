@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policies.errors import ReadError
-from policies.readers import armtemplate, az, definitions, terraform
+from policies.readers import read
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 BASE = "Microsoft.ServiceBus/namespaces"
@@ -27,7 +27,7 @@ def queue(name: str, **properties: Any) -> dict[str, Any]:
 def refused(text: str, **parameters: Any) -> str:
     """Return the words with which a template is refused."""
     with pytest.raises(ReadError) as caught:
-        armtemplate.read(text, "t.json", parameters=parameters)
+        read(text, "t.json", parameters=parameters)
     return str(caught.value)
 
 
@@ -47,7 +47,7 @@ def test_every_required_parameter_without_a_value_is_named() -> None:
     assert "location" not in said
     assert "note" not in said
 
-    reading = armtemplate.read(
+    reading = read(
         text, "t.json", parameters={"SERVICEBUSNAMESPACENAME": "shop", "queue": "orders"}
     )
     assert [each.name for each in reading.namespace.queues] == ["orders"]
@@ -87,7 +87,7 @@ def test_a_parameter_within_its_constraints_is_taken() -> None:
     )
     given = {"tier": "premium", "names": ["a", "c"], "count": 10}
 
-    assert armtemplate.read(text, "t.json", parameters={**given, "key": "abcd"}).findings == ()
+    assert read(text, "t.json", parameters={**given, "key": "abcd"}).findings == ()
 
     said = refused(text, **given, key="abc")
     assert "The parameter 'key' is a secret; the template takes no less than 4" in said
@@ -119,7 +119,7 @@ def test_what_could_not_be_read_is_known_to_be_left_out() -> None:
     }
 
     for resource in (unknown_name, unknown_loop, linked):
-        reading = armtemplate.read(template(queue("ns/known"), resource), "t.json")
+        reading = read(template(queue("ns/known"), resource), "t.json")
         assert reading.gaps
         assert set(reading.left_out) <= set(reading.findings)
         assert [each.name for each in reading.namespace.queues] == ["known"]
@@ -145,8 +145,8 @@ def test_a_plan_of_terraform_with_a_name_that_is_not_known_is_partial() -> None:
     queues = [{"name": name, "durable": True, "arguments": {}} for name in ("a", "a/$inbox")]
     export = {"rabbitmq_version": "4.0.5", "queues": queues, "exchanges": []}
 
-    assert terraform.read(json.dumps(plan), "plan.json").gaps
-    assert definitions.read(json.dumps(export), "d.json").gaps
+    assert read(json.dumps(plan), "plan.json").gaps
+    assert read(json.dumps(export), "d.json").gaps
 
 
 def test_a_property_that_is_not_known_leaves_no_entity_out() -> None:
@@ -157,6 +157,6 @@ def test_a_property_that_is_not_known_leaves_no_entity_out() -> None:
         "shiny": 1,
     }
 
-    for reading in (armtemplate.read(text, "t.json"), az.read(json.dumps(one), "q.json")):
+    for reading in (read(text, "t.json"), read(json.dumps(one), "q.json")):
         assert reading.findings
         assert not reading.left_out

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.model import entity as model
 from policies.errors import ReadError
-from policies.readers import armtemplate, jsontext
+from policies.readers import armtemplate, jsontext, read
 from policies.readers.arm import expression
 from policies.readers.arm.evaluation import Scope
 from policies.readers.arm.unresolved import is_unresolved, reason
@@ -162,7 +162,7 @@ def test_parameters_come_from_the_file_then_from_defaults() -> None:
         },
     )
 
-    reading = armtemplate.read(text, "t.json", parameters={"Name": "orders", "count": 7})
+    reading = read(text, "t.json", parameters={"Name": "orders", "count": 7})
 
     assert (model.Queue(name="orders", max_delivery_count=7),) == reading.namespace.queues
     assert reading.findings == ()
@@ -181,21 +181,21 @@ def test_a_parameter_file_is_read() -> None:
 def test_an_unknown_parameter_in_the_file_is_refused() -> None:
     """Azure refuses it as well."""
     with pytest.raises(ReadError, match="The template has no parameter 'typo'"):
-        armtemplate.read(template([]), "t.json", parameters={"typo": 1})
+        read(template([]), "t.json", parameters={"typo": 1})
 
 
 def test_an_unknown_namespace_name_does_not_hide_its_entities() -> None:
     """`contoso-<hash>/orders` is the queue `orders`."""
     name = "[format('{0}/{1}', concat('contoso-', uniqueString(resourceGroup().id)), 'orders')]"
 
-    reading = armtemplate.read(template([queue(name)]), "t.json")
+    reading = read(template([queue(name)]), "t.json")
 
     assert names(reading) == ["orders"]
 
 
 def test_an_unknown_entity_name_is_a_finding_with_its_place() -> None:
     """The entity is left out, and line and path say which."""
-    reading = armtemplate.read(
+    reading = read(
         template([queue("[concat('ns/', uniqueString('x'))]"), queue("ns/known")]), "t.json"
     )
 
@@ -208,7 +208,7 @@ def test_an_unknown_entity_name_is_a_finding_with_its_place() -> None:
 
 def test_an_unknown_property_is_a_finding_and_has_azures_default() -> None:
     """The path is that of the property."""
-    reading = armtemplate.read(
+    reading = read(
         template(
             [queue(maxDeliveryCount="[parameters('max')]")],
             parameters={"max": {"type": "int", "defaultValue": "[length(utcNow())]"}},
@@ -231,7 +231,7 @@ def test_a_wrong_value_is_a_fault_with_the_place_of_its_expression() -> None:
     )
 
     with pytest.raises(ReadError) as caught:
-        armtemplate.read(text, "t.json")
+        read(text, "t.json")
 
     assert str(caught.value) == (
         "t.json: line 8, $.resources[0].properties.lockDuration: Queue 'q': LockDuration is PT1H; "
@@ -258,7 +258,7 @@ def test_loops_of_resources_properties_and_variables_are_unrolled() -> None:
         ],
     }
 
-    reading = armtemplate.read(template([resource, access], variables=variables), "t.json")
+    reading = read(template([resource, access], variables=variables), "t.json")
 
     assert names(reading) == ["q0-1", "q1-2", "q2-3"]
     assert [each.max_delivery_count for each in reading.namespace.queues] == [1, 2, 3]
@@ -288,7 +288,7 @@ def test_copy_index_without_a_name_is_of_the_resource_in_a_loop_of_properties_to
         },
     }
 
-    reading = armtemplate.read(template([module]), "t.json")
+    reading = read(template([module]), "t.json")
 
     assert names(reading) == ["0-0", "0-1", "1-0", "1-1"]
 
@@ -297,7 +297,7 @@ def test_a_loop_of_unknown_length_is_a_finding() -> None:
     """Nothing of it is taken."""
     resource = queue() | {"copy": {"name": "x", "count": "[length(listKeys('x', '1'))]"}}
 
-    reading = armtemplate.read(template([resource]), "t.json")
+    reading = read(template([resource]), "t.json")
 
     assert names(reading) == []
     assert "A loop is left out: listkeys() is the keys of a" in reading.findings[0].message
@@ -308,7 +308,7 @@ def test_conditions_decide_and_unknown_ones_are_findings() -> None:
     off = queue("ns/off") | {"condition": "[equals('a', 'b')]"}
     perhaps = queue("ns/perhaps") | {"condition": "[equals(deployment().name, 'b')]"}
 
-    reading = armtemplate.read(template([off, perhaps]), "t.json")
+    reading = read(template([off, perhaps]), "t.json")
 
     assert names(reading) == ["perhaps"]
     assert [each.grade for each in reading.findings] == ["approximate"]
@@ -339,7 +339,7 @@ def test_a_nested_deployment_is_entered_in_its_scope(scope: str, found: str) -> 
         parameters={"name": {"type": "string", "defaultValue": "outer"}},
     )
 
-    assert [found] == names(armtemplate.read(text, "t.json"))
+    assert [found] == names(read(text, "t.json"))
 
 
 def test_outputs_of_a_nested_deployment_can_be_used() -> None:
@@ -352,7 +352,7 @@ def test_outputs_of_a_nested_deployment_can_be_used() -> None:
         parameters={"name": {"type": "string", "defaultValue": "outer"}},
     )
 
-    assert names(armtemplate.read(text, "t.json")) == ["inner", "from-outer"]
+    assert names(read(text, "t.json")) == ["inner", "from-outer"]
 
 
 def test_a_linked_template_is_a_finding() -> None:
@@ -363,7 +363,7 @@ def test_a_linked_template_is_a_finding() -> None:
         "properties": {"templateLink": {"uri": "https://example.com/t.json"}},
     }
 
-    reading = armtemplate.read(template([link]), "t.json")
+    reading = read(template([link]), "t.json")
 
     assert "A linked template is left out" in reading.findings[0].message
 
@@ -371,7 +371,7 @@ def test_a_linked_template_is_a_finding() -> None:
 def test_two_namespaces_are_refused() -> None:
     """A vhost is one namespace."""
     with pytest.raises(ReadError, match="The input has 2 namespaces: 'a', 'b'"):
-        armtemplate.read(template([queue("a/q"), queue("b/q")]), "t.json")
+        read(template([queue("a/q"), queue("b/q")]), "t.json")
 
 
 def test_a_namespace_whose_name_is_not_known_is_shown_as_it_is_written() -> None:
@@ -379,7 +379,7 @@ def test_a_namespace_whose_name_is_not_known_is_shown_as_it_is_written() -> None
     name = "[format('{0}/b', concat('x-', uniqueString(resourceGroup().id)))]"
 
     with pytest.raises(ReadError) as caught:
-        armtemplate.read(template([queue("shop/a"), queue(name)]), "t.json")
+        read(template([queue("shop/a"), queue(name)]), "t.json")
 
     assert f"The input has 2 namespaces: 'shop', {name}. Say which" in str(caught.value)
 
@@ -388,14 +388,14 @@ def test_a_part_of_a_name_that_is_not_known_is_in_no_finding() -> None:
     """Of a resource that is of no use here either."""
     odd = {"type": f"{QUEUES}/odd", "name": "[format('ns/{0}/x', uniqueString('x'))]"}
 
-    (finding,) = armtemplate.read(template([odd]), "t.json").findings
+    (finding,) = read(template([odd]), "t.json").findings
 
     assert (finding.entity, finding.property) == ("", "namespaces/queues/odd")
 
 
 def test_a_name_of_too_few_parts_is_a_finding() -> None:
     """Azure refuses such a template."""
-    reading = armtemplate.read(template([queue("orders")]), "t.json")
+    reading = read(template([queue("orders")]), "t.json")
 
     assert "its name 'orders' has 1 parts, its type 2." in reading.findings[0].message
 
@@ -408,7 +408,7 @@ def test_a_subscription_without_its_topic_is_taken_and_said() -> None:
         "properties": {"isClientAffine": True, "shiny": 1},
     }
 
-    reading = armtemplate.read(template([resource]), "t.json")
+    reading = read(template([resource]), "t.json")
 
     assert reading.namespace.topics[0].subscriptions[0].name == "audit"
     assert [each.property for each in reading.findings] == ["isClientAffine", "shiny", "Topic"]
@@ -440,7 +440,7 @@ def test_a_bad_rule_is_refused(properties: Any, message: str) -> None:
     ]
 
     with pytest.raises(ReadError) as caught:
-        armtemplate.read(template(resources), "t.json")
+        read(template(resources), "t.json")
 
     assert "Subscription 't/Subscriptions/s', rule 'r'" in str(caught.value)
     assert message in str(caught.value)
@@ -455,7 +455,7 @@ def test_manage_without_the_other_rights_is_refused() -> None:
     }
 
     with pytest.raises(ReadError, match="Rule 'r': Manage needs Send and Listen beside it"):
-        armtemplate.read(template([rule]), "t.json")
+        read(template([rule]), "t.json")
 
 
 def test_what_else_the_namespace_has_is_said() -> None:
@@ -470,7 +470,7 @@ def test_what_else_the_namespace_has_is_said() -> None:
         {"type": "Microsoft.ServiceBus/namespaces/networkRuleSets", "name": "ns/default"},
     ]
 
-    reading = armtemplate.read(template(resources), "t.json")
+    reading = read(template(resources), "t.json")
 
     assert (reading.namespace.name, reading.namespace.tier) == ("ns", model.Tier.PREMIUM)
     assert [each.property for each in reading.findings] == [
@@ -560,7 +560,7 @@ def test_a_verified_bicep_module_is_read(sku: str, size_kb: int | None) -> None:
         },
     )
 
-    reading = armtemplate.read(text, "t.json")
+    reading = read(text, "t.json")
 
     first, second = reading.namespace.topics
     day_ms = 86_400_000
@@ -583,7 +583,7 @@ def test_properties_of_which_a_part_is_not_known_are_taken_as_far_as_they_are() 
     }
     whole = queue("ns/r") | {"properties": "[reference('x')]"}
 
-    reading = armtemplate.read(template([resource, whole]), "t.json")
+    reading = read(template([resource, whole]), "t.json")
 
     assert [each.max_delivery_count for each in reading.namespace.queues] == [3, 10]
     assert [each.message.split(": ", 2)[2] for each in reading.findings] == [
@@ -602,10 +602,10 @@ def test_parameters_of_a_command_line_have_the_declared_type() -> None:
     )
 
     given = {"names": '["q"]', "n": "7"}
-    reading = armtemplate.read(text, "t.json", parameters=given)
+    reading = read(text, "t.json", parameters=given)
     assert (model.Queue(name="q", max_delivery_count=7),) == reading.namespace.queues
 
-    reading = armtemplate.read(text, "t.json", parameters=given | {"n": None})
+    reading = read(text, "t.json", parameters=given | {"n": None})
     assert (model.Queue(name="q", max_delivery_count=4),) == reading.namespace.queues
 
 
@@ -621,7 +621,7 @@ def test_a_property_of_another_kind_of_entity_has_no_effect() -> None:
         },
     ]
 
-    reading = armtemplate.read(template(resources), "t.json")
+    reading = read(template(resources), "t.json")
 
     assert "a subscription has no requiresDuplicateDetection; it has no effect." in (
         reading.findings[0].message

@@ -14,7 +14,7 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_bridge
 from bridge.topology.plain import compile_plain
 from policies.errors import ReadError
-from policies.readers import definitions, read
+from policies.readers import read
 from policies.writers import definitions as written
 from tests.unit.topology.entities import namespaces
 
@@ -41,8 +41,8 @@ def test_one_of_several_vhosts_must_be_chosen() -> None:
     namespace = model.Namespace(queues=(model.Queue(name="q"),))
 
     with pytest.raises(ReadError, match="namespaces in several vhosts: '/', 'b'"):
-        definitions.read(own(namespace, "/", "b"), "d.json")
-    assert namespace == definitions.read(own(namespace, "/", "b"), "d.json", vhost="b").namespace
+        read(own(namespace, "/", "b"), "d.json")
+    assert namespace == read(own(namespace, "/", "b"), "d.json", vhost="b").namespace
 
 
 def test_a_stored_definition_that_is_malformed_is_refused() -> None:
@@ -52,7 +52,7 @@ def test_a_stored_definition_that_is_malformed_is_refused() -> None:
     document["global_parameters"][1]["value"]["shiny"] = 1
 
     with pytest.raises(ReadError) as caught:
-        definitions.read(json.dumps(document, indent=1), "d.json")
+        read(json.dumps(document, indent=1), "d.json")
 
     assert "$.global_parameters[1].value: The definition of 'orders': maxDeliveryCount is" in str(
         caught.value
@@ -77,7 +77,7 @@ def queue(name: str, kind: str = "quorum", **arguments: Any) -> dict[str, Any]:
 
 def grades(text: str) -> list[tuple[str, str, str]]:
     """Return what a reading finds."""
-    found = definitions.read(text, "d.json").findings
+    found = read(text, "d.json").findings
     return [(each.entity, each.property, each.grade) for each in found]
 
 
@@ -98,7 +98,7 @@ def test_settings_of_a_foreign_queue_become_properties() -> None:
         ]
     )
 
-    reading = definitions.read(text, "d.json")
+    reading = read(text, "d.json")
 
     assert (
         model.Namespace(
@@ -132,7 +132,7 @@ def test_the_policy_of_the_highest_priority_applies_and_the_smaller_limit_wins()
     ]  # fmt: skip
     text = foreign(queues=[queue("orders", delivery_limit=3)], policies=policies)
 
-    (found,) = definitions.read(text, "d.json").namespace.queues
+    (found,) = read(text, "d.json").namespace.queues
 
     assert (found.default_message_time_to_live_ms, found.max_delivery_count) == (5000, 4)
 
@@ -148,7 +148,7 @@ def test_an_operator_policy_lowers_what_a_queue_has() -> None:
         parameters=parameters,
     )
 
-    reading = definitions.read(text, "d.json")
+    reading = read(text, "d.json")
 
     (found,) = reading.namespace.queues
     assert (found.default_message_time_to_live_ms, found.max_delivery_count) == (5000, 4)
@@ -167,7 +167,7 @@ def test_the_default_limit_depends_on_version_and_type(
     version: str, kind: str, count: int, is_exact: bool
 ) -> None:
     """4.x gives a message up after 21 deliveries; others never do."""
-    reading = definitions.read(foreign(version=version, queues=[queue("q", kind)]), "d.json")
+    reading = read(foreign(version=version, queues=[queue("q", kind)]), "d.json")
 
     assert count == reading.namespace.queues[0].max_delivery_count
     assert is_exact == (reading.findings == ())
@@ -185,7 +185,7 @@ def test_fanout_and_headers_exchanges_become_topics() -> None:
         ],
     )
 
-    reading = definitions.read(text, "d.json")
+    reading = read(text, "d.json")
 
     assert {
         "all/Subscriptions/a": ("a", model.TrueFilter()),
@@ -247,10 +247,10 @@ def test_a_file_of_several_vhosts_needs_one_to_be_chosen() -> None:
     text = foreign(queues=[queue("a") | {"vhost": "x"}, queue("b") | {"vhost": "y"}])
 
     with pytest.raises(ReadError, match="The file has several vhosts: 'x', 'y'"):
-        definitions.read(text, "d.json")
+        read(text, "d.json")
     with pytest.raises(ReadError, match="The file has no vhost 'z'"):
-        definitions.read(text, "d.json", vhost="z")
-    assert [q.name for q in definitions.read(text, "d.json", vhost="y").namespace.queues] == ["b"]
+        read(text, "d.json", vhost="z")
+    assert [q.name for q in read(text, "d.json", vhost="y").namespace.queues] == ["b"]
 
 
 def test_what_was_written_for_rabbitmq_alone_is_read_by_its_names() -> None:
@@ -282,7 +282,7 @@ def test_what_was_written_for_rabbitmq_alone_is_read_by_its_names() -> None:
     topology = compile_plain(namespace, Capabilities.of("4.0"))
     document = {"rabbitmq_version": "4.0.5"} | written.document(topology, "/")
 
-    reading = definitions.read(json.dumps(document), "d.json")
+    reading = read(json.dumps(document), "d.json")
 
     assert reading.findings == ()
     ordered = stored.assemble(reading.namespace, stored.entities(reading.namespace))
@@ -310,7 +310,7 @@ def test_an_export_without_the_bridges_definitions_says_so() -> None:
     document = {"rabbitmq_version": "4.0.5"} | written.document(topology, "/")
     document.pop("global_parameters", None)
 
-    reading = definitions.read(json.dumps(document), "d.json")
+    reading = read(json.dumps(document), "d.json")
 
     assert [each.property for each in reading.findings] == ["definitions"]
     assert "Export the whole broker." in reading.findings[0].message

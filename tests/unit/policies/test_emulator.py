@@ -10,7 +10,7 @@ import pytest
 from bridge.model import entity as model
 from bridge.model.entity import DAY_MS, MINUTE_MS, SECOND_MS
 from policies.errors import ReadError
-from policies.readers import emulator
+from policies.readers import emulator, jsontext, read
 from policies.writers import emulator as written
 
 
@@ -23,7 +23,7 @@ def config(queues: list[Any] | None = None, topics: list[Any] | None = None) -> 
 def refused(text: str) -> str:
     """Return why a Config.json is refused."""
     with pytest.raises(ReadError) as caught:
-        emulator.read(text, "Config.json")
+        emulator.read_document(jsontext.parse(text, "Config.json"), "Config.json")
     return str(caught.value)
 
 
@@ -31,7 +31,7 @@ def test_omitted_properties_have_the_emulators_defaults() -> None:
     """One hour of TTL, three deliveries, 20 seconds of duplicate detection: not Azure's."""
     topic = {"Name": "t", "Subscriptions": [{"Name": "s"}]}
 
-    namespace = emulator.read(config([{"Name": "q"}], [topic]), "Config.json").namespace
+    namespace = read(config([{"Name": "q"}], [topic]), "Config.json").namespace
 
     queue = model.Queue(
         name="q",
@@ -62,7 +62,7 @@ def test_limits_are_azures() -> None:
         "Status": "Disabled",
     }
 
-    queue = emulator.read(config([{"Name": "q", "Properties": given}]), "x").namespace.queues[0]
+    queue = read(config([{"Name": "q", "Properties": given}]), "x").namespace.queues[0]
 
     assert queue.default_message_time_to_live_ms == 14 * DAY_MS
     assert (queue.max_delivery_count, queue.auto_delete_on_idle_ms) == (2000, 5 * MINUTE_MS)
@@ -73,14 +73,14 @@ def test_a_shared_file_needs_no_topics_and_no_logging() -> None:
     """What the emulator's schema asks for but gives no entity may be left out."""
     text = '{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q"}]}]}}'
 
-    assert emulator.read(text, "x").namespace.queues[0].name == "q"
+    assert read(text, "x").namespace.queues[0].name == "q"
 
 
 def test_more_than_fifty_queues_are_taken() -> None:
     """The emulator's number of entities is not Azure's."""
     queues = [{"Name": f"q{number}"} for number in range(200)]
 
-    assert len(emulator.read(config(queues), "x").namespace.queues) == 200
+    assert len(read(config(queues), "x").namespace.queues) == 200
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_forward_to_nowhere_is_a_finding() -> None:
     """Service Bus refuses a target that is not there; here the file may be a part."""
     properties = {"ForwardTo": "elsewhere"}
 
-    reading = emulator.read(config([{"Name": "q", "Properties": properties}]), "Config.json")
+    reading = read(config([{"Name": "q", "Properties": properties}]), "Config.json")
 
     (finding,) = reading.findings
     assert (finding.entity, finding.property, finding.grade) == ("q", "ForwardTo", "lost")

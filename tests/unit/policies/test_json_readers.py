@@ -12,7 +12,7 @@ import pytest
 from bridge.model import entity as model
 from bridge.model.duration import MAX_MS
 from policies.errors import ReadError
-from policies.readers import az, terraform
+from policies.readers import read
 
 GOLDEN = Path(__file__).parent / "golden"
 ID = "/subscriptions/0/resourceGroups/rg/providers/Microsoft.ServiceBus/namespaces/ns"
@@ -24,7 +24,7 @@ def test_a_single_object_of_az_show_is_read() -> None:
     rest = {"id": f"{ID}/queues/q", "name": "q", "properties": {"lockDuration": "PT30S"}}
 
     for form in (flat, rest, {"value": [rest]}, [[flat]]):
-        namespace = az.read(json.dumps(form), "q.json").namespace
+        namespace = read(json.dumps(form), "q.json").namespace
         assert (model.Queue(name="q", lock_duration_ms=30_000),) == namespace.queues
         assert namespace.name == "ns"
 
@@ -45,7 +45,7 @@ def test_durations_of_old_and_new_az_are_read(text: str, duration_ms: int) -> No
     """az before 2.49 printed Python's timedelta."""
     form = {"id": f"{ID}/queues/q", "defaultMessageTimeToLive": text}
 
-    queue = az.read(json.dumps(form), "q.json").namespace.queues[0]
+    queue = read(json.dumps(form), "q.json").namespace.queues[0]
 
     assert duration_ms == queue.default_message_time_to_live_ms
 
@@ -64,7 +64,7 @@ def test_durations_of_old_and_new_az_are_read(text: str, duration_ms: int) -> No
 def test_bad_lists_are_refused(form: Any, message: str) -> None:
     """With path and remedy."""
     with pytest.raises(ReadError) as caught:
-        az.read(json.dumps(form), "q.json")
+        read(json.dumps(form), "q.json")
 
     assert message in str(caught.value)
 
@@ -77,7 +77,7 @@ def test_lists_say_what_they_lack() -> None:
         {"id": f"{ID}/queues/q/authorizationRules/r", "rights": ["Send"]},
     ]
 
-    reading = az.read(json.dumps(form), "q.json")
+    reading = read(json.dumps(form), "q.json")
 
     assert [each.property for each in reading.findings] == [
         "namespaces/networkrulesets",
@@ -92,10 +92,10 @@ def test_access_rules_in_a_file_of_their_own_are_left_out_with_what_to_do() -> N
     queues = [{"id": f"{ID}/queues/q"}]
     access = [{"id": f"{ID}/queues/q/authorizationRules/r", "rights": ["Send"]}]
 
-    apart = az.read(json.dumps(access), "access.json")
-    together = az.read(json.dumps([queues, access]), "all.json")
+    apart = read(json.dumps(access), "access.json")
+    together = read(json.dumps([queues, access]), "all.json")
     access[0]["primaryKey"] = "key"
-    whole = az.read(json.dumps([queues, access]), "all.json")
+    whole = read(json.dumps([queues, access]), "all.json")
 
     assert "Have both in one; of what az printed 'jq -s . queues" in apart.findings[0].message
     assert "add it as primaryKey, or give the rule to 'busb" in together.findings[0].message
@@ -127,7 +127,7 @@ def test_a_topic_that_a_module_is_given_is_found() -> None:
     subscription = call["module"]["resources"][0]
     subscription["expressions"]["topic_id"] = {"references": ["var.topic_id"]}
 
-    reading = terraform.read(json.dumps(document), "plan.json")
+    reading = read(json.dumps(document), "plan.json")
 
     assert [s.name for s in reading.namespace.topics[0].subscriptions] == ["audit", "billing"]
 
@@ -141,7 +141,7 @@ def test_what_is_known_only_after_apply_is_said() -> None:
     change = {"after_unknown": {"max_delivery_count": True}}
     document["resource_changes"].append({"address": root[2]["address"], "change": change})
 
-    reading = terraform.read(json.dumps(document), "plan.json")
+    reading = read(json.dumps(document), "plan.json")
 
     assert [q.name for q in reading.namespace.queues][1:] == ["errors", "archive/2024"]
     messages = [each.message for each in reading.findings]
@@ -155,7 +155,7 @@ def test_a_reference_that_leads_nowhere_is_said() -> None:
     call = document["configuration"]["root_module"]["module_calls"]["events"]
     call["module"]["resources"][0]["expressions"]["topic_id"] = {"references": ["data.x.y.id"]}
 
-    reading = terraform.read(json.dumps(document), "plan.json")
+    reading = read(json.dumps(document), "plan.json")
 
     assert (
         'module.events.azurerm_servicebus_subscription.this["audit"] is left out: its topic is '
@@ -190,7 +190,7 @@ def test_an_instance_is_found_by_its_key_and_never_by_a_value(
         "configuration": {"root_module": {"resources": [configured]}}
     }
 
-    reading = terraform.read(json.dumps(document), "plan.json")
+    reading = read(json.dumps(document), "plan.json")
 
     found = {t.name: [s.name for s in t.subscriptions] for t in reading.namespace.topics}
     assert found == topics
@@ -218,7 +218,7 @@ def test_names_of_old_provider_versions_are_read(written: str, name: str) -> Non
         resource("namespace_network_rule_set", {"name": "n"}),
     ]
 
-    reading = terraform.read(state(resources), "state.json")
+    reading = read(state(resources), "state.json")
 
     (topic,) = reading.namespace.topics
     assert topic.name == name
@@ -261,6 +261,6 @@ def state(resources: list[dict[str, Any]]) -> str:
 def test_a_bad_state_is_refused(resources: Any, message: str) -> None:
     """With path and remedy."""
     with pytest.raises(ReadError) as caught:
-        terraform.read(state(resources), "state.json")
+        read(state(resources), "state.json")
 
     assert message in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.model import entity as model
 from policies.errors import ReadError
-from policies.readers import armtemplate, az, jsontext, read
+from policies.readers import armtemplate, jsontext, read
 from tests.unit.policies.test_golden import CONTOSO, sorted_by_name
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -55,7 +55,7 @@ def test_the_rights_of_an_official_quickstart_are_read() -> None:
         "Properties": {"Rights": ["Send"]},
     }
 
-    reading = armtemplate.read(json.dumps({"$schema": SCHEMA, "resources": [rule]}), "t.json")
+    reading = read(json.dumps({"$schema": SCHEMA, "resources": [rule]}), "t.json")
 
     (found,) = reading.namespace.authorization_rules
     assert found.rights == {model.Right.SEND}
@@ -69,7 +69,7 @@ def rule_of(**properties: Any) -> tuple[tuple[model.Rule, ...], list[str]]:
         {"type": f"{topics}/subscriptions", "name": "ns/t/s"},
         {"type": f"{topics}/subscriptions/rules", "name": "ns/t/s/r", "properties": properties},
     ]
-    reading = armtemplate.read(json.dumps({"$schema": SCHEMA, "resources": resources}), "t.json")
+    reading = read(json.dumps({"$schema": SCHEMA, "resources": resources}), "t.json")
     return reading.namespace.topics[0].subscriptions[0].rules, [
         each.message.split(": ", 2)[2] for each in reading.findings
     ]
@@ -126,7 +126,7 @@ def test_a_rule_without_any_filter_takes_every_message_as_at_azure() -> None:
         "sqlFilter": {"sqlExpression": "1=1", "compatibilityLevel": 20},
     }  # fmt: skip
 
-    assert {each.property for each in az.read(json.dumps(form), "r.json").findings} == {
+    assert {each.property for each in read(json.dumps(form), "r.json").findings} == {
         "Subscription", "Topic"
     }  # fmt: skip
 

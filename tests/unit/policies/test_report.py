@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,13 +16,11 @@ from bridge.topology.compiler import compile as compile_bridge
 from bridge.topology.plain import compile_plain
 from bridge.topology.resources import Finding
 from bridge.topology.selection import selection
-from policies import losses, mapping, mapping_table, report, report_table
+from policies import losses, mapping, report, report_table
 from policies.grade import Flavour, Grade, Subject, decided
 from policies.readers.reading import Reading
 from policies.report_table import table
 from tests.unit.topology.entities import RULES, namespaces
-
-PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 
 
 def graded(entity: model.Entity, name: str, flavour: str, version: str) -> tuple[str, str]:
@@ -104,9 +101,9 @@ def test_a_property_is_graded_by_value_flavour_and_version(
 def test_every_property_of_the_model_has_a_row_for_every_kind_that_has_it() -> None:
     """Nothing that can be read is left out of the report."""
     for name, known in PROPERTIES.items():
-        kinds = [kind for row in mapping.ROWS if row.property == name for kind in row.kinds]
+        kinds = [kind for row in mapping.ROWS if row.property == name for kind in row.kinds()]
         assert sorted(k.value for k in known.kinds) == sorted(k.value for k in kinds), name
-    assert all(not row.kinds or row.kinds <= set(Kind) for row in mapping.ROWS)
+    assert all(not row.kinds() or row.kinds() <= set(Kind) for row in mapping.ROWS)
 
 
 @settings(max_examples=40, deadline=None)
@@ -194,7 +191,7 @@ def test_a_loss_is_accepted_by_its_name(accepted: list[str], left: list[str]) ->
     assert [losses.name_of(each) for each in losses.unaccepted(found, accepted)] == left
 
 
-def test_what_the_input_and_the_compiler_lose_is_in_the_total() -> None:
+def test_what_the_input_and_the_table_lose_is_in_the_total() -> None:
     """Of the table, of JSON, and of what every other command says."""
     finding = Finding(entity="x", property="name", grade="lost", message="gone")
     rule = model.Rule(name="big", filter=model.SqlFilter(expression="size > 3"))
@@ -269,34 +266,6 @@ def test_a_version_that_is_too_old_is_refused() -> None:
     """As the compiler refuses it."""
     with pytest.raises(UnsupportedVersion, match=r"3\.9 is older than 3\.10"):
         report.make(Reading(namespace=LOSSY), versions=["3.9"])
-
-
-def test_the_documentations_table_is_that_of_the_code() -> None:
-    """`python -m policies.mapping_table docs/policies.md` mends it."""
-    assert mapping_table.main([str(PAGE), "--check"]) == 0
-
-
-def test_a_table_that_has_drifted_is_found_and_mended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The check says how to mend it; a second run changes nothing."""
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{mapping_table.BEGIN}\nold\n{mapping_table.END}\nafter\n")
-
-    assert mapping_table.main([str(page), "--check"]) == 1
-    assert "the mapping table is not that of the code" in capsys.readouterr().err
-    assert mapping_table.main([str(page)]) == 0
-    text = page.read_text()
-    assert "| LockDuration | queue, subscription |" in text
-    assert text.startswith("before\n")
-    assert text.endswith(f"{mapping_table.END}\nafter\n")
-    assert mapping_table.main([str(page), "--check"]) == 0
-
-
-def test_a_page_without_marks_is_refused() -> None:
-    """The table is never put at a guessed place."""
-    with pytest.raises(mapping_table.NoMarks, match="The page has no lines"):
-        mapping_table.inserted("# Page\n")
 
 
 def test_both_names_of_an_entity_are_shown_where_they_differ() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.model import entity as model
-from policies.readers import armtemplate, terraform
+from policies.readers import read
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 TOPICS = "Microsoft.ServiceBus/namespaces/topics"
@@ -63,7 +63,7 @@ def test_a_rule_of_a_template_that_only_azure_knows_takes_no_message(rule: dict[
     ]
     template = {"$schema": SCHEMA, "parameters": SECRETS, "resources": resources}
 
-    reading = armtemplate.read(json.dumps(template), "t.json")
+    reading = read(json.dumps(template), "t.json")
 
     assert _rules_of(reading.namespace) == ()
     assert "The subscription gets no message by it." in reading.findings[-1].message
@@ -98,7 +98,7 @@ def test_a_rule_of_a_plan_that_is_not_known_whole_takes_no_message(
         "resource_changes": [change],
     }
 
-    reading = terraform.read(json.dumps(plan), "plan.json")
+    reading = read(json.dumps(plan), "plan.json")
 
     assert _rules_of(reading.namespace) == ()
     assert "The subscription gets no message by it." in reading.findings[-1].message

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.model import entity as model
 from policies.errors import ReadError
-from policies.readers import atom, explorer, xmltext
+from policies.readers import explorer, read, xmltext
 
 CONNECT = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
@@ -34,7 +34,7 @@ def rule(body: str) -> str:
 def refused(text: str) -> str:
     """Return why a feed is refused."""
     with pytest.raises(ReadError) as caught:
-        atom.read(text, "feed.xml")
+        read(text, "feed.xml")
     return str(caught.value)
 
 
@@ -49,7 +49,7 @@ def test_an_answer_of_the_admin_api_is_read() -> None:
         "<MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes>"
     )
 
-    reading = atom.read(entry("q1", "QueueDescription", body), "entry.xml")
+    reading = read(entry("q1", "QueueDescription", body), "entry.xml")
 
     queue = model.Queue(
         name="q1", lock_duration_ms=30_000, requires_session=True, max_delivery_count=5
@@ -76,7 +76,7 @@ def test_every_type_of_a_filter_value_is_read() -> None:
     )
     body = f'<Filter i:type="CorrelationFilter"><Properties>{pairs}</Properties></Filter>'
 
-    reading = atom.read(rule(body), "feed.xml")
+    reading = read(rule(body), "feed.xml")
 
     (found,) = reading.namespace.topics[0].subscriptions[0].rules
     assert (
@@ -93,7 +93,7 @@ def test_entities_in_paths_with_slashes_are_found_from_the_right() -> None:
         "a%2Fb/subscriptions/s", "SubscriptionDescription", ""
     )
 
-    reading = atom.read(text, "feed.xml")
+    reading = read(text, "feed.xml")
 
     assert reading.namespace.topics[0].subscriptions[0].path == "a/b/Subscriptions/s"
 
@@ -104,7 +104,7 @@ def test_subscriptions_without_their_rules_are_said() -> None:
         "t/subscriptions/s", "SubscriptionDescription", "<IsClientAffine>true</IsClientAffine>"
     )
 
-    reading = atom.read(text, "feed.xml")
+    reading = read(text, "feed.xml")
 
     assert [(each.property, each.grade) for each in reading.findings] == [
         ("IsClientAffine", "lost"),
@@ -116,7 +116,7 @@ def test_a_rule_without_its_subscription_is_said() -> None:
     """Subscription and topic are taken with Azure's defaults."""
     text = entry("t/subscriptions/s/rules/r", "RuleDescription", "")
 
-    reading = atom.read(text, "feed.xml")
+    reading = read(text, "feed.xml")
 
     assert [each.property for each in reading.findings] == ["Subscription", "Topic"]
 
@@ -131,7 +131,7 @@ def test_authorization_rules_are_read_with_their_keys() -> None:
     )
 
     (found,) = (
-        atom.read(entry("q", "QueueDescription", body), "x").namespace.queues[0].authorization_rules
+        read(entry("q", "QueueDescription", body), "x").namespace.queues[0].authorization_rules
     )
 
     assert ("app", "a=", "b=", {model.Right.SEND}) == (
@@ -181,7 +181,7 @@ def test_bad_feeds_are_refused_with_place_and_remedy(text: str, message: str) ->
 
 def test_unknown_elements_are_findings() -> None:
     """A newer service may describe more."""
-    reading = atom.read(entry("q", "QueueDescription", "<Shiny>1</Shiny>"), "feed.xml")
+    reading = read(entry("q", "QueueDescription", "<Shiny>1</Shiny>"), "feed.xml")
 
     assert [(f.entity, f.property, f.grade) for f in reading.findings] == [("q", "Shiny", "lost")]
 
@@ -201,7 +201,7 @@ def test_what_the_export_itself_loses_is_said() -> None:
         "</Topic></Topics><EventHubs><EventHub><Path>hub</Path></EventHub></EventHubs>"
     )
 
-    reading = explorer.read(text, "export.xml")
+    reading = read(text, "export.xml")
 
     assert [(each.entity, each.property) for each in reading.findings] == [
         ("q", "MaxSizeInMegabytes"),
@@ -223,7 +223,7 @@ def test_what_the_export_itself_loses_is_said() -> None:
 def test_bad_exports_are_refused(body: str, message: str) -> None:
     """With path and remedy."""
     with pytest.raises(ReadError) as caught:
-        explorer.read(export(body), "export.xml")
+        read(export(body), "export.xml")
 
     assert message in str(caught.value)
 

@@ -18,14 +18,13 @@ from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.duration import MAX_MS
 from bridge.model.errors import ArgumentError, ServiceBusError
-from bridge.model.properties import PROPERTIES, READ_ONLY, Kind, names_of
+from bridge.model.properties import PROPERTIES, READ_ONLY, Kind, kind_of, names_of
 from bridge.topology.definitions import entities
 from bridge.wire.atom.descriptions import (
     ELEMENTS,
     Facts,
     check_message_size,
     entity_node,
-    kind_of,
     namespace_node,
     read_entity,
     read_rule,

@@ -1,15 +1,7 @@
-"""The worked migration of the documentation: one ARM template, and what every writer makes of it.
-
-    python -m policies.worked_migration docs [--check]
-
-writes `docs/examples/migration/*` from its `template.json`, and the section of `docs/policies.md`
-between two marks; or says whether they are as they would be written.
-"""
+"""The worked migration of the documentation: a template, and what every writer makes of it."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 from bridge.topology.capabilities import Capabilities
@@ -19,11 +11,7 @@ from policies.grade import Flavour
 from policies.readers import Reading, read
 from policies.writers import WRITERS, Wanted
 
-BEGIN = "<!-- worked migration: made by `python -m policies.worked_migration`; do not edit -->"
-END = "<!-- end of the worked migration -->"
-
 FOLDER = Path("examples/migration")
-PAGE = Path("policies.md")
 TARGET = "4.3"
 
 _FILES = {
@@ -39,21 +27,14 @@ _SHOWN_LINES = 24
 _SHOWN_CHARACTERS = 160
 
 
-def files(docs: Path) -> dict[Path, str]:
-    """Return every generated file with its text; line ends of cmd.exe included."""
-    template = (docs / FOLDER / "template.json").read_text(encoding="utf-8")
+def made(template: str) -> tuple[str, dict[str, str]]:
+    """Return the section that shows the migration of a template, and its files, by their names."""
     reading = read(template, "template.json")
     target = Capabilities.of(TARGET)
     wanted = Wanted(topology=compile_plain(reading.namespace, target), vhost="/", target=target)
     written = {to: WRITERS[to](wanted).text for to in _FILES}
-    found = {docs / FOLDER / _FILES[to][0]: text for to, text in written.items()}
-    page = (docs / PAGE).read_text(encoding="utf-8")
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{docs / PAGE} has no lines {BEGIN!r} and {END!r}.")
     section = "\n".join(_section(template, reading, written))
-    return {**found, docs / PAGE: f"{before}{BEGIN}\n\n{section}\n{END}{after}"}
+    return section, {_FILES[to][0]: text for to, text in written.items()}
 
 
 def _section(template: str, reading: Reading, written: dict[str, str]) -> list[str]:
@@ -93,28 +74,3 @@ def _shortened(text: str) -> str:
         for line in lines[:_SHOWN_LINES]
     ]
     return "\n".join([*shown, "..."] if len(lines) > _SHOWN_LINES else shown)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write or check; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m policies.worked_migration")
-    parser.add_argument("docs", type=Path)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(arguments)
-    code = 0
-    for path, text in files(options.docs).items():
-        if path.exists() and path.read_bytes() == text.encode():
-            continue
-        if options.check:
-            sys.stderr.write(
-                f"{path} is not what the code writes. "
-                f"Run 'python -m policies.worked_migration {options.docs}'.\n"
-            )
-            code = 1
-        else:
-            path.write_bytes(text.encode())
-    return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
