@@ -1,10 +1,11 @@
 """Which boot of which node a connection ends at.
 
 A sequencer may believe its journal only while the broker has not failed in between (see
-docs/architecture.md), so it must recognise a boot. Uptimes of the management API are up to five
-seconds old; an Erlang process id, though, names its node and the *creation* that the node got
-when it started, a number of 32 bits that differs at every start. RabbitMQ shows one to its clients:
-it is what the reply address of direct reply-to is made of (seen alike on 3.10, 4.0 and 4.3).
+docs/design/takeover-and-recovery.md), so it must recognise a boot. Uptimes of the management API
+are up to five seconds old; an Erlang process id, though, names its node and the *creation* that the
+node got when it started, a number of 32 bits that differs at every start. RabbitMQ shows one to its
+clients: it is what the reply address of direct reply-to is made of (seen alike on 3.10, 4.0 and
+4.3).
 """
 
 from __future__ import annotations

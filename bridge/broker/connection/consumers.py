@@ -106,7 +106,7 @@ class ChannelConsumers:
             on_delivery: called for each message, perhaps before this returns. It must not raise:
                 the channel is closed when it does.
             tag: a tag of one's own, unique on the channel, and not a decimal number: see
-                docs/architecture.md.
+                docs/design/connections.md.
             no_ack: messages count as settled when they are sent (direct reply-to needs this).
             arguments: of basic.consume, such as x-stream-offset.
             on_cancel: called once with the tag when RabbitMQ ends the consumer (queue deleted,
