@@ -7,7 +7,6 @@ from typing import Protocol
 from bridge.broker.connection.channel import Channel
 from bridge.broker.failpoint import reach
 from bridge.engine.browse.settlements import Settlements
-from bridge.engine.clock import now_ms
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left
@@ -67,12 +66,7 @@ class DeferredMessages:
     def arrived(self, holding: HeldMessage) -> None:
         """Hold a message that has come, or come again."""
         second = self.index.arrived(
-            holding.identity,
-            holding.number,
-            holding.tag,
-            holding,
-            _size_bytes(holding),
-            now_ms=now_ms(),
+            holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
         )
         if second is not None:
             self._held_in.drop(second)
@@ -125,7 +119,7 @@ class DeferredMessages:
             self._record.left_deferred(holding.number)
         if how is Left.REPLACED or not self.holds(holding):
             return
-        second = self.index.gone(holding.identity, now_ms=now_ms())
+        second = self.index.gone(holding.identity)
         if second is not None:
             self._held_in.drop(second)
 
