@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.peers import Peers
+from bridge.engine.sessions.answers import answer
 from bridge.engine.sessions.events import (
     Event,
     Given,
@@ -16,7 +16,6 @@ from bridge.engine.sessions.events import (
     Message,
     encode_event,
 )
-from bridge.engine.sessions.location import Local
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.owners import Owners
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
@@ -24,7 +23,7 @@ from bridge.model.name import parse_path
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table, text
 from bridge.wire.reply import encode_done, encode_found
-from bridge.wire.sessions import Key, content, integer, string
+from bridge.wire.sessions import Key, integer, string
 
 HEARD_S = 3.0
 """A bridge that has not heard within this time what was given to who waits there cannot be reached.
@@ -84,7 +83,8 @@ class RemoteReceivers:
             if what == wire.LIST:
                 raise ServerBusy(texts.SERVER_BUSY)
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        return await _of_entity(what, Local(owner), question)
+        done = await answer(owner, what, question)
+        return encode_found(done.content) if done.content else encode_done(done.numbers)
 
     def _of_receiver(
         self, what: str, owner: SessionOwner | None, key: Key, question: Table
@@ -147,23 +147,3 @@ class RemoteReceivers:
         for key, event in ends.items():
             if not any(owner.messages.knows(key) for owner in self.owners.all):
                 self.tell(key, event)
-
-
-async def _of_entity(what: str, local: Local, question: Table) -> bytes:
-    if what == wire.LIST:
-        after_ms = integer(question, "after")
-        found = await local.sessions(None if after_ms < 0 else after_ms)
-        return encode_found(json.dumps(found).encode())
-    session_id = string(question, "session")
-    if what == wire.RENEW:
-        return encode_done((await local.renew(session_id),))
-    if what == wire.DELETE:
-        count, before_ms = integer(question, "count"), integer(question, "before")
-        return encode_done((await local.delete(session_id, count, before_ms),))
-    if what == wire.GET_STATE:
-        return encode_found(wire.encode_state(await local.state(session_id)))
-    if what == wire.STORE:
-        await local.store(session_id, content(question, "state") if "state" in question else None)
-    else:
-        await local.check(session_id)
-    return encode_done(())
