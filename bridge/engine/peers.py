@@ -22,7 +22,6 @@ from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition,
 from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
-from bridge.model import errors
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
@@ -35,7 +34,7 @@ from bridge.wire.administration import (
 )
 from bridge.wire.basic import Properties, Table, decode_table, encode_table, long, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
-from bridge.wire.reply import Done, Refused, decode_reply, encode_done, encode_found, encode_refused
+from bridge.wire.reply import Done, encode_done, encode_found, encode_refused
 
 _KINDS: dict[str, type[Disposition]] = {
     "complete": Complete,
@@ -189,11 +188,7 @@ class Peers:
             ServiceBusError: what it answers, or why it does not.
         """
         owner = names.bridge_queue(bridge)
-        answer = await self._sender.ask("", owner, {}, encode_table(question), persistent=False)
-        reply = decode_reply(answer)
-        if isinstance(reply, Refused):
-            raise error_of(reply)
-        return reply
+        return await self._sender.ask("", owner, {}, encode_table(question), persistent=False)
 
     async def _ask(self, token: UUID, question: Table) -> Done:
         try:
@@ -260,19 +255,6 @@ class Peers:
 async def bridges(management: Management) -> list[bytes]:
     """Return the names of all bridges that are there."""
     return [names.instance_of(each) for each in await management.queues_below(names.BRIDGE_QUEUES)]
-
-
-def error_of(reply: Refused) -> ServiceBusError:
-    """Return the error that another process reported."""
-    for made in vars(errors).values():
-        if (
-            isinstance(made, type)
-            and issubclass(made, ServiceBusError)
-            and made is not ServiceBusError
-            and made.condition == reply.condition
-        ):
-            return made(reply.description)
-    return InternalError(reply.description)
 
 
 def _question(what: str, path: EntityPath, token: UUID) -> Table:
