@@ -176,7 +176,7 @@ class Deduplicator(Generic[Copy]):
 
     def close(self) -> None:
         """Nothing comes any more: what is settled takes no room."""
-        self._settled.leave()
+        self._settled.forget()
 
     def _end(self, key: _Key, generation: int) -> None:
         if self._held.get(key) == generation:

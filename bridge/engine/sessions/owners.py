@@ -29,8 +29,6 @@ WHAT = "messages of sessions"
 BODIES_BYTES_MAX = 256 << 20
 """Bodies of sessions' messages that are in memory; others are read again when they are wanted."""
 
-SETTLED_BYTES_MAX = 32 << 20
-
 log = logging.getLogger(__name__)
 
 Shard = tuple[str, int]
@@ -70,7 +68,7 @@ class Owners:
         self._on_ready = on_ready
         self._on_gone = on_gone
         self._placement = Placement(bridges, services.locks)
-        self._settled_memory = SettledMemory(SETTLED_BYTES_MAX)
+        self._settled_memory = SettledMemory()
         self._settled: dict[str, SettledNumbers] = {}
         self._here: dict[Shard, SessionOwner] = {}
         self._elsewhere: dict[Shard, bytes] = {}
@@ -170,7 +168,7 @@ class Owners:
             if queue is None or incarnation_of(queue) != incarnation_of(owner.messages.queue):
                 del self._here[key]
                 if (settled := self._settled.pop(key[0], None)) is not None:
-                    settled.leave()
+                    settled.forget()
                 self.ask_again(key)
                 owner.drop()
                 gone.add(key[0])
