@@ -238,7 +238,7 @@ class Sender:
             ServerBusy: RabbitMQ takes nothing now.
         """
         publisher = self._publisher(exchange)
-        publisher.tell(exchange, "", properties, body)
+        publisher.publish(exchange, "", properties, body, mandatory=False)
         reach("engine.tell.published", publisher.channel)
 
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> bool:
@@ -256,7 +256,7 @@ class Sender:
             self._addresses.answer(reply_to, properties, body)
             return True
         publisher = self._publisher(_ANSWERS)
-        publisher.answer(reply_to, properties, body)
+        publisher.publish("", reply_to, properties, body, mandatory=False)
         reach("engine.tell.published", publisher.channel)
         return True
 
