@@ -100,7 +100,7 @@ class Deferral:
         for key, deferred in list(self._queues.items()):
             entity = there.get(key)
             if entity is not None and incarnation_of(entity) == incarnation_of(deferred.queue):
-                deferred.queue = entity
+                deferred.update(entity)
                 continue
             del self._queues[key]
             task = asyncio.get_running_loop().create_task(deferred.close())
