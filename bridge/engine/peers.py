@@ -7,7 +7,6 @@ counts messages asks every bridge what it holds.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
@@ -22,6 +21,7 @@ from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition,
 from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
+from bridge.engine.tasks import Tasks
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
@@ -97,7 +97,7 @@ class Peers:
         self._waiting_here = waiting_here
         self._of_clients = of_clients
         self._administer = administer
-        self._answers: set[asyncio.Task[None]] = set()
+        self._answers = Tasks()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
         """Take questions on a connection, as long as it lasts.
@@ -197,9 +197,7 @@ class Peers:
             raise MessageLockLost(texts.LOCK_LOST) from error
 
     def _on_question(self, delivery: Delivery) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(delivery))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._answers.start(self._answer(delivery))
 
     async def _answer(self, delivery: Delivery) -> None:
         try:

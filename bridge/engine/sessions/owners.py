@@ -14,6 +14,7 @@ from bridge.engine.sessions.location import Local, Location, Remote
 from bridge.engine.sessions.messages import SessionMessages, Tell
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.placement import Bridges, Placement
+from bridge.engine.tasks import Tasks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.settled import SettledMemory, SettledNumbers
 from bridge.model import entity as model
@@ -72,7 +73,7 @@ class Owners:
         self._settled: dict[str, SettledNumbers] = {}
         self._here: dict[Shard, SessionOwner] = {}
         self._elsewhere: dict[Shard, bytes] = {}
-        self._joining: set[asyncio.Task[None]] = set()
+        self._joining = Tasks()
         self.budget = MemoryBudget(BODIES_BYTES_MAX)
         self._peers: Peers
 
@@ -131,9 +132,7 @@ class Owners:
         if not any(path == key for path, _ in self._here):
             for shard in range(count_of(queue)):
                 self._owner(queue, shard)
-            task = asyncio.get_running_loop().create_task(self._find_all(queue))
-            self._joining.add(task)
-            task.add_done_callback(self._joining.discard)
+            self._joining.start(self._find_all(queue))
 
     async def _find_all(self, queue: model.ReceiveEntity) -> None:
         asks = (self.find(queue, shard) for shard in range(count_of(queue)))
@@ -178,8 +177,7 @@ class Owners:
 
     async def end(self) -> None:
         """Let go of everything."""
-        for task in self._joining:
-            task.cancel()
+        self._joining.cancel()
         ends = (owner.end() for owner in self._here.values())
         await asyncio.gather(*ends, return_exceptions=True)
 

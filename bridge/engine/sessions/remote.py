@@ -18,6 +18,7 @@ from bridge.engine.sessions.events import (
 )
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.owners import Owners
+from bridge.engine.tasks import Tasks
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import parse_path
 from bridge.wire import sessions as wire
@@ -44,7 +45,7 @@ class RemoteReceivers:
     def __init__(self) -> None:
         self._told: dict[Key, int] = {}
         self._asking: Key | None = None
-        self._checks: set[asyncio.Task[None]] = set()
+        self._checks = Tasks()
         self._is_closed = False
         self.owners: Owners
         self.peers: Peers
@@ -64,9 +65,7 @@ class RemoteReceivers:
         except (BrokerError, ServiceBusError) as error:
             told(BrokerError(text=str(error)))
         if isinstance(event, Given) and key != self._asking:
-            check = asyncio.get_running_loop().create_task(self._see_heard(key))
-            self._checks.add(check)
-            check.add_done_callback(self._checks.discard)
+            self._checks.start(self._see_heard(key))
 
     async def carry_out(self, what: str, question: Table) -> bytes:
         """Do what another bridge asks; return the reply.
@@ -110,8 +109,7 @@ class RemoteReceivers:
     def close(self) -> None:
         """Tell nothing more."""
         self._is_closed = True
-        for check in self._checks:
-            check.cancel()
+        self._checks.cancel()
 
     async def _see_heard(self, key: Key) -> None:
         """Have the next receiver have what a bridge does not hear that one there has been given."""

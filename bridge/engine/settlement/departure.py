@@ -10,7 +10,6 @@ drop                                       a second copy: nowhere
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -24,6 +23,7 @@ from bridge.engine.counters import Counters
 from bridge.engine.poison import Poison
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.held_message import Copy, HeldMessage
+from bridge.engine.tasks import Tasks
 from bridge.machine.deduplicator import Left
 from bridge.message import moves
 from bridge.message.fate import Fate, Place, fate_of_failed
@@ -74,7 +74,7 @@ class Departure:
         self.poison = poison
         self._sender = sender
         self._counters = counters
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = Tasks()
 
     def send_back(self, source: Source, holding: HeldMessage) -> None:
         """Have a message numbered that was published past the front exchange."""
@@ -236,9 +236,7 @@ class Departure:
             with suppress(AckLost):
                 await retry(attempt, wait_s=RETRY_S, retryable=_is_passing)
 
-        task = asyncio.get_running_loop().create_task(surely(), name=f"departure {failpoint}")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way.start(surely(), name=f"departure {failpoint}")
 
 
 def _is_passing(error: BaseException) -> bool:
