@@ -118,6 +118,7 @@ class EntityReceiver:
         self._follow(described)
 
     def _follow(self, described: Described) -> None:
+        self._credit.limit(self.place.deliveries_max)
         if described.is_peeked:
             self.record.begin()
 

@@ -9,6 +9,9 @@ from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.description import Described
 
+UNLIMITED = 1 << 31
+"""So many failed deliveries dead-letter what is a dead letter already."""
+
 
 class QueuePlace:
     """See `message.fate.Place`.
@@ -31,6 +34,11 @@ class QueuePlace:
         self.resource = name_of(self.queue.path)
         self.active_exchange = names.active_exchange(self.queue.front)
         self.reader = reader_of(self.queue)
+
+    @property
+    def deliveries_max(self) -> int:
+        """How many failed deliveries dead-letter a message."""
+        return UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
 
     def update(self, described: Described) -> bool:
         """Take over a changed definition; return whether the entity was made anew."""

@@ -30,11 +30,15 @@ from bridge.machine.settled import SettledMemory
 from bridge.message.fate import Fate, fate_of, is_stray
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
+
+UNLIMITED = 1 << 31
+"""So many failed deliveries dead-letter what is a dead letter already."""
 
 RETURNED = "engine.release.returned"
 
@@ -110,6 +114,7 @@ class QueueReader:
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_closed = False
         self.queue, self._reader = queue, reader_of(queue)
+        self._limit()
 
     def __repr__(self) -> str:
         return f"QueueReader({self.path}, {self._credit!r}, {self._deduplicator!r})"
@@ -205,6 +210,7 @@ class QueueReader:
             self._channels.give_up()
             self._deduplicator.forget()
         self.queue, self._reader = queue, reader_of(queue)
+        self._limit()
 
     def close(self) -> Awaitable[None]:
         """Close its channels; what is locked or buffered goes back to its queue.
@@ -216,6 +222,11 @@ class QueueReader:
         self._wake.close()
         self._deduplicator.close()
         return self._consumers.close()
+
+    def _limit(self) -> None:
+        # Being forwarded is no delivery.
+        is_unlimited = self.is_dead_letter or target_of(self.queue)
+        self._credit.limit(UNLIMITED if is_unlimited else self.queue.max_delivery_count)
 
     def _act(self) -> None:
         """Bring what is fetched in line with what is asked for."""

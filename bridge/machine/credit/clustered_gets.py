@@ -32,14 +32,20 @@ HELD_MIN = 4
 
 
 class ClusteredGets(Gets[Message]):
-    """What one queue's receivers ask for, and what is fetched for it."""
+    """What one queue's receivers ask for, and what is fetched for it: nothing comes ahead."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._closes_full = False
         self._held: dict[int, int] = {}
         self._consumers = 0
         self._crowded_until_s = -1.0
+
+    @property
+    def _keeps_full(self) -> bool:
+        return True
+
+    def limit(self, max_delivery_count: int) -> None:
+        """It does not matter how many failed deliveries are too many: nothing comes ahead."""
 
     def discarded(self, fetch: int) -> None:
         """A fetch has brought a message that is for no receiver."""

@@ -8,6 +8,11 @@ of one message waits. Room that nobody wants any more is closed when nothing has
 
 What was released, or came for no receiver, is kept for the next one, lowest number first, for
 `KEEP_S`; then it is returned, counted.
+
+While receivers are fast (`read_ahead`) a window of some messages stands, and acks refill it.
+What came ahead when they end is kept, and returned as above: so they must have taken as many
+messages before, lest a message be returned twice without having been seen; and nothing comes ahead
+where one return would dead-letter it (`limit`).
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 from bridge.machine.credit.balance import Balance, State
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
+from bridge.machine.credit.read_ahead import AHEAD_MAX, LINGER_S
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import WINDOW_SIZE_MAX
 
@@ -26,13 +32,36 @@ QUIET_S = 2.0
 
 
 class Gets(Strategy[Message]):
-    """What one queue's receivers ask for, and what is fetched for it."""
+    """What one queue's receivers ask for, and what is fetched for it.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._closes_full = True
+    Args:
+        ahead_max: messages that may come ahead, and fast requests that it takes.
+    """
+
+    def __init__(self, ahead_max: int = AHEAD_MAX) -> None:
+        super().__init__(ahead_max)
+        self._ahead_max = ahead_max
+        self._may_read_ahead = False
         self._ready: int | None = None
         self._last_arrival_s = 0.0
+
+    @property
+    def _is_ahead(self) -> bool:
+        return self._read_ahead.is_fast and self._may_read_ahead
+
+    @property
+    def _keeps_full(self) -> bool:
+        """Whether a window that is full stays open."""
+        return self._is_ahead
+
+    def limit(self, max_delivery_count: int) -> None:
+        """So many failed deliveries dead-letter a message."""
+        self._may_read_ahead = max_delivery_count > 1
+
+    def ask(self, receiver: int, count: int, now_s: float) -> None:
+        """A receiver wants `count` more messages."""
+        self._read_ahead.asked(now_s, is_first=True)  # also one that waits costs a get a message
+        self.balance.waiters.add(receiver, count)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
         """A fetch has brought a message; return the receiver that gets it now."""
@@ -52,11 +81,12 @@ class Gets(Strategy[Message]):
     def settling(self, fetch: int, now_s: float) -> Close | None:
         """A message of this fetch is about to be settled; return what must be done first."""
         balance = self.balance
+        self._read_ahead.settled(now_s, balance.waiters.asked)
         self._last_arrival_s = now_s  # what is given back may come to a window of ours at once
         entry = balance.fetches.get(fetch)
         if entry is None or entry.state is not State.OPEN:
             return None
-        if not entry.room and balance.surplus >= 0:
+        if not entry.room and balance.surplus >= (self._ahead_max if self._is_ahead else 0):
             return balance.close(fetch)
         balance.refill(entry)
         return None
@@ -89,23 +119,33 @@ class Gets(Strategy[Message]):
         return effects
 
     def _surplus_ends_s(self) -> float:
+        if self._is_ahead:
+            return self._surplus_since_s + LINGER_S
         return max(self._surplus_since_s, self._last_arrival_s) + QUIET_S
 
     def _close_windows(self, now_s: float) -> list[Close]:
         """Return what closes full windows, and room that nobody wants while nothing arrives."""
         self._note_surplus(now_s)
         is_over = self._surplus_since_s >= 0 and now_s >= self._surplus_ends_s()
+        if is_over and self._is_ahead:
+            self._read_ahead.end()
+            is_over = now_s >= self._surplus_ends_s()
         if is_over:
             self._surplus_since_s = -1.0
         return [
             self.balance.close(fetch)
             for fetch, entry in self.balance.fetches.items()
-            if entry.state is State.OPEN and (is_over if entry.room else self._closes_full)
+            if entry.state is State.OPEN and (is_over if entry.room else not self._keeps_full)
         ]
 
     def _note_surplus(self, now_s: float) -> None:
-        """Note since when a window has room that nobody wants."""
-        if self.balance.surplus <= 0 or not _has_open_room(self.balance):
+        """Note since when a window has room that nobody wants, or stands though nobody waits."""
+        balance = self.balance
+        if self._is_ahead:
+            is_surplus = not balance.waiters.asked
+        else:
+            is_surplus = balance.surplus > 0 and _has_open_room(balance)
+        if not is_surplus:
             self._surplus_since_s = -1.0
         elif self._surplus_since_s < 0:
             self._surplus_since_s = now_s
@@ -116,10 +156,17 @@ class Gets(Strategy[Message]):
         if any(entry.room for entry in balance.fetches.values()):
             return []
         ready, self._ready = self._ready, None
-        if balance.is_stocked and ready is None:
+        if self._is_ahead:
+            size = max(min(wanted, WINDOW_SIZE_MAX), self._ahead_max)
+        elif balance.is_stocked and ready is None:
             return [Get(balance.begin(State.GETTING, 1))]
-        size = min(wanted, max(ready or 0, 1), WINDOW_SIZE_MAX)
-        return [Open(balance.begin(State.OPEN, size), size)]
+        else:
+            size = min(wanted, max(ready or 0, 1), WINDOW_SIZE_MAX)
+        # What comes on two channels comes in no order: an ack refills none of those that stood.
+        stood = [fetch for fetch, entry in balance.fetches.items() if entry.state is State.OPEN]
+        effects: list[Effect[Message]] = [balance.close(fetch) for fetch in stood]
+        effects.append(Open(balance.begin(State.OPEN, size), size))
+        return effects
 
 
 def _has_open_room(balance: Balance[Message]) -> bool:

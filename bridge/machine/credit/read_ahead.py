@@ -36,14 +36,18 @@ for at a time."""
 class ReadAhead:
     """The habits of one queue's receivers.
 
+    Args:
+        fast_rounds: so many fast requests in a row are needed.
+
     Attributes:
         is_on: room may stand, and messages may wait, while nobody waits for them.
         is_fast: windows may be opened larger than what is asked for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fast_rounds: int = FAST_ROUNDS) -> None:
         self.is_on = False
         self.is_fast = False
+        self._fast_needed = fast_rounds
         self._prompt_rounds = 0
         self._fast_rounds = 0
         self._has_settled = False
@@ -84,4 +88,4 @@ class ReadAhead:
         self._prompt_rounds += 1
         self._fast_rounds = self._fast_rounds + 1 if is_fast else 0
         self.is_on = self.is_on or self._prompt_rounds >= PROMPT_ROUNDS
-        self.is_fast = self.is_on and self._fast_rounds >= FAST_ROUNDS
+        self.is_fast = self.is_on and self._fast_rounds >= self._fast_needed

@@ -7,6 +7,7 @@ from typing import Generic
 from bridge.machine.credit.balance import Balance
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect
+from bridge.machine.credit.read_ahead import FAST_ROUNDS, ReadAhead
 
 
 class Strategy(Generic[Message]):
@@ -14,31 +15,39 @@ class Strategy(Generic[Message]):
 
     The engine reports what happened, then calls `plan` and does what it says.
 
+    Args:
+        fast_rounds: so many fast requests in a row let more come ahead than is asked for.
+
     Attributes:
         balance: what is asked for, being fetched and buffered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fast_rounds: int = FAST_ROUNDS) -> None:
         self.balance: Balance[Message] = Balance()
+        self._read_ahead = ReadAhead(fast_rounds)
         self._surplus_since_s = -1.0
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.balance!r})"
+        return f"{type(self).__name__}({self.balance!r}, {self._read_ahead!r})"
 
     @property
     def buffered(self) -> int:
         """Messages that wait here for a receiver, or to be returned."""
         return self.balance.buffer.count
 
+    def limit(self, max_delivery_count: int) -> None:
+        """So many failed deliveries dead-letter a message; no matter where none is counted."""
+
     def ask(self, receiver: int, count: int, now_s: float) -> None:
         """A receiver wants `count` more messages."""
-        self.balance.waiters.add(receiver, count)
+        raise NotImplementedError
 
     def withdraw(self, receiver: int) -> int:
         """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry.
 
         Until then it may still be given what is on its way.
         """
+        self._read_ahead.end()
         return self.balance.waiters.withdraw(receiver)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
@@ -58,6 +67,7 @@ class Strategy(Generic[Message]):
 
     def returning(self) -> None:
         """A message is about to go back to its queue, where it stands before what came ahead."""
+        self._read_ahead.end()
 
     def empty(self, fetch: int) -> None:
         """A get has found nothing."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from bridge.machine.credit.balance import State
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
-from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S, ReadAhead
+from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
 from bridge.machine.credit.strategy import Strategy
 
 WINDOW_SIZE_MAX = 2_000
@@ -46,14 +46,10 @@ class Windows(Strategy[Message]):
 
     def __init__(self, *, is_apart: bool = False, windows_max: int = WINDOWS_MAX) -> None:
         super().__init__()
-        self._read_ahead = ReadAhead()
         self._is_apart = is_apart
         self._windows_max = windows_max
         self._gets_max = 0 if is_apart else GETS_MAX
         self._returns: list[Message] = []
-
-    def __repr__(self) -> str:
-        return f"Windows({self.balance!r}, {self._read_ahead!r})"
 
     @property
     def buffered(self) -> int:
@@ -66,11 +62,6 @@ class Windows(Strategy[Message]):
         self._read_ahead.asked(now_s, is_first=not waiters.asked)
         self._surplus_since_s = -1.0
         waiters.add(receiver, count)
-
-    def withdraw(self, receiver: int) -> int:
-        """A receiver takes back all it asked for; return the withdrawal's ticket."""
-        self._read_ahead.end()
-        return super().withdraw(receiver)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
         """A fetch has brought a message; return the receiver that gets it now."""
@@ -92,7 +83,7 @@ class Windows(Strategy[Message]):
 
     def returning(self) -> None:
         """A message is about to go back to its queue, where it stands before what came ahead."""
-        self._read_ahead.end()
+        super().returning()
         if self.balance.surplus > 0:
             self._fall_behind()
 

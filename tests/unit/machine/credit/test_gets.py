@@ -14,6 +14,7 @@ from bridge.machine.credit.gets import (
     QUIET_S,
     Gets,
 )
+from bridge.machine.credit.read_ahead import AHEAD_MAX
 from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 
@@ -82,6 +83,50 @@ def test_room_that_nobody_wants_is_closed_when_nothing_arrives() -> None:
     assert gets.plan(1.0 + QUIET_S) == [Close(2)]
 
 
+def fast(max_delivery_count: int = 10) -> tuple[Gets[Fetched], list[object]]:
+    """A receiver that has taken `AHEAD_MAX` messages one by one, and what its next request does."""
+    gets: Gets[Fetched] = Gets()
+    gets.limit(max_delivery_count)
+    effects: list[object] = []
+    for fetch in range(1, AHEAD_MAX + 2):
+        gets.ask(1, 1, 1.0)
+        effects = list(gets.plan(1.0))
+        if effects != [Get(fetch)]:
+            break
+        assert gets.arrived(fetch, Fetched(fetch, fetch), 1.0) == 1
+        gets.counted(100)
+        assert gets.plan(1.0) == []
+        gets.settling(fetch, 1.0)
+    return gets, effects
+
+
+def test_a_fast_receiver_has_messages_before_it_asks() -> None:
+    """A window stands, and acks refill it; what came ahead is kept when the receiver ends."""
+    gets, effects = fast()
+    window = AHEAD_MAX + 1
+    assert effects == [Open(window, AHEAD_MAX)]
+    first = [gets.arrived(window, Fetched(number, window), 1.0) for number in range(100, 132)]
+    assert first == [1] + [None] * 31
+    assert gets.settling(window, 1.0) is None
+    assert gets.plan(1.0) == []
+    gets.ask(1, 1, 1.001)
+    (deliver,) = gets.plan(1.001)
+    assert isinstance(deliver, Deliver)
+    assert deliver.message.number == 101
+    gets.arrived(window, Fetched(132, window), 1.001)
+    assert gets.plan(1.002) == []
+    assert gets.plan(1.1) == [Close(window)]
+    late_s = 1.1 + KEEP_S
+    returned = [each for each in gets.plan(late_s) if isinstance(each, Return)]
+    assert [each.message.number for each in returned] == list(range(102, 133))
+
+
+def test_nothing_comes_ahead_that_one_return_would_dead_letter() -> None:
+    """MaxDeliveryCount 1."""
+    _, effects = fast(max_delivery_count=1)
+    assert effects == [Get(AHEAD_MAX + 1)]
+
+
 class GetsModel(QueueModel):
     """One node: each window and get has a channel of its own, so another's may come first."""
 
@@ -89,7 +134,9 @@ class GetsModel(QueueModel):
     counts_returns = True
 
     def strategy(self) -> Gets[Fetched]:
-        return Gets()
+        gets: Gets[Fetched] = Gets(ahead_max=4)
+        gets.limit(10)
+        return gets
 
     @precondition(lambda self: self.replies)
     @rule(choice=st.data())
