@@ -63,6 +63,7 @@ from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.settling import Settling, refusal
 from bridge.engine.state import State
+from bridge.engine.tasks import Tasks
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
@@ -121,7 +122,7 @@ class RabbitNamespace:
         self._session_shards = session_shards
         self._management = management
         self._name = name
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
@@ -275,8 +276,8 @@ class RabbitNamespace:
             self.reconciler.follow_bridges,
             self._usage.run,
         ):
-            self._tasks.add(asyncio.create_task(run()))
-        await _ready((self._sender.ready, self._connections.ready), self._tasks)
+            self._tasks.start(run())
+        await _ready((self._sender.ready, self._connections.ready), list(self._tasks))
 
     async def apply(self, namespace: model.Namespace) -> None:
         """Create and update entities; whatever else there is stays as it is.
@@ -306,8 +307,7 @@ class RabbitNamespace:
         self._clients.close()
         await self._sessions.close()
         await self._settlements.close()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def entity(self, path: EntityPath) -> model.Entity:
@@ -515,9 +515,7 @@ class RabbitNamespace:
                 refused = DeadLetter(reason=MALFORMED_MESSAGE, description=str(error))
                 await self.settle(path, token, refused)
 
-        task = asyncio.create_task(refuse())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(refuse())
 
     def _on_definitions(self, namespace: model.Namespace) -> None:
         self._sending.tier = namespace.tier

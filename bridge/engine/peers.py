@@ -7,7 +7,6 @@ counts messages asks every bridge what it holds.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
@@ -22,7 +21,7 @@ from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition,
 from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
-from bridge.model import errors
+from bridge.engine.tasks import Tasks
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
@@ -35,7 +34,7 @@ from bridge.wire.administration import (
 )
 from bridge.wire.basic import Properties, Table, decode_table, encode_table, long, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
-from bridge.wire.reply import Done, Refused, decode_reply, encode_done, encode_found, encode_refused
+from bridge.wire.reply import Done, encode_done, encode_found, encode_refused
 
 _KINDS: dict[str, type[Disposition]] = {
     "complete": Complete,
@@ -98,7 +97,7 @@ class Peers:
         self._waiting_here = waiting_here
         self._of_clients = of_clients
         self._administer = administer
-        self._answers: set[asyncio.Task[None]] = set()
+        self._answers = Tasks()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
         """Take questions on a connection, as long as it lasts.
@@ -189,11 +188,7 @@ class Peers:
             ServiceBusError: what it answers, or why it does not.
         """
         owner = names.bridge_queue(bridge)
-        answer = await self._sender.ask("", owner, {}, encode_table(question), persistent=False)
-        reply = decode_reply(answer)
-        if isinstance(reply, Refused):
-            raise error_of(reply)
-        return reply
+        return await self._sender.ask("", owner, {}, encode_table(question), persistent=False)
 
     async def _ask(self, token: UUID, question: Table) -> Done:
         try:
@@ -202,9 +197,7 @@ class Peers:
             raise MessageLockLost(texts.LOCK_LOST) from error
 
     def _on_question(self, delivery: Delivery) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(delivery))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._answers.start(self._answer(delivery))
 
     async def _answer(self, delivery: Delivery) -> None:
         try:
@@ -260,19 +253,6 @@ class Peers:
 async def bridges(management: Management) -> list[bytes]:
     """Return the names of all bridges that are there."""
     return [names.instance_of(each) for each in await management.queues_below(names.BRIDGE_QUEUES)]
-
-
-def error_of(reply: Refused) -> ServiceBusError:
-    """Return the error that another process reported."""
-    for made in vars(errors).values():
-        if (
-            isinstance(made, type)
-            and issubclass(made, ServiceBusError)
-            and made is not ServiceBusError
-            and made.condition == reply.condition
-        ):
-            return made(reply.description)
-    return InternalError(reply.description)
 
 
 def _question(what: str, path: EntityPath, token: UUID) -> Table:

@@ -9,17 +9,12 @@ together can leave, are had one after the other.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from bridge.machine.memory_budget import MemoryBudget
 
 Message = TypeVar("Message")
-
-GONE_MS = 60_000
-GONE_MAX = 50_000
-"""What has left for good is remembered this long: after a failure of RabbitMQ it may come back."""
 
 
 class _Place(Generic[Message]):
@@ -49,7 +44,6 @@ class DeferredIndex(Generic[Message]):
         self._budget = budget
         self._places: dict[Hashable, _Place[Message]] = {}
         self._identities: dict[int, list[Hashable]] = {}
-        self._gone: OrderedDict[Hashable, int] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many messages there are."""
@@ -59,20 +53,10 @@ class DeferredIndex(Generic[Message]):
         return f"DeferredIndex({len(self)} messages)"
 
     def arrived(
-        self,
-        identity: Hashable,
-        number: int,
-        tag: int,
-        message: Message,
-        size_bytes: int,
-        *,
-        now_ms: int,
+        self, identity: Hashable, number: int, tag: int, message: Message, size_bytes: int
     ) -> int | None:
         """Put a message up; return the delivery tag of a copy to be dropped, if there is one."""
         earlier = self._take(identity)
-        at_ms = self._gone.get(identity)
-        if at_ms is not None and now_ms - at_ms < GONE_MS:
-            return tag
         is_wanted = earlier is not None and earlier.tag is None
         self._put(identity, _Place(number, tag, size_bytes, message), is_wanted=is_wanted)
         return None if earlier is None else earlier.tag
@@ -105,8 +89,10 @@ class DeferredIndex(Generic[Message]):
         places = [self._places.get(identity) for identity in nearest]
         if any(place is None or place.message is None for place in places):
             return None
-        taken = [self._take(identity) for identity in nearest]
-        return [place.message for place in taken if place is not None and place.message is not None]
+        taken = [place.message for place in places if place and place.message is not None]
+        for identity in nearest:
+            self._take(identity)
+        return taken
 
     def put_back(
         self, identity: Hashable, number: int, tag: int, message: Message, size_bytes: int
@@ -120,20 +106,13 @@ class DeferredIndex(Generic[Message]):
         self._put(identity, _Place(number, tag, size_bytes, message), is_wanted=False)
         return None
 
-    def gone(self, identity: Hashable, *, now_ms: int) -> int | None:
+    def gone(self, identity: Hashable) -> int | None:
         """A message has left for good; return the tag of a second copy, to be dropped."""
-        self._gone[identity] = now_ms
-        self._gone.move_to_end(identity)
-        while self._gone:
-            oldest = next(iter(self._gone))
-            if now_ms - self._gone[oldest] < GONE_MS and len(self._gone) <= GONE_MAX:
-                break
-            del self._gone[oldest]
         second = self._take(identity)
         return None if second is None else second.tag
 
     def clear(self) -> None:
-        """RabbitMQ has taken everything back; what is gone stays so."""
+        """RabbitMQ has taken everything back."""
         for identity in list(self._places):
             self._take(identity)
 
@@ -144,11 +123,7 @@ class DeferredIndex(Generic[Message]):
         return next(here, next(iter(identities), None))
 
     def _put(self, identity: Hashable, place: _Place[Message], *, is_wanted: bool) -> None:
-        budget = self._budget
-        if is_wanted or budget.used_bytes + place.size_bytes <= budget.limit_bytes:
-            budget.used_bytes += place.size_bytes
-        else:
-            place.message = None
+        self._budget.keep(place, is_wanted=is_wanted)
         self._places[identity] = place
         self._identities.setdefault(place.number, []).append(identity)
 
@@ -160,6 +135,5 @@ class DeferredIndex(Generic[Message]):
         identities.remove(identity)
         if not identities:
             del self._identities[place.number]
-        if place.message is not None:
-            self._budget.used_bytes -= place.size_bytes
+        self._budget.forget(place)
         return place

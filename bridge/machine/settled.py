@@ -1,8 +1,7 @@
 """Which numbers of a queue are settled, and of which message each: a digest a number, in pages.
 
-Numbers are dense, so a page of `PAGE_NUMBERS` digests takes little more than these. Bounded are the
-numbers of one queue, and the bytes of all queues of a process. What was settled longest ago is
-forgotten first, a page at a time; of several queues the one that has most gives way.
+Numbers are dense, so a page of `PAGE_NUMBERS` digests takes little more than these. All queues of a
+process share one bound: the page that nothing was added to for longest is forgotten first.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ _PLACE = PAGE_NUMBERS - 1
 PAGE_BYTES = PAGE_NUMBERS * DIGEST_BYTES + 250
 """With what Python needs for it."""
 
-NUMBERS_MAX = 1_000_000
-"""So many of a queue are remembered."""
-
 MEMORY_BYTES_MAX = 64 << 20
 """So much is remembered of all queues."""
 
@@ -29,68 +25,55 @@ _UNSETTLED = bytes(DIGEST_BYTES)
 
 
 class SettledMemory:
-    """The room that the queues of a process share.
+    """The pages of all queues of a process.
 
     Args:
         limit_bytes: how much they may take.
+
+    Attributes:
+        pages: by queue and number, that of the latest addition last.
     """
 
     def __init__(self, limit_bytes: int = MEMORY_BYTES_MAX) -> None:
-        self._limit_pages = max(limit_bytes // PAGE_BYTES, 1)
-        self._members: list[SettledNumbers] = []
-        self._pages = 0
+        self.pages: OrderedDict[tuple[int, int], bytearray] = OrderedDict()
+        self._pages_max = max(limit_bytes // PAGE_BYTES, 1)
+        self._queues = 0
 
     def __repr__(self) -> str:
-        return f"SettledMemory({len(self._members)} queues, {self.used_bytes} bytes)"
+        return f"SettledMemory({self.used_bytes} bytes)"
 
     @property
     def used_bytes(self) -> int:
         """How much they take."""
-        return self._pages * PAGE_BYTES
+        return len(self.pages) * PAGE_BYTES
 
-    def numbers(self, numbers_max: int = NUMBERS_MAX) -> SettledNumbers:
+    def numbers(self) -> SettledNumbers:
         """Return one more queue's part."""
-        member = SettledNumbers(self, numbers_max)
-        self._members.append(member)
-        return member
+        self._queues += 1
+        return SettledNumbers(self, self._queues)
 
-    def remove(self, member: SettledNumbers) -> None:
-        """A queue has a part no more."""
-        if member in self._members:
-            self._members.remove(member)
-
-    def grow(self) -> None:
-        """A page is made: have another one forgotten, if there are too many."""
-        self._pages += 1
-        if self._pages > self._limit_pages:
-            max(self._members, key=len).forget_oldest()
-
-    def shrink(self, pages: int) -> None:
-        """So many pages are gone."""
-        self._pages -= pages
+    def make(self, key: tuple[int, int]) -> bytearray:
+        """Return a new page; the oldest is forgotten if there are too many."""
+        page = self.pages[key] = bytearray(PAGE_NUMBERS * DIGEST_BYTES)
+        if len(self.pages) > self._pages_max:
+            self.pages.popitem(last=False)
+        return page
 
 
 class SettledNumbers:
     """The numbers of one queue; `SettledMemory.numbers` makes one."""
 
-    def __init__(self, memory: SettledMemory, numbers_max: int) -> None:
+    def __init__(self, memory: SettledMemory, queue: int) -> None:
         self._memory = memory
-        self._pages_max = max(numbers_max // PAGE_NUMBERS, 1)
-        self._pages: OrderedDict[int, bytearray] = OrderedDict()
-
-    def __len__(self) -> int:
-        """Return how many pages there are."""
-        return len(self._pages)
+        self._pages = memory.pages
+        self._queue = queue
 
     def add(self, number: int, digest: bytes) -> None:
         """The message with this number, and this digest of its identity, is settled."""
-        key = number >> PAGE_BITS
+        key = self._queue, number >> PAGE_BITS
         page = self._pages.get(key)
         if page is None:
-            page = self._pages[key] = bytearray(PAGE_NUMBERS * DIGEST_BYTES)
-            if len(self._pages) > self._pages_max:
-                self.forget_oldest()
-            self._memory.grow()
+            page = self._memory.make(key)
         else:
             self._pages.move_to_end(key)
         at = (number & _PLACE) * DIGEST_BYTES
@@ -98,7 +81,7 @@ class SettledNumbers:
 
     def digest_of(self, number: int) -> bytes | None:
         """Return the digest of the message that was settled under this number, if one is known."""
-        page = self._pages.get(number >> PAGE_BITS)
+        page = self._pages.get((self._queue, number >> PAGE_BITS))
         if page is None:
             return None
         at = (number & _PLACE) * DIGEST_BYTES
@@ -107,24 +90,14 @@ class SettledNumbers:
 
     def numbers(self) -> Iterator[int]:
         """Yield all that are known to be settled, page by page."""
-        for key, page in list(self._pages.items()):
-            for place in range(PAGE_NUMBERS):
-                at = place * DIGEST_BYTES
-                if page[at : at + DIGEST_BYTES] != _UNSETTLED:
-                    yield (key << PAGE_BITS) + place
-
-    def forget_oldest(self) -> None:
-        """Forget the page that nothing was added to for longest."""
-        self._pages.popitem(last=False)
-        self._memory.shrink(1)
+        for (queue, key), page in list(self._pages.items()):
+            if queue == self._queue:
+                for place in range(PAGE_NUMBERS):
+                    at = place * DIGEST_BYTES
+                    if page[at : at + DIGEST_BYTES] != _UNSETTLED:
+                        yield (key << PAGE_BITS) + place
 
     def forget(self) -> None:
         """Forget all."""
-        self._memory.shrink(len(self._pages))
-        self._pages.clear()
-
-    def leave(self) -> None:
-        """Forget all, and take no more of the room that is shared."""
-        self.forget()
-        self._memory.remove(self)
-        self._memory = SettledMemory()  # for the few that are settled later
+        for key in [key for key in self._pages if key[0] == self._queue]:
+            del self._pages[key]

@@ -21,14 +21,14 @@ ROUNDS = 30
 
 
 def kept(door: Door) -> tuple[int, ...]:
-    """How many channels, queues, records and tasks this bridge has, and views of who peeks."""
+    """How many channels, queues, pages, records, tasks and views of who peeks this bridge has."""
     namespace = door.namespace
     connections = {*namespace._connections.pool.connections}
     connections.add(namespace._connections._connection)  # type: ignore[arg-type]
     return (
         sum(len(each._channels) for each in connections),
         len(namespace._receiving._readers),
-        len(namespace._receiving._settled._members),
+        len(namespace._receiving._settled.pages),
         len(namespace._deferral._queues),
         len(namespace._settlements._records),
         len(namespace._settlements._tasks),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 
@@ -19,6 +19,7 @@ from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.retry import retry
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
+from bridge.engine.tasks import Tasks
 from bridge.machine.ranges import ranges_of
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
@@ -92,7 +93,7 @@ class Settlements:
         self._sender = sender
         self._records: dict[str, Record] = {}
         self._telling: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def __repr__(self) -> str:
         on = sum(record.state is _State.ON for record in self._records.values())
@@ -103,7 +104,7 @@ class Settlements:
         record = self._records.get(queue)
         if record is None:
             record = self._records[queue] = Record(queue)
-            self._spawn(self._look(record))
+            self._tasks.start(self._look(record))
         return record
 
     def follow(self, namespace: model.Namespace) -> None:
@@ -133,7 +134,7 @@ class Settlements:
     def hear(self, entity: str) -> None:
         """Another bridge is the first to peek an entity."""
         for queue in (names.active_queue(entity), names.dead_letter_queue(entity)):
-            self._spawn(self._tell_quietly(self.of(queue)))
+            self._tasks.start(self._tell_quietly(self.of(queue)))
 
     async def _tell_quietly(self, record: Record) -> None:
         try:
@@ -165,8 +166,7 @@ class Settlements:
                 with contextlib.suppress(ServiceBusError, BrokerError, TimeoutError):
                     async with asyncio.timeout(1):
                         await self._flush(record)
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if self._telling is not None:
             self._telling.cancel()
 
@@ -193,7 +193,7 @@ class Settlements:
             for record in self._records.values():
                 if record.state is _State.ON and not record.is_told and not record.is_being_told:
                     record.is_being_told = True
-                    self._spawn(self._tell(record))
+                    self._tasks.start(self._tell(record))
 
     async def _tell(self, record: Record) -> None:
         try:
@@ -222,8 +222,3 @@ class Settlements:
     async def _write(self, record: Record, active: list[int], deferred: list[int]) -> None:
         for body in entries(ranges_of(active), ranges_of(deferred)):
             await self._sender.publish("", record.stream, PROPERTIES, body)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -13,6 +13,7 @@ from bridge.engine.ownership.services import Services
 from bridge.engine.settlement.departure import Source
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.showing import show
+from bridge.engine.tasks import Tasks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, QuotaExceeded
@@ -32,7 +33,7 @@ class Deferral:
         self._services = services
         self._budget = MemoryBudget(BODIES_BYTES_MAX)
         self._queues: dict[str, DeferredQueue] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = Tasks()
 
     def __repr__(self) -> str:
         return f"Deferral({self._budget!r}, {list(self._queues.values())})"
@@ -100,12 +101,10 @@ class Deferral:
         for key, deferred in list(self._queues.items()):
             entity = there.get(key)
             if entity is not None and incarnation_of(entity) == incarnation_of(deferred.queue):
-                deferred.queue = entity
+                deferred.update(entity)
                 continue
             del self._queues[key]
-            task = asyncio.get_running_loop().create_task(deferred.close())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending.start(deferred.close())
 
     async def close(self) -> None:
         """Let go of everything."""

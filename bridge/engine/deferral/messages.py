@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from bridge.broker.connection.channel import Channel
 from bridge.broker.failpoint import reach
-from bridge.engine.browse.settlements import Settlements
-from bridge.engine.clock import now_ms
-from bridge.engine.settlement.departure import Departure
+from bridge.engine.ownership.ownership import Ownership
+from bridge.engine.ownership.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left
 from bridge.machine.deferred_index import DeferredIndex
@@ -18,24 +14,16 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 
 
-class HeldIn(Protocol):
-    """Where they are held."""
-
-    queue: model.ReceiveEntity
-    resource: str
-    departure: Departure
-
-    def is_current(self, channel: Channel) -> bool:
-        """Whether this is the channel that messages are held on."""
-
-    def drop(self, tag: int) -> None:
-        """Ack a second copy."""
-
-
 class DeferredMessages:
     """The deferred messages of an entity, or of its dead-letter sub-queue; see `owner.Owner`.
 
+    Args:
+        ownership: the channel that they are held on.
+
     Attributes:
+        path: the entity's, or that of its dead-letter sub-queue.
+        queue: the entity's definition.
+        resource: the RabbitMQ queue's name.
         index: those that can be asked for.
         out: those that are locked or leaving.
     """
@@ -43,15 +31,23 @@ class DeferredMessages:
     is_deferred = True
 
     def __init__(
-        self, path: EntityPath, held_in: HeldIn, budget: MemoryBudget, settlements: Settlements
+        self,
+        queue: model.ReceiveEntity,
+        sub_queue: SubQueue,
+        ownership: Ownership,
+        budget: MemoryBudget,
+        services: Services,
     ) -> None:
-        self.path = path
-        self.is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        self.queue = queue
+        self.path = EntityPath(queue.path, sub_queue)
+        self.resource = ownership.resource
+        self.is_dead_letter = sub_queue is SubQueue.DEAD_LETTER
         name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
-        self._record = settlements.of(name_of(path.entity))
+        self._record = services.settlements.of(name_of(queue.path))
+        self._departure = services.departure
         self.index: DeferredIndex[HeldMessage] = DeferredIndex(budget)
         self.out: set[HeldMessage] = set()
-        self._held_in = held_in
+        self._ownership = ownership
 
     def __repr__(self) -> str:
         return f"DeferredMessages({self.path}, {self.index!r})"
@@ -67,29 +63,13 @@ class DeferredMessages:
     def arrived(self, holding: HeldMessage) -> None:
         """Hold a message that has come, or come again."""
         second = self.index.arrived(
-            holding.identity,
-            holding.number,
-            holding.tag,
-            holding,
-            _size_bytes(holding),
-            now_ms=now_ms(),
+            holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
         )
-        if second is not None:
-            self._held_in.drop(second)
-
-    @property
-    def queue(self) -> model.ReceiveEntity:
-        """The entity's definition."""
-        return self._held_in.queue
-
-    @property
-    def resource(self) -> str:
-        """The RabbitMQ queue's name."""
-        return self._held_in.resource
+        self._drop(second)
 
     def holds(self, holding: HeldMessage) -> bool:
         """Whether RabbitMQ still counts on this process to settle a message."""
-        return self._held_in.is_current(holding.channel)
+        return holding.channel is self._ownership.channel
 
     def ack(self, holding: HeldMessage, point: str) -> None:
         """Settle a message for good."""
@@ -98,7 +78,7 @@ class DeferredMessages:
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
         """Defer it again, one more on its count: a message of a new count is a new publish."""
-        self._held_in.departure.expire_lock(self, holding)
+        self._departure.expire_lock(self, holding)
 
     def release(self, holding: HeldMessage) -> None:
         """Defer it again as it was."""
@@ -106,8 +86,7 @@ class DeferredMessages:
         second = self.index.put_back(
             holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
         )
-        if second is not None:
-            self._held_in.drop(second)
+        self._drop(second)
 
     def departing(self, holding: HeldMessage) -> None:
         """A message is about to be handed over, and acked then."""
@@ -125,9 +104,16 @@ class DeferredMessages:
             self._record.left_deferred(holding.number)
         if how is Left.REPLACED or not self.holds(holding):
             return
-        second = self.index.gone(holding.identity, now_ms=now_ms())
-        if second is not None:
-            self._held_in.drop(second)
+        second = self.index.gone(holding.identity)
+        self._drop(second)
+
+    def _drop(self, tag: int | None) -> None:
+        """Ack a second copy, if there is one."""
+        channel = self._ownership.channel
+        if tag is not None and channel is not None:
+            self._departure.note_second_copy()
+            channel.consumers.ack(tag)
+            reach("engine.drop.acked", channel)
 
 
 def _size_bytes(holding: HeldMessage) -> int:

@@ -28,7 +28,7 @@ from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
-from bridge.model.name import EntityPath, SubQueue
+from bridge.model.name import SubQueue
 from bridge.topology import names, parts
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Table, python_value, text
@@ -81,14 +81,7 @@ class DeferredQueue:
     ) -> None:
         self.queue = queue
         self.resource = names.deferred_queue(queue.path)
-        self.departure = services.departure
         self._services = services
-        self._messages = {
-            sub_queue: DeferredMessages(
-                EntityPath(queue.path, sub_queue), self, budget, services.settlements
-            )
-            for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
-        }
         self._ownership = Ownership(
             self.resource,
             self,
@@ -98,6 +91,10 @@ class DeferredQueue:
             point="engine.deferred.answered",
             prepare=self.declare,
         )
+        self._messages = {
+            sub_queue: DeferredMessages(queue, sub_queue, self._ownership, budget, services)
+            for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
+        }
         self._replies = Replies(self._messages, services.locks, self._ownership.serve)
         self._reopening: asyncio.Task[None] | None = None
         self._letting_go: asyncio.Task[None] | None = None
@@ -122,9 +119,11 @@ class DeferredQueue:
         """How many messages are here, locked ones included."""
         return sum(map(len, self._messages.values()))
 
-    def is_current(self, channel: Channel) -> bool:
-        """Whether this is the channel that messages are held on."""
-        return channel is self._ownership.channel
+    def update(self, queue: model.ReceiveEntity) -> None:
+        """Take over a changed definition."""
+        self.queue = queue
+        for messages in self._messages.values():
+            messages.queue = queue
 
     async def declare(self) -> None:
         """Have the queue: whoever needs it first makes it.
@@ -183,14 +182,6 @@ class DeferredQueue:
             self._clear()
             self._services.locks.lose_channel(channel)
 
-    def drop(self, tag: int) -> None:
-        """Ack a second copy."""
-        channel = self._ownership.channel
-        assert channel is not None
-        self.departure.note_second_copy()
-        channel.consumers.ack(tag)
-        reach("engine.drop.acked", channel)
-
     # What the ownership says (`ownership.Owned`).
 
     def became_owner(self) -> None:
@@ -206,8 +197,8 @@ class DeferredQueue:
 
     def _refuse(self, holding: HeldMessage, reason: str, description: str) -> None:
         """Have a message made a dead letter that nobody can ask for."""
-        self.departure.poison.note("deferred", self.resource, description)
-        self.departure.refuse(self._messages[SubQueue.NONE], holding, reason, description)
+        self._services.departure.poison.note("deferred", self.resource, description)
+        self._services.departure.refuse(self._messages[SubQueue.NONE], holding, reason, description)
 
     def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
         """Hold a message that was set aside."""

@@ -1,11 +1,11 @@
 """Forwards the messages of one queue of RabbitMQ, in order, for as long as it is told to.
 
-    take -> waiting -> in flight (published to the target) -> confirmed -> acked
+    take -> waiting -> published to the target -> confirmed -> acked
                 |
                 +-- cannot be forwarded: a dead letter of the source; a dead letter waits or is kept
 
-Nothing is given back when a publish fails: it is published again, with the same identity, before
-anything behind it.
+What waits is published in order, and then all of it is waited for. Nothing is given back when a
+publish fails: it is published again, with the same identity, before anything behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from bridge.broker.errors import AckLost, BrokerError
 from bridge.broker.handover import Publish
@@ -46,9 +45,6 @@ KEPT_MAX = 1_000
 
 RETRY_S = 0.5
 CLOSE_S = 2.0
-
-_Entry = tuple[int, HeldMessage]
-"""A message, and which of all that were taken it is."""
 
 FindTarget = Callable[[str, bool], Awaitable[model.Entity | None]]
 """Returns an entity, or `None`; if True is given, as RabbitMQ has it now."""
@@ -84,17 +80,14 @@ class Forwarder:
         self._departure = services.departure
         self._counters = services.counters
         self._find = find
-        self._waiting: deque[_Entry] = deque()
-        self._failed: list[_Entry] = []
+        self._waiting: deque[HeldMessage] = deque()
         self._kept: list[HeldMessage] = []
         self._in_flight = 0
-        self._last = 0
         self._asked = 0
         self._average_bytes = 1024
         self._changed = asyncio.Event()
         self._is_closing = False
         self._is_doubtful = False
-        self._is_stuck = False
         self._receiver = receiving.open_uncounted(path, entity, self._take)
         self._reader = self._receiver.reader
         self._task = asyncio.create_task(self._run(), name=f"forwarder {path}")
@@ -115,8 +108,7 @@ class Forwarder:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         closed = self._receiver.close()
-        left = [holding for _, holding in (*self._failed, *self._waiting)]
-        for holding in sorted(left + self._kept, key=lambda each: each.number):
+        for holding in sorted([*self._waiting, *self._kept], key=lambda each: each.number):
             if self._reader.holds(holding):
                 self._reader.put_down(holding)
         with contextlib.suppress(TimeoutError, BrokerError):
@@ -125,9 +117,8 @@ class Forwarder:
 
     def _take(self, holding: HeldMessage) -> None:
         self._asked = max(self._asked - 1, 0)
-        self._last += 1
         self._average_bytes += (len(holding.record.body) - self._average_bytes) // 8
-        self._waiting.append((self._last, holding))
+        self._waiting.append(holding)
         self._changed.set()
         self._ask()
 
@@ -135,68 +126,49 @@ class Forwarder:
         """Have something asked for as long as there is room: then RabbitMQ sends on by itself."""
         if self._is_closing or len(self._kept) >= KEPT_MAX or 2 * self._asked > ASKED:
             return
-        held = len(self._waiting) + len(self._failed) + self._in_flight
+        held = len(self._waiting) + self._in_flight
         if held <= min(HELD, HELD_BYTES // max(self._average_bytes, 1)):
             count, self._asked = ASKED - self._asked, ASKED
             self._receiver.add_credit(count)
 
     async def _run(self) -> None:
-        """Forward until closed, and nothing is here any more."""
-        while not self._is_over:
-            if self._failed:
-                await self._put_failed_back()
-            elif self._waiting:
-                await self._pass_on_first()
-            else:
+        """Forward until closed, and nothing is here any more that goes on now."""
+        is_stuck = False
+        while not self._is_closing or (self._waiting and not is_stuck):
+            if not self._waiting:
                 self._changed.clear()
                 await self._changed.wait()
+                continue
+            is_stuck = not await self._pass_on()
+            if is_stuck:
+                await asyncio.sleep(RETRY_S)
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether it is closed, and nothing is here that goes on now."""
-        is_done = self._is_stuck or not (self._waiting or self._failed)
-        return self._is_closing and is_done and not self._in_flight
-
-    async def _put_failed_back(self) -> None:
-        """Have what was not confirmed published again first, in order."""
-        while self._in_flight:
-            self._changed.clear()
-            await self._changed.wait()
-        again = sorted(self._failed, key=lambda each: each[0])
-        self._failed.clear()
-        self._waiting.extendleft(reversed(again))
-        self._is_doubtful = True
-        await self._wait()
-
-    async def _wait(self) -> None:
-        """Wait before something is tried again."""
-        self._is_stuck = True
-        await asyncio.sleep(RETRY_S)
-
-    async def _pass_on_first(self) -> None:
-        """Forward the first of those that wait; when it must wait on, it is still the first."""
-        entry = self._waiting[0]
-        _, holding = entry
-        if not self._reader.holds(holding):
-            self._waiting.popleft()  # RabbitMQ has taken it back
-            self._ask()
-            return
-        try:
-            publish = await self._publish_of(holding)
-        except CannotForward as reason:
-            if self._is_dead_letter and not reason.is_for_good:
-                await self._wait()
-                return
-            self._waiting.popleft()
-            self._strand(holding, reason)
-        except (BrokerError, ServiceBusError) as error:
-            log.info("forward.waits entity=%s error=%s", self._path, error)
-            await self._wait()
-        else:
-            if not self._failed:  # or those come first
+    async def _pass_on(self) -> bool:
+        """Forward what waits; whether all of it has gone. What must wait on is the first again."""
+        moving: list[asyncio.Task[HeldMessage | None]] = []
+        is_over = False
+        while self._waiting and not is_over:
+            holding = self._waiting[0]
+            try:
+                if self._reader.holds(holding):
+                    publish = await self._publish_of(holding)
+                    self._in_flight += 1
+                    moving.append(asyncio.create_task(self._move(holding, publish)))
                 self._waiting.popleft()
-                self._is_stuck = False
-                self._hand_over(entry, publish)
+            except CannotForward as reason:
+                is_over = self._is_dead_letter and not reason.is_for_good
+                if not is_over:
+                    self._strand(self._waiting.popleft(), reason)
+            except (BrokerError, ServiceBusError) as error:
+                log.info("forward.waits entity=%s error=%s", self._path, error)
+                is_over = True
+            self._ask()
+        if moving:
+            await asyncio.wait(moving)  # what is under way goes on when this is cancelled
+        failed = [each for task in moving if (each := task.result()) is not None]
+        self._waiting.extendleft(reversed(failed))
+        self._is_doubtful = self._is_doubtful or bool(failed)
+        return not (is_over or failed)
 
     async def _publish_of(self, holding: HeldMessage) -> Publish:
         name = target_of(self.entity, self._path.sub_queue)
@@ -220,29 +192,25 @@ class Forwarder:
         self._is_doubtful = False
         return target
 
-    def _hand_over(self, entry: _Entry, publish: Publish) -> None:
-        _, holding = entry
+    async def _move(self, holding: HeldMessage, publish: Publish) -> HeldMessage | None:
+        """Hand a message over; return it if that has failed and it is still here."""
         self._reader.departing(holding)
-        self._in_flight += 1
         acks = ((holding.channel, holding.tag),)
-        done = partial(self._done, entry)
         try:
-            self._sender.hand_over((publish,), acks=acks, done=done, failpoint="engine.forward")
+            await self._sender.move((publish,), acks=acks, failpoint="engine.forward")
         except (BrokerError, ServiceBusError) as error:
-            done(error)
-
-    def _done(self, entry: _Entry, error: BrokerError | ServiceBusError | None) -> None:
-        _, holding = entry
-        self._in_flight -= 1
-        self._changed.set()
-        if error is None:
-            self._counters.forwarded += 1
-            self._reader.left(holding, Left.SETTLED)
-        elif self._reader.holds(holding) and not isinstance(error, AckLost):
+            if not self._reader.holds(holding) or isinstance(error, AckLost):
+                return None
             log.info("forward.failed entity=%s error=%s", self._path, error)
             self._reader.stayed(holding)
-            self._failed.append(entry)
-        self._ask()
+            return holding
+        else:
+            self._counters.forwarded += 1
+            self._reader.left(holding, Left.SETTLED)
+            return None
+        finally:
+            self._in_flight -= 1
+            self._ask()
 
     def _strand(self, holding: HeldMessage, reason: CannotForward) -> None:
         """Make a message a dead letter; one that is a dead letter already is kept here."""

@@ -10,11 +10,10 @@ from functools import partial
 from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
 from bridge.broker.retry import retry
 from bridge.engine import texts
-from bridge.engine.peers import error_of
 from bridge.engine.sending.sender import REPLY_TIMEOUT_S, Sender
 from bridge.model.errors import OperationTimeout, ServerBusy
 from bridge.wire.basic import Table
-from bridge.wire.reply import Done, Refused, decode_reply
+from bridge.wire.reply import Done
 
 FULL_RETRY_S = 0.2
 
@@ -44,13 +43,7 @@ async def ask(sender: Sender, resource: str, table: Table, body: bytes, *, what:
     """
     asking = partial(sender.ask, "", resource, table, body, persistent=True, can_expire=True)
     with _as_service_bus_says(what):
-        answer = await retry(
-            asking, wait_s=FULL_RETRY_S, retryable=_is_full, total_s=REPLY_TIMEOUT_S
-        )
-    reply = decode_reply(answer)
-    if isinstance(reply, Refused):
-        raise error_of(reply)
-    return reply
+        return await retry(asking, wait_s=FULL_RETRY_S, retryable=_is_full, total_s=REPLY_TIMEOUT_S)
 
 
 @contextmanager

@@ -168,7 +168,7 @@ class Ownership:
     def leave(self) -> None:
         """Stand by no more; what was held goes to the next owner."""
         channel = self._release()
-        if channel is not None and channel.close_reason is None:
+        if channel is not None:
             channel.abandon()
 
     def close(self) -> Coroutine[None, None, None]:

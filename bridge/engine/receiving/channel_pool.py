@@ -97,7 +97,6 @@ class ChannelPool:
         self._idle: list[Channel] = []
         self._returning = 0
         self._opening: asyncio.Task[None] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
     def __repr__(self) -> str:
@@ -211,11 +210,4 @@ class ChannelPool:
             return
         channel.on_closed = None
         self._own.discard(channel)
-        task = asyncio.get_running_loop().create_task(_end(channel))
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
-
-
-async def _end(channel: Channel) -> None:
-    await asyncio.sleep(RETIRE_S)
-    channel.abandon()
+        asyncio.get_running_loop().call_later(RETIRE_S, channel.abandon)

@@ -12,6 +12,7 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.receiving.channel_pool import ChannelPool
 from bridge.engine.settlement.held_message import HeldMessage
+from bridge.engine.tasks import Tasks
 from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.credit.strategy import Strategy
 
@@ -46,7 +47,7 @@ class Consumers:
         self._on_change = on_change
         self._windows: dict[int, Channel] = {}
         self._starting: dict[int, asyncio.Future[Any]] = {}
-        self._looks: set[asyncio.Task[None]] = set()
+        self._looks = Tasks()
 
     def __repr__(self) -> str:
         return f"Consumers({self._resource!r}, {len(self._windows)} windows)"
@@ -61,9 +62,7 @@ class Consumers:
                 got = channel.consumers.get(self._resource)
                 got.add_done_callback(partial(self._on_got, fetch, channel))
             case Look(fetch):
-                task = asyncio.get_running_loop().create_task(self._look(fetch))
-                self._looks.add(task)
-                task.add_done_callback(self._looks.discard)
+                self._looks.start(self._look(fetch))
             case Close(fetch):
                 self.end(fetch)
             case _:

@@ -17,6 +17,7 @@ from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.turn import Turn
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
+from bridge.engine.tasks import Tasks
 from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
 from bridge.machine.credit.strategy import Strategy
@@ -60,7 +61,7 @@ class Receiving:
         self._takes: dict[int, Take] = {}
         self._receivers: set[QueueReceiver] = set()
         self._last_receiver = 0
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = Tasks()
 
     def __repr__(self) -> str:
         return f"Receiving({len(self._receivers)} receivers, {len(self._readers)} queues)"
@@ -121,9 +122,7 @@ class Receiving:
             # A receiver that is still open can be closed; one of a later entity has another reader.
             del self._readers[key]
             self._locks.lose_owner(reader)
-            task = asyncio.get_running_loop().create_task(_closed(reader))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending.start(_closed(reader))
 
     async def end(self) -> None:
         """Receive nothing more."""

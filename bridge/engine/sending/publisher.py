@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from bridge.broker.connection.channel import Channel
@@ -29,12 +28,8 @@ SILENT_S = 5.0
 """RabbitMQ confirms within milliseconds, after the election of a leader within a second or two."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """What has no room yet."""
-
-    write: Callable[[], object]
-    fail: Done
+def _ignore(error: BrokerError | None) -> None:
+    pass
 
 
 class Publisher:
@@ -65,7 +60,7 @@ class Publisher:
         self._on_reply = on_reply
         self._clock = clock
         self._handover = HandOver(self.channel)
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[tuple[Callable[[], object], Done]] = deque()
         self._has_replies = False
         self._progress_s = self.used_s
 
@@ -92,7 +87,14 @@ class Publisher:
             )
 
     def publish(
-        self, exchange: str, key: str, properties: bytes, body: bytes, settled: Done
+        self,
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        settled: Done = _ignore,
+        *,
+        mandatory: bool = True,
     ) -> None:
         """Publish when there is room; `settled` is called once."""
         self._when_room(
@@ -102,6 +104,7 @@ class Publisher:
                 key,
                 properties,
                 body,
+                mandatory=mandatory,
                 settled=partial(self._settled, settled),
             ),
             settled,
@@ -122,31 +125,11 @@ class Publisher:
             done,
         )
 
-    def tell(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
-        """Publish something that may be lost."""
-        if self.channel.publisher.unconfirmed < WINDOW:
-            self.used_s = self._clock()
-            self.channel.publisher.publish(exchange, key, properties, body, mandatory=False)
-
-    def answer(self, address: str, properties: bytes, body: bytes) -> None:
-        """Publish to a channel's address when there is room; RabbitMQ says not who hears it."""
-        self._when_room(
-            partial(
-                self.channel.publisher.publish,
-                "",
-                address,
-                properties,
-                body,
-                mandatory=False,
-                settled=partial(self._settled, _ignore),
-            ),
-            _ignore,
-        )
-
     def lose(self, error: BrokerError) -> None:
         """The channel has ended: what had no room was not published."""
         while self._waiting:
-            self._waiting.popleft().fail(error.again())
+            _, fail = self._waiting.popleft()
+            fail(error.again())
 
     def _when_room(self, publish: Callable[[], object], fail: Done) -> None:
         self.used_s = self._clock()
@@ -155,7 +138,7 @@ class Publisher:
         if self._waiting or self.channel.publisher.unconfirmed >= WINDOW:
             if self.channel.close_reason is not None:
                 raise self.channel.close_reason.again()
-            self._waiting.append(_Waiting(publish, fail))
+            self._waiting.append((publish, fail))
         else:
             publish()
 
@@ -166,12 +149,8 @@ class Publisher:
         while self._waiting and self.channel.publisher.unconfirmed < WINDOW:
             if self.channel.close_reason is not None:
                 return
-            waiting = self._waiting.popleft()
+            publish, fail = self._waiting.popleft()
             try:
-                waiting.write()
+                publish()
             except BrokerError as failure:
-                waiting.fail(failure)
-
-
-def _ignore(error: BrokerError | None) -> None:
-    pass
+                fail(failure)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from bridge.broker.errors import BrokerError, NotFound, Unroutable
 from bridge.engine import texts
 from bridge.engine.ownership.services import Services
-from bridge.engine.peers import error_of
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.entity import Tier
@@ -30,7 +29,6 @@ from bridge.topology import names
 from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope
 from bridge.wire.envelope import Operation
-from bridge.wire.reply import Refused, decode_reply
 
 FULL_S = 10.0
 """How long an entity counts as full after its queue has refused a message: longer than it takes
@@ -138,11 +136,8 @@ class Sending:
     async def _ask(self, entity: model.SendEntity, body: bytes) -> Sequence[int]:
         front = names.front(entity.path)
         with self._through_front(entity):
-            answer = await self._sender.ask(front, "", envelope.HEADERS, body, persistent=True)
-        reply = decode_reply(answer)
-        if isinstance(reply, Refused):
-            raise error_of(reply)
-        return reply.numbers
+            done = await self._sender.ask(front, "", envelope.HEADERS, body, persistent=True)
+        return done.numbers
 
     def check_open(self, entity: model.SendEntity) -> None:
         """Refuse what is sent to an entity that takes nothing now.

@@ -31,14 +31,22 @@ from bridge.broker.errors import (
 )
 from bridge.broker.failpoint import reach
 from bridge.broker.handover import Acks, Publish
-from bridge.broker.outcome import Done, resolve
+from bridge.broker.outcome import Done as Outcome
+from bridge.broker.outcome import resolve
 from bridge.broker.reconnect import keep_connected
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.sending.publisher import Publisher
-from bridge.model.errors import MessageSizeExceeded, OperationTimeout, ServerBusy
+from bridge.model.errors import (
+    InternalError,
+    MessageSizeExceeded,
+    OperationTimeout,
+    ServerBusy,
+    ServiceBusError,
+)
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
+from bridge.wire.reply import Done, Refused, decode_reply
 
 REPLY_TIMEOUT_S = 30.0
 """How long another process may take; a sequencer that takes over an inbox needs a few seconds."""
@@ -140,7 +148,7 @@ class Sender:
         reach("engine.send.confirmed")
 
     def hand_over(
-        self, publishes: Sequence[Publish], *, acks: Acks, done: Done, failpoint: str
+        self, publishes: Sequence[Publish], *, acks: Acks, done: Outcome, failpoint: str
     ) -> None:
         """Publish, and when all is confirmed ack, then call `done`; see `HandOver.submit`.
 
@@ -174,14 +182,15 @@ class Sender:
         *,
         persistent: bool,
         can_expire: bool = False,
-    ) -> bytes:
-        """Publish a question and return the body of its answer.
+    ) -> Done:
+        """Publish a question and return its answer.
 
         Args:
             can_expire: a question that nobody has read when nobody waits any more is dropped.
 
         Raises:
             ServerBusy, OperationTimeout, Unroutable: there is no answer.
+            ServiceBusError: what it says.
         """
         try:
             publisher = self._publisher(exchange or key)
@@ -201,14 +210,17 @@ class Sender:
         try:
             await self.publish(exchange, key, properties.encode(), body)
             async with asyncio.timeout(REPLY_TIMEOUT_S):
-                return (await answer).body
+                reply = decode_reply((await answer).body)
         except TimeoutError as error:
             text = "The operation did not complete within the allocated time."
             raise OperationTimeout(text) from error
         finally:
             del self._questions[number]
+        if isinstance(reply, Refused):
+            raise _error_of(reply)
+        return reply
 
-    def post(self, queue: str, body: bytes, done: Done) -> None:
+    def post(self, queue: str, body: bytes, done: Outcome) -> None:
         """Publish to a queue of another process; `done` is told when it is there, or why not.
 
         Raises:
@@ -226,7 +238,7 @@ class Sender:
             ServerBusy: RabbitMQ takes nothing now.
         """
         publisher = self._publisher(exchange)
-        publisher.tell(exchange, "", properties, body)
+        publisher.publish(exchange, "", properties, body, mandatory=False)
         reach("engine.tell.published", publisher.channel)
 
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> bool:
@@ -245,7 +257,7 @@ class Sender:
 
     def _publish_answer(self, address: str, properties: bytes, body: bytes) -> None:
         publisher = self._publisher(_ANSWERS)
-        publisher.answer(address, properties, body)
+        publisher.publish("", address, properties, body, mandatory=False)
         reach("engine.tell.published", publisher.channel)
 
     async def is_there(self, connection: HasChannels, address: str) -> bool:
@@ -371,6 +383,12 @@ class Sender:
         question, _ = self._questions.get(number, (None, None))
         if question is not None and not question.done():
             question.set_result(delivery)
+
+
+def _error_of(reply: Refused) -> ServiceBusError:
+    """Return the error that another process reported."""
+    kinds = (each for each in ServiceBusError.__subclasses__() if each.condition == reply.condition)
+    return next(kinds, InternalError)(reply.description)
 
 
 def _busy(reason: str) -> ServerBusy:

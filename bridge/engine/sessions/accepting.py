@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,14 +32,15 @@ from bridge.model.errors import (
     OperationTimeout,
     ServerBusy,
     ServiceBusError,
+    SessionLockLost,
 )
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.shards import count_of, shard_of
 from bridge.wire import sessions as wire
-from bridge.wire.basic import Table, text
+from bridge.wire.basic import Table, long, text
 from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
-from bridge.wire.reply import encode_done
+from bridge.wire.reply import Done, encode_done
 from bridge.wire.sessions import Key, session_id_in
 
 STATE_BYTES_MAX = 256 << 10
@@ -170,7 +172,7 @@ class Accepting:
 
     async def renew(self, queue: model.ReceiveEntity, session_id: str) -> int:
         """Give a session's lock its full duration; return its end (UTC ms)."""
-        until_ms = await (await self._at(queue, session_id)).renew(session_id)
+        until_ms = (await self._ask(wire.RENEW, queue, session_id)).numbers[0]
         receiver = self._receiver(queue, session_id)
         if receiver is not None:
             receiver.locked_until_ms = until_ms
@@ -187,11 +189,11 @@ class Accepting:
 
     async def check(self, queue: model.ReceiveEntity, session_id: str) -> None:
         """Raise SessionLockLost unless somebody holds a session."""
-        await (await self._at(queue, session_id)).check(session_id)
+        await self._ask(wire.CHECK, queue, session_id)
 
     async def state(self, queue: model.ReceiveEntity, session_id: str) -> bytes | None:
         """Return what is stored with a session."""
-        return await (await self._at(queue, session_id)).state(session_id)
+        return wire.decode_state((await self._ask(wire.GET_STATE, queue, session_id)).content)
 
     async def store(self, queue: model.ReceiveEntity, session_id: str, state: bytes | None) -> None:
         """Store a state with a session, or clear it."""
@@ -199,31 +201,41 @@ class Accepting:
             raise MessageSizeExceeded(
                 texts.state_too_large(queue.path, len(state), STATE_BYTES_MAX)
             )
-        await (await self._at(queue, session_id)).store(session_id, state)
+        fields: Table = {} if state is None else {"state": ("x", state)}
+        await self._ask(wire.STORE, queue, session_id, fields)
 
     async def delete(
         self, queue: model.ReceiveEntity, session_id: str, count: int, before_ms: int
     ) -> int:
         """Delete what waits in a session; return how many messages are gone."""
-        return await (await self._at(queue, session_id)).delete(session_id, count, before_ms)
+        fields: Table = {"count": long(count), "before": long(before_ms)}
+        return (await self._ask(wire.DELETE, queue, session_id, fields)).numbers[0]
 
     async def sessions(self, queue: model.ReceiveEntity, updated_after_ms: int | None) -> list[str]:
         """Return the ids of sessions, in order."""
-        shards = range(count_of(queue))
-        asks = (self._sessions_of(queue, shard, updated_after_ms) for shard in shards)
+        fields = {"after": long(-1 if updated_after_ms is None else updated_after_ms)}
+        asks = (self._sessions_of(queue, shard, fields) for shard in range(count_of(queue)))
         return list(heapq.merge(*await asyncio.gather(*asks)))
 
     async def _sessions_of(
-        self, queue: model.ReceiveEntity, shard: int, updated_after_ms: int | None
+        self, queue: model.ReceiveEntity, shard: int, fields: Table
     ) -> list[str]:
         try:
-            return await (await self._owners.find(queue, shard)).sessions(updated_after_ms)
+            done = await (await self._owners.find(queue, shard)).ask(wire.LIST, fields)
         except (Unroutable, ServerBusy):  # it was owned there
             self._owners.ask_again((queue.path.lower(), shard))
-            return await (await self._owners.find(queue, shard)).sessions(updated_after_ms)
+            done = await (await self._owners.find(queue, shard)).ask(wire.LIST, fields)
+        return [str(each) for each in json.loads(done.content)]
 
-    async def _at(self, queue: model.ReceiveEntity, session_id: str) -> Location:
-        return await self._owners.find(queue, shard_of(session_id, count_of(queue)))
+    async def _ask(
+        self, what: str, queue: model.ReceiveEntity, session_id: str, fields: Table | None = None
+    ) -> Done:
+        """Ask the owner of a session's shard (`answers`)."""
+        at = await self._owners.find(queue, shard_of(session_id, count_of(queue)))
+        try:
+            return await at.ask(what, {"session": text(session_id), **(fields or {})})
+        except Unroutable as error:
+            raise SessionLockLost(texts.SESSION_LOCK_LOST) from error
 
     def follow(self, namespace: model.Namespace) -> None:
         """The definitions have changed."""

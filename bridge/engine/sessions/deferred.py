@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from bridge.engine.api import Abandon, Disposition, Release
 from bridge.engine.sessions.receiver import SessionReceiver
+from bridge.engine.tasks import Tasks
 from bridge.model.errors import MessageLockLost, ServiceBusError
 from bridge.model.name import EntityPath
 
@@ -28,7 +28,7 @@ class DeferredLocks:
         self._settle = settle
         self._renew = renew
         self._tokens: dict[SessionReceiver, dict[UUID, None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def __repr__(self) -> str:
         return f"DeferredLocks({sum(map(len, self._tokens.values()))})"
@@ -52,9 +52,7 @@ class DeferredLocks:
         tokens = self._tokens.pop(receiver, None)
         if tokens:
             disposition = Abandon() if receiver.lock_has_expired else Release()
-            task = asyncio.create_task(self._end(receiver.path, list(tokens), disposition))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._end(receiver.path, list(tokens), disposition))
 
     async def _end(self, path: EntityPath, tokens: list[UUID], disposition: Disposition) -> None:
         for token in tokens:

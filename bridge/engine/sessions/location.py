@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
 from bridge.broker.errors import BrokerError, Unroutable
-from bridge.engine import texts
 from bridge.engine.peers import Peers
-from bridge.engine.sessions.deletion import delete
+from bridge.engine.sessions.answers import answer
 from bridge.engine.sessions.owner import SessionOwner
-from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
+from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table, long, text
@@ -40,23 +38,13 @@ class Location(Protocol):
             unused: no client has had the session.
         """
 
-    async def renew(self, session_id: str) -> int:
-        """Renew a lock; raises SessionLockLost."""
+    async def ask(self, what: str, fields: Table) -> Done:
+        """Ask what `answers.answer` carries out.
 
-    async def check(self, session_id: str) -> None:
-        """Raise SessionLockLost unless a session is held."""
-
-    async def state(self, session_id: str) -> bytes | None:
-        """Return a state; raises SessionLockLost."""
-
-    async def store(self, session_id: str, state: bytes | None) -> None:
-        """Store a state; raises SessionLockLost."""
-
-    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
-        """Delete what waits in a session; raises SessionLockLost."""
-
-    async def sessions(self, updated_after_ms: int | None) -> list[str]:
-        """Return the ids of sessions, in order."""
+        Raises:
+            Unroutable: the owner is gone.
+            ServiceBusError: the answer.
+        """
 
 
 class Local:
@@ -86,45 +74,9 @@ class Local:
         self._owner.messages.close(key, unused=unused)
         return done()
 
-    async def renew(self, session_id: str) -> int:
-        """Renew a lock."""
-        return self._owner.messages.renew(session_id)
-
-    async def check(self, session_id: str) -> None:
-        """Check a lock."""
-        self._owner.messages.check(session_id)
-
-    async def state(self, session_id: str) -> bytes | None:
-        """Return a state."""
-        self._owner.messages.check(session_id)
-        return self._owner.stored.states.get(session_id)
-
-    async def store(self, session_id: str, state: bytes | None) -> None:
-        """Store a state."""
-        self._owner.messages.check(session_id)
-        try:
-            await self._owner.stored.store(session_id, state)
-        except BrokerError as error:
-            raise ServerBusy(texts.busy(error)) from error
-
-    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
-        """Delete what waits in a session."""
-        await self._catch_up()
-        return await delete(self._owner.messages, session_id, count, before_ms)
-
-    async def sessions(self, updated_after_ms: int | None) -> list[str]:
-        """Return the ids of sessions, in order."""
-        await self._catch_up()
-        states = self._owner.stored.states
-        if updated_after_ms is None:
-            return sorted({*self._owner.messages.machine.ids, *states.ids()})
-        return sorted(states.ids(updated_after_ms))
-
-    async def _catch_up(self) -> None:
-        try:
-            await self._owner.catch_up()
-        except BrokerError as error:
-            raise ServerBusy(texts.busy(error)) from error
+    async def ask(self, what: str, fields: Table) -> Done:
+        """Carry it out."""
+        return await answer(self._owner, what, fields)
 
 
 class Remote:
@@ -167,7 +119,7 @@ class Remote:
 
     async def drain(self, key: Key) -> int:
         """Take back credit; what is on its way is counted."""
-        return (await self._ask(wire.DRAIN, wire.of_receiver(key))).numbers[0]
+        return (await self.ask(wire.DRAIN, wire.of_receiver(key))).numbers[0]
 
     def close(self, key: Key, *, unused: bool) -> Awaitable[None]:
         """End a lock."""
@@ -180,41 +132,8 @@ class Remote:
         self._post(wire.CLOSE, key, {"unused": long(int(unused))}, on_posted)
         return heard
 
-    async def renew(self, session_id: str) -> int:
-        """Renew a lock."""
-        return (await self._of_session(wire.RENEW, session_id)).numbers[0]
-
-    async def check(self, session_id: str) -> None:
-        """Check a lock."""
-        await self._of_session(wire.CHECK, session_id)
-
-    async def state(self, session_id: str) -> bytes | None:
-        """Return a state."""
-        return wire.decode_state((await self._of_session(wire.GET_STATE, session_id)).content)
-
-    async def store(self, session_id: str, state: bytes | None) -> None:
-        """Store a state."""
-        fields: Table = {} if state is None else {"state": ("x", state)}
-        await self._of_session(wire.STORE, session_id, fields)
-
-    async def delete(self, session_id: str, count: int, before_ms: int) -> int:
-        """Delete what waits in a session."""
-        fields: Table = {"count": long(count), "before": long(before_ms)}
-        return (await self._of_session(wire.DELETE, session_id, fields)).numbers[0]
-
-    async def sessions(self, updated_after_ms: int | None) -> list[str]:
-        """Return the ids of sessions, in order."""
-        after_ms = -1 if updated_after_ms is None else updated_after_ms
-        found = (await self._ask(wire.LIST, {"after": long(after_ms)})).content
-        return [str(each) for each in json.loads(found)]
-
-    async def _of_session(self, what: str, session_id: str, fields: Table | None = None) -> Done:
-        try:
-            return await self._ask(what, {"session": text(session_id), **(fields or {})})
-        except Unroutable as error:
-            raise SessionLockLost(texts.SESSION_LOCK_LOST) from error
-
-    async def _ask(self, what: str, fields: Table) -> Done:
+    async def ask(self, what: str, fields: Table) -> Done:
+        """Ask it."""
         question = wire.question(what, str(self._path), self._shard, fields)
         try:
             return await self._peers.ask(self.bridge, question)

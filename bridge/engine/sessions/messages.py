@@ -14,10 +14,10 @@ from uuid import UUID
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.failpoint import reach
 from bridge.engine import texts
+from bridge.engine.alarm import Alarm
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.engine.sessions import events
-from bridge.engine.sessions.alarm import Alarm
 from bridge.engine.sessions.arrival import (
     NO_SESSION_DESCRIPTION,
     NO_SESSION_REASON,

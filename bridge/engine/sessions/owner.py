@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -23,6 +23,7 @@ from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
 from bridge.engine.sessions.windows import Windows
+from bridge.engine.tasks import Tasks
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_found
 from bridge.wire.sessions import STATE, WHERE
@@ -94,8 +95,7 @@ class SessionOwner:
         self.stored = StoredStates(self.ownership, services.sender)
         self._services = services
         self._on_ready = on_ready
-        self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._has_been_lost = False
         self._is_closed = False
 
@@ -122,7 +122,7 @@ class SessionOwner:
     async def end(self) -> None:
         """Let go of everything, in order."""
         self._is_closed = True
-        self._cancel()
+        self._tasks.cancel()
         self.messages.stop()
         if self.messages.windows is not None:
             await self.messages.windows.closed()
@@ -138,7 +138,7 @@ class SessionOwner:
 
     def became_owner(self) -> None:
         """The entity's messages are this process's to take."""
-        self._start(self._begin(), "session takeover")
+        self._tasks.start(self._begin(), "session takeover")
 
     def lost(self, channel: Channel, error: BrokerError) -> None:
         """RabbitMQ has taken the queue of states back: whoever has it owns the sessions."""
@@ -191,7 +191,7 @@ class SessionOwner:
         self.ownership.keep_token()
         self.ownership.serve()
         self._on_ready()
-        self._start(self._look_after(windows), "session sweep")
+        self._tasks.start(self._look_after(windows), "session sweep")
         log.info("session.owner messages=%r", self.messages)
 
     def _on_lost(self, error: BrokerError) -> None:
@@ -202,25 +202,19 @@ class SessionOwner:
         self._leave()
         if not self._is_closed:
             self._note_missing(error)
-            self._start(self._return(), "session return")
+            self._tasks.start(self._return(), "session return")
 
     def _hand_over(self) -> None:
         """Another bridge is to own the shard, and nobody holds a session of it."""
         log.info("session.handed_over queue=%s", self.messages.resource)
         self._let_go()
         self._leave()
-        self._start(self._return(), "session return")
+        self._tasks.start(self._return(), "session return")
 
     def _let_go(self) -> None:
         self.is_ready = False
-        self._cancel()
+        self._tasks.cancel()
         self.messages.lose()
-
-    def _cancel(self) -> None:
-        current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
-                task.cancel()
 
     async def _return(self) -> None:
         """Stand by again, as long as the queue is there."""
@@ -265,8 +259,3 @@ class SessionOwner:
             if not self.messages.refresh(REFRESHED_AT_ONCE):
                 return
             await asyncio.sleep(REFRESH_S)
-
-    def _start(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = self._loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -14,6 +14,7 @@ from bridge.engine.sessions.location import Local, Location, Remote
 from bridge.engine.sessions.messages import SessionMessages, Tell
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.placement import Bridges, Placement
+from bridge.engine.tasks import Tasks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.settled import SettledMemory, SettledNumbers
 from bridge.model import entity as model
@@ -28,8 +29,6 @@ WHAT = "messages of sessions"
 
 BODIES_BYTES_MAX = 256 << 20
 """Bodies of sessions' messages that are in memory; others are read again when they are wanted."""
-
-SETTLED_BYTES_MAX = 32 << 20
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +69,11 @@ class Owners:
         self._on_ready = on_ready
         self._on_gone = on_gone
         self._placement = Placement(bridges, services.locks)
-        self._settled_memory = SettledMemory(SETTLED_BYTES_MAX)
+        self._settled_memory = SettledMemory()
         self._settled: dict[str, SettledNumbers] = {}
         self._here: dict[Shard, SessionOwner] = {}
         self._elsewhere: dict[Shard, bytes] = {}
-        self._joining: set[asyncio.Task[None]] = set()
+        self._joining = Tasks()
         self.budget = MemoryBudget(BODIES_BYTES_MAX)
         self._peers: Peers
 
@@ -133,9 +132,7 @@ class Owners:
         if not any(path == key for path, _ in self._here):
             for shard in range(count_of(queue)):
                 self._owner(queue, shard)
-            task = asyncio.get_running_loop().create_task(self._find_all(queue))
-            self._joining.add(task)
-            task.add_done_callback(self._joining.discard)
+            self._joining.start(self._find_all(queue))
 
     async def _find_all(self, queue: model.ReceiveEntity) -> None:
         asks = (self.find(queue, shard) for shard in range(count_of(queue)))
@@ -170,7 +167,7 @@ class Owners:
             if queue is None or incarnation_of(queue) != incarnation_of(owner.messages.queue):
                 del self._here[key]
                 if (settled := self._settled.pop(key[0], None)) is not None:
-                    settled.leave()
+                    settled.forget()
                 self.ask_again(key)
                 owner.drop()
                 gone.add(key[0])
@@ -180,8 +177,7 @@ class Owners:
 
     async def end(self) -> None:
         """Let go of everything."""
-        for task in self._joining:
-            task.cancel()
+        self._joining.cancel()
         ends = (owner.end() for owner in self._here.values())
         await asyncio.gather(*ends, return_exceptions=True)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.peers import Peers
+from bridge.engine.sessions.answers import answer
 from bridge.engine.sessions.events import (
     Event,
     Given,
@@ -16,15 +16,15 @@ from bridge.engine.sessions.events import (
     Message,
     encode_event,
 )
-from bridge.engine.sessions.location import Local
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.owners import Owners
+from bridge.engine.tasks import Tasks
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import parse_path
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table, text
 from bridge.wire.reply import encode_done, encode_found
-from bridge.wire.sessions import Key, content, integer, string
+from bridge.wire.sessions import Key, integer, string
 
 HEARD_S = 3.0
 """A bridge that has not heard within this time what was given to who waits there cannot be reached.
@@ -45,7 +45,7 @@ class RemoteReceivers:
     def __init__(self) -> None:
         self._told: dict[Key, int] = {}
         self._asking: Key | None = None
-        self._checks: set[asyncio.Task[None]] = set()
+        self._checks = Tasks()
         self._is_closed = False
         self.owners: Owners
         self.peers: Peers
@@ -65,9 +65,7 @@ class RemoteReceivers:
         except (BrokerError, ServiceBusError) as error:
             told(BrokerError(text=str(error)))
         if isinstance(event, Given) and key != self._asking:
-            check = asyncio.get_running_loop().create_task(self._see_heard(key))
-            self._checks.add(check)
-            check.add_done_callback(self._checks.discard)
+            self._checks.start(self._see_heard(key))
 
     async def carry_out(self, what: str, question: Table) -> bytes:
         """Do what another bridge asks; return the reply.
@@ -84,7 +82,8 @@ class RemoteReceivers:
             if what == wire.LIST:
                 raise ServerBusy(texts.SERVER_BUSY)
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        return await _of_entity(what, Local(owner), question)
+        done = await answer(owner, what, question)
+        return encode_found(done.content) if done.content else encode_done(done.numbers)
 
     def _of_receiver(
         self, what: str, owner: SessionOwner | None, key: Key, question: Table
@@ -110,8 +109,7 @@ class RemoteReceivers:
     def close(self) -> None:
         """Tell nothing more."""
         self._is_closed = True
-        for check in self._checks:
-            check.cancel()
+        self._checks.cancel()
 
     async def _see_heard(self, key: Key) -> None:
         """Have the next receiver have what a bridge does not hear that one there has been given."""
@@ -147,23 +145,3 @@ class RemoteReceivers:
         for key, event in ends.items():
             if not any(owner.messages.knows(key) for owner in self.owners.all):
                 self.tell(key, event)
-
-
-async def _of_entity(what: str, local: Local, question: Table) -> bytes:
-    if what == wire.LIST:
-        after_ms = integer(question, "after")
-        found = await local.sessions(None if after_ms < 0 else after_ms)
-        return encode_found(json.dumps(found).encode())
-    session_id = string(question, "session")
-    if what == wire.RENEW:
-        return encode_done((await local.renew(session_id),))
-    if what == wire.DELETE:
-        count, before_ms = integer(question, "count"), integer(question, "before")
-        return encode_done((await local.delete(session_id, count, before_ms),))
-    if what == wire.GET_STATE:
-        return encode_found(wire.encode_state(await local.state(session_id)))
-    if what == wire.STORE:
-        await local.store(session_id, content(question, "state") if "state" in question else None)
-    else:
-        await local.check(session_id)
-    return encode_done(())

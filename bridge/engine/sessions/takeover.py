@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.declarations import QueueState
-from bridge.engine.garbage import rare_collections
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sessions.windows import Windows
 
@@ -44,18 +43,17 @@ async def take_over(
     look = _Look(await connections.channel(), resource, windows)
     await look.alone()
     since_s = loop.time()
-    with rare_collections():
-        await windows.begin()
-        await look.alone(must_be_answered=True)
-        await windows.catch_up()
-        waiting = arrived() + look.state.messages
-        while arrived() < waiting and not (windows.is_full and look.state.messages):
-            if look.is_answered and not look.state.messages:
-                break
-            await asyncio.sleep(LOOK_S)
-            await look.sees_others()
-        # What is ours is on its way; of the rest somebody else has taken some.
-        await windows.catch_up()
+    await windows.begin()
+    await look.alone(must_be_answered=True)
+    await windows.catch_up()
+    waiting = arrived() + look.state.messages
+    while arrived() < waiting and not (windows.is_full and look.state.messages):
+        if look.is_answered and not look.state.messages:
+            break
+        await asyncio.sleep(LOOK_S)
+        await look.sees_others()
+    # What is ours is on its way; of the rest somebody else has taken some.
+    await windows.catch_up()
     if has_been_lost:
         await asyncio.sleep(max(since_s + SETTLE_S - loop.time(), 0))
     await look.channel.close()

@@ -97,8 +97,7 @@ class Windows:
     def close(self) -> None:
         """Let go of all messages."""
         for channel in self._end():
-            if channel.close_reason is None:
-                channel.abandon()
+            channel.abandon()
 
     async def closed(self) -> None:
         """Let go of all messages when RabbitMQ has applied what was acked."""
@@ -168,7 +167,7 @@ class Windows:
         for channel in spent:
             self._channels.remove(channel)
             channel.on_closed = None
-            asyncio.get_running_loop().call_later(SPENT_S, _abandon, channel)
+            asyncio.get_running_loop().call_later(SPENT_S, channel.abandon)
 
     def _cancelled(self, channel: Channel, tag: str) -> None:
         self._lost(ConnectionLost(text="the consumer was cancelled"))
@@ -177,8 +176,3 @@ class Windows:
         if not self._is_over:
             self.close()
             self._on_lost(error)
-
-
-def _abandon(channel: Channel) -> None:
-    if channel.close_reason is None:
-        channel.abandon()

@@ -10,7 +10,6 @@ drop                                       a second copy: nowhere
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -24,6 +23,7 @@ from bridge.engine.counters import Counters
 from bridge.engine.poison import Poison
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.held_message import Copy, HeldMessage
+from bridge.engine.tasks import Tasks
 from bridge.machine.deduplicator import Left
 from bridge.message import moves
 from bridge.message.fate import Fate, Place, fate_of_failed
@@ -74,7 +74,7 @@ class Departure:
         self.poison = poison
         self._sender = sender
         self._counters = counters
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = Tasks()
 
     def send_back(self, source: Source, holding: HeldMessage) -> None:
         """Have a message numbered that was published past the front exchange."""
@@ -102,7 +102,7 @@ class Departure:
         self._counters.expired += 1
         if source.queue.dead_lettering_on_message_expiration:
             dead = _dead(source, holding, *EXPIRED)
-            self._surely(source, holding, dead, "engine.expire", Left.DEAD_LETTERED)
+            self._surely(source, holding, dead, "engine.expire")
         else:
             _ack(holding, "engine.expire.acked")
             source.left(holding, Left.SETTLED)
@@ -110,12 +110,12 @@ class Departure:
     def dead_letter_failed(self, source: Source, holding: HeldMessage) -> None:
         """End a message that has failed too often."""
         dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED)
-        self._surely(source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED)
+        self._surely(source, holding, dead, "engine.delivery_count_exceeded")
 
     def strand(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """Dead-letter a message that cannot be forwarded."""
         dead = _dead(source, holding, reason, description, {})
-        self._surely(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+        self._surely(source, holding, dead, "engine.dead_letter")
 
     def end(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """End a message that its entity does not allow."""
@@ -137,7 +137,7 @@ class Departure:
             ServerBusy, BrokerError: it is where it was, still held.
         """
         dead = _dead(source, holding, reason, description, changes)
-        await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+        await self._move(source, holding, dead, "engine.dead_letter")
 
     async def again(self, source: Source, holding: HeldMessage, changes: Table) -> None:
         """Put a message back with changed properties, one more on its count.
@@ -151,7 +151,7 @@ class Departure:
                 self.expire(source, holding)
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
-                await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+                await self._move(source, holding, dead, "engine.dead_letter")
             case _:
                 failures = holding.failures + 1
                 move = moves.again(source, holding, changes, failures, now_ms())
@@ -165,9 +165,7 @@ class Departure:
                 self.expire(source, holding)
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, failed=1)
-                self._surely(
-                    source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED
-                )
+                self._surely(source, holding, dead, "engine.delivery_count_exceeded")
             case _:
                 move = moves.again(source, holding, {}, holding.failures + 1, now_ms())
                 self._surely(source, holding, move, "engine.again", Left.REPLACED)
@@ -238,9 +236,7 @@ class Departure:
             with suppress(AckLost):
                 await retry(attempt, wait_s=RETRY_S, retryable=_is_passing)
 
-        task = asyncio.get_running_loop().create_task(surely(), name=f"departure {failpoint}")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way.start(surely(), name=f"departure {failpoint}")
 
 
 def _is_passing(error: BaseException) -> bool:

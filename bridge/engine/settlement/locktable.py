@@ -6,12 +6,12 @@ it is asked to settle, and 10 at random, so that nobody can settle what he was n
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from uuid import UUID
 
 from bridge.broker.connection.channel import Channel
+from bridge.engine.alarm import Alarm
 from bridge.engine.clock import now_ms
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.owner import Owner
@@ -45,8 +45,7 @@ class LockTable:
         self.rename()
         self._on_expired = on_expired
         self._locks: Locks[Locked] = Locks()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._alarm = Alarm(self._expire)
 
     def __len__(self) -> int:
         return len(self._locks)
@@ -71,8 +70,8 @@ class LockTable:
         until_ms = self._locks.acquire(
             token, (owner, holding), duration_ms=duration_ms, now_ms=now_ms()
         )
-        if self._timer is None or until_ms < self._timer_ms:
-            self._wake_at(until_ms)
+        if until_ms < self._alarm.due_ms:
+            self._alarm.set(until_ms)
         return UUID(bytes=token), until_ms
 
     def renew(self, token: UUID) -> int | None:
@@ -85,8 +84,7 @@ class LockTable:
             return None
         duration_ms = locked[0].queue.lock_duration_ms
         until_ms = self._locks.renew(token.bytes, duration_ms=duration_ms, now_ms=now_ms())
-        if until_ms is not None and until_ms < self._timer_ms:
-            self._wake_at(until_ms)  # the duration has been made shorter
+        self._alarm.set(until_ms)
         return until_ms
 
     def find(self, token: UUID) -> Locked | None:
@@ -100,7 +98,7 @@ class LockTable:
     def restore(self, token: UUID, lock: Lock[Locked]) -> None:
         """Put a lock back whose settlement has failed."""
         self._locks.restore(token.bytes, lock)
-        self._wake_at(min(lock.until_ms, self._timer_ms) if self._timer else lock.until_ms)
+        self._alarm.set(lock.until_ms)
 
     def lose_channel(self, channel: Channel) -> None:
         """Drop the locks of messages that RabbitMQ has taken back with their channel."""
@@ -116,21 +114,9 @@ class LockTable:
 
     def close(self) -> None:
         """Stop the timer; locks end with their channels."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wake_at(self, instant_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = instant_ms
-        delay_s = max(instant_ms - now_ms(), 0) / 1000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._expire)
+        self._alarm.stop()
 
     def _expire(self) -> None:
-        self._timer = None
         for owner, holding in self._locks.expire(now_ms()):
             self._on_expired(owner, holding)
-        next_ms = self._locks.next_end_ms()
-        if next_ms is not None:
-            self._wake_at(next_ms)
+        self._alarm.set(self._locks.next_end_ms())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from bridge.machine.deduplicator import Identity
-from bridge.machine.sessions.bodies import Bodies
+from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.place import LEAVING, Place
 from bridge.machine.sessions.session import Session
 from bridge.machine.sessions.supply import Supply
@@ -16,15 +16,18 @@ Message = TypeVar("Message")
 class Index(Generic[Message]):
     """What is there.
 
+    Args:
+        budget: where the bodies that are here are counted.
+
     Attributes:
         places: the messages, in the order in which they came or were published again.
         sessions: those that have messages or a receiver.
     """
 
-    def __init__(self, bodies: Bodies[Message], supply: Supply[Message]) -> None:
+    def __init__(self, budget: MemoryBudget, supply: Supply[Message]) -> None:
         self.places: dict[Identity, Place[Message]] = {}
         self.sessions: dict[str, Session[Message]] = {}
-        self._bodies = bodies
+        self._budget = budget
         self._supply = supply
 
     def session(self, session_id: str) -> Session[Message]:
@@ -35,12 +38,20 @@ class Index(Generic[Message]):
         return session
 
     def add(self, place: Place[Message], since: int) -> Session[Message]:
-        """A message has come, at this age; return its session."""
+        """A message has come, at this age, with its body; return its session."""
         session = self.session(place.session_id)
         place.since = since
         self.places[place.identity] = place
+        self._budget.keep(place, is_wanted=False)
         session.count += 1
         return session
+
+    def replace(self, known: Place[Message], new: Place[Message], *, is_wanted: bool) -> None:
+        """Have another copy of a message in place of the one that is known."""
+        self._budget.forget(known)
+        known.generation, known.where = new.generation, new.where
+        known.message, known.size_bytes = new.message, new.size_bytes
+        self._budget.keep(known, is_wanted=is_wanted)
 
     def is_new(self, place: Place[Message], since: int) -> None:
         """A message is published again: behind all that is there."""
@@ -50,7 +61,7 @@ class Index(Generic[Message]):
     def forget(self, place: Place[Message]) -> None:
         """A message is gone, and its session when nothing is left of it."""
         del self.places[place.identity]
-        self._bodies.forget(place)
+        self._budget.forget(place)
         place.state = LEAVING
         session = self.sessions[place.session_id]
         session.out.pop(id(place), None)
@@ -66,6 +77,6 @@ class Index(Generic[Message]):
     def clear(self) -> None:
         """All is gone."""
         for place in self.places.values():
-            self._bodies.forget(place)
+            self._budget.forget(place)
         self.places.clear()
         self.sessions.clear()

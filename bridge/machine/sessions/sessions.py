@@ -24,7 +24,6 @@ from bridge.machine.deduplicator import Identity, digest
 from bridge.machine.locks import Locks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.ages import Ages
-from bridge.machine.sessions.bodies import Bodies
 from bridge.machine.sessions.effects import (
     Count,
     Deliver,
@@ -82,10 +81,9 @@ class Sessions(Generic[Message]):
         self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
         self.max_delivery_count = max_delivery_count
-        self._bodies: Bodies[Message] = Bodies(budget)
         self._settled = settled
         self._supply: Supply[Message] = Supply()
-        self._index: Index[Message] = Index(self._bodies, self._supply)
+        self._index: Index[Message] = Index(budget, self._supply)
         self._held: dict[Hashable, Session[Message]] = {}
         self._locks: Locks[Session[Message]] = Locks()
         self._expected = Expected()
@@ -126,7 +124,6 @@ class Sessions(Generic[Message]):
         if settled is not None and settled == digest(place.identity):
             return [Drop(place.where)]
         session = self._index.add(place, self._ages.now)
-        self._bodies.keep(place, is_wanted=False)
         session.ready(place)
         return self._on_ready(session, now_ms)
 
@@ -134,7 +131,7 @@ class Sessions(Generic[Message]):
         """A message has come that is here already, or is expected."""
         if known.state == COMING and new.generation >= known.generation:
             refreshing, known.refreshing = known.refreshing, 0
-            self._bodies.replace(known, new, is_wanted=refreshing != REFRESHED)
+            self._index.replace(known, new, is_wanted=refreshing != REFRESHED)
             if refreshing == FETCHED:
                 self._index.is_new(known, self._ages.now)
                 return [*_drops_of_seconds(known), _published_again(known)]
@@ -146,7 +143,7 @@ class Sessions(Generic[Message]):
             if new.generation < known.generation:
                 return [Drop(new.where)]
             earlier = known.where
-            self._bodies.replace(known, new, is_wanted=False)
+            self._index.replace(known, new, is_wanted=False)
             return [Drop(earlier)]
         known.seconds = [*(known.seconds or ()), new.where]
         return []

@@ -16,7 +16,6 @@ from bridge.machine import deduplicator
 from bridge.machine.deduplicator import CopyStatus, Deduplicator, Identity, Left, digest
 from bridge.machine.settled import (
     MEMORY_BYTES_MAX,
-    NUMBERS_MAX,
     PAGE_BYTES,
     PAGE_NUMBERS,
     SettledMemory,
@@ -33,7 +32,6 @@ class Message:
     generation: int = 0
     identity: Identity = A
     tag: int = 1
-    was_dead_lettered: bool = False
 
 
 def deduplicator_of(memory: SettledMemory | None = None) -> Deduplicator[int]:
@@ -87,29 +85,6 @@ def test_what_was_moved_to_another_queue_is_not_settled() -> None:
     messages.wait(Message(1), 5)
     assert messages.leave(Message(1), Left.MOVED) == [5]
     assert messages.status_of(Message(1)) is CopyStatus.NEW
-
-
-def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() -> None:
-    """What has been in the dead-letter queue is no copy of what went there."""
-    messages = deduplicator_of()
-    messages.hold(Message(1))
-    messages.wait(Message(1), 5)
-    assert messages.leave(Message(1), Left.DEAD_LETTERED) == [5]
-    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
-    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
-    assert messages.status_of(Message(1, generation=1, was_dead_lettered=True)) is CopyStatus.NEW
-    assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
-    messages.forget()
-    assert messages.status_of(Message(1)) is CopyStatus.NEW
-
-
-def test_so_many_dead_letters_are_known() -> None:
-    """The oldest is forgotten first."""
-    messages = deduplicator_of()
-    for number in range(deduplicator.DEAD_LETTERED_MAX + 1):
-        messages.leave(Message(number), Left.DEAD_LETTERED)
-    assert messages.status_of(Message(0)) is CopyStatus.NEW
-    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
 
 
 def test_a_message_put_back_with_changes_is_no_copy() -> None:
@@ -199,49 +174,35 @@ def test_another_incarnation_of_the_entity_counts_anew() -> None:
     assert memory.used_bytes == 0
 
 
-def test_a_million_numbers_of_a_queue_are_remembered_in_little_more_than_their_digests() -> None:
-    """And no more: the oldest are forgotten."""
+def test_a_million_numbers_are_remembered_in_little_more_than_their_digests() -> None:
+    """Of one queue."""
     tracemalloc.start()
     try:
         memory = SettledMemory()
         numbers = memory.numbers()
         before, _ = tracemalloc.get_traced_memory()
-        for number in range(1, NUMBERS_MAX + 100_001):
-            numbers.add(number, number.to_bytes(16, "big"))
+        for number in range(1_000_000):
+            numbers.add(number, (number + 1).to_bytes(16, "big"))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert numbers.digest_of(NUMBERS_MAX + 100_000) is not None
-    assert numbers.digest_of(NUMBERS_MAX + 100_000 - NUMBERS_MAX + PAGE_NUMBERS) is not None
-    assert numbers.digest_of(100_000 - PAGE_NUMBERS) is None
-    assert after - before <= memory.used_bytes <= 1.1 * 16 * NUMBERS_MAX
+    assert numbers.digest_of(0) == (1).to_bytes(16, "big")
+    assert after - before <= memory.used_bytes <= 1.1 * 16 * 1_000_000
 
 
 def test_all_queues_of_a_process_share_one_bound() -> None:
-    """The one that has most gives way."""
+    """What was settled longest ago gives way."""
     memory = SettledMemory(limit_bytes=10 * PAGE_BYTES)
-    large, small = memory.numbers(), memory.numbers()
-    small.add(7, digest(A))
+    quiet, busy = memory.numbers(), memory.numbers()
+    quiet.add(7, digest(A))
     for number in range(0, 50 * PAGE_NUMBERS, PAGE_NUMBERS):
-        large.add(number, digest(A))
+        busy.add(number, digest(A))
         assert memory.used_bytes <= 10 * PAGE_BYTES
-    assert small.digest_of(7) == digest(A)
-    assert (len(large), len(small)) == (9, 1)
+    quiet.add(8, digest(A))
+    assert quiet.digest_of(7) is None
+    assert list(quiet.numbers()) == [8]
+    assert list(busy.numbers()) == list(range(41 * PAGE_NUMBERS, 50 * PAGE_NUMBERS, PAGE_NUMBERS))
     assert MEMORY_BYTES_MAX == 64 << 20
-
-
-def test_a_queue_that_is_closed_has_no_part_of_it_any_more() -> None:
-    """Nor has what is settled there later."""
-    memory = SettledMemory(limit_bytes=2 * PAGE_BYTES)
-    messages, other = deduplicator_of(memory), memory.numbers()
-    messages.leave(Message(1), Left.SETTLED)
-    messages.close()
-    messages.close()
-    assert memory.used_bytes == 0
-    messages.leave(Message(2), Left.SETTLED)
-    for number in (0, PAGE_NUMBERS):
-        other.add(number, digest(A))
-    assert (len(other), memory.used_bytes) == (2, 2 * PAGE_BYTES)
 
 
 def test_what_was_replaced_is_bounded() -> None:
@@ -273,7 +234,6 @@ class _Stored:
     identity: Identity
     generation: int
     tag: int | None = None
-    was_dead_lettered: bool = False
 
 
 @dataclass
@@ -284,9 +244,7 @@ class _Queue:
     held: list[Message] = field(default_factory=list)
     leaving: list[Message] = field(default_factory=list)
     settled: OrderedDict[tuple[int, Identity], None] = field(default_factory=OrderedDict)
-    recent: OrderedDict[int, None] = field(default_factory=OrderedDict)
     replaced: dict[tuple[int, Identity], int] = field(default_factory=dict)
-    dead: set[tuple[int, Identity]] = field(default_factory=set)
 
 
 class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
@@ -299,10 +257,9 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory = SettledMemory(limit_bytes=2 * PAGES * PAGE_BYTES)
-        self.queues = [
-            _Queue(Deduplicator(self.memory.numbers(PAGES * PAGE_NUMBERS))) for _ in range(2)
-        ]
+        self.memory = SettledMemory(limit_bytes=PAGES * PAGE_BYTES)
+        self.queues = [_Queue(Deduplicator(self.memory.numbers())) for _ in range(2)]
+        self.recent: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.stored: list[_Stored] = []
         self.alive: set[tuple[int, Identity]] = set()
         self.tags = itertools.count(1)
@@ -316,8 +273,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
                 key = each.number, each.identity
                 is_with = with_ is not None and key == (with_.number, with_.identity)
                 is_replaced = queue.replaced.get(key, -1) >= each.generation
-                is_dead = key in queue.dead and not each.was_dead_lettered
-                assert key in queue.settled or is_with or is_replaced or is_dead, "no proof"
+                assert key in queue.settled or is_with or is_replaced, "no proof"
                 self.stored.remove(each)
 
     def ack(self, tag: int) -> None:
@@ -333,13 +289,11 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
         self.ack(message.tag)
         if how is Left.SETTLED:
             queue.settled[key] = None
-            page = message.number // PAGE_NUMBERS
-            queue.recent[page] = None
-            queue.recent.move_to_end(page)
+            page = self.queues.index(queue), message.number // PAGE_NUMBERS
+            self.recent[page] = None
+            self.recent.move_to_end(page)
         elif how is Left.REPLACED:
             queue.replaced[key] = message.generation
-        elif how is Left.DEAD_LETTERED:
-            queue.dead.add(key)
         self.drop(queue, queue.messages.leave(message, how), with_=message)
         free = queue.messages.take_free(message)
         assert how is Left.REPLACED or not free, "they leave with it"
@@ -348,19 +302,11 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def arrive(self, stored: _Stored) -> None:
         queue = self.queues[stored.queue]
         stored.tag = next(self.tags)
-        message = Message(
-            stored.number,
-            stored.generation,
-            stored.identity,
-            stored.tag,
-            stored.was_dead_lettered,
-        )
+        message = Message(stored.number, stored.generation, stored.identity, stored.tag)
         status = queue.messages.status_of(message)
         key = message.number, message.identity
         if key in queue.settled and self.is_in_window(queue, message.number):
             assert status is CopyStatus.SETTLED, "a proven copy"
-        if key in queue.dead and not stored.was_dead_lettered:
-            assert status is CopyStatus.SETTLED, "a copy of a dead letter"
         if status is CopyStatus.NEW:
             queue.messages.hold(message)
             queue.held.append(message)
@@ -371,9 +317,9 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
 
     def is_in_window(self, queue: _Queue, number: int) -> bool:
         """Whether the page is among the last, and nothing else was settled under the number."""
-        page = number // PAGE_NUMBERS
+        page = self.queues.index(queue), number // PAGE_NUMBERS
         under_it = [key for key in queue.settled if key[0] == number]
-        return page in list(queue.recent)[-PAGES:] and len(under_it) == 1
+        return page in list(self.recent)[-PAGES:] and len(under_it) == 1
 
     def take(self, data: st.DataObject, which: str) -> tuple[_Queue, Message]:
         queue = data.draw(st.sampled_from([each for each in self.queues if getattr(each, which)]))
@@ -442,11 +388,9 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def dead_letter(self, data: st.DataObject) -> None:
         """It goes to the other queue, and an operator may bring it back from there."""
         queue, message = self.take(data, "held")
-        is_back = queue is self.queues[1]
         other = 1 - self.queues.index(queue)
-        moved = _Stored(other, message.number, message.identity, 0, was_dead_lettered=True)
-        self.stored.append(moved)
-        self.leave(queue, message, Left.MOVED if is_back else Left.DEAD_LETTERED)
+        self.stored.append(_Stored(other, message.number, message.identity, 0))
+        self.leave(queue, message, Left.MOVED)
 
     @precondition(lambda self: self.some_are("held"))
     @rule(data=st.data())
@@ -466,12 +410,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.held.append(message)
         else:
             index, generation = self.queues.index(queue), message.generation + 1
-            self.stored.append(
-                _Stored(
-                    *(index, message.number, message.identity, generation),
-                    was_dead_lettered=message.was_dead_lettered,
-                )
-            )
+            self.stored.append(_Stored(index, message.number, message.identity, generation))
             queue.leaving.append(message)
 
     @precondition(lambda self: self.some_are("leaving"))
@@ -485,13 +424,12 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
         self.stored.clear()
         self.alive.clear()
         self.next_number = 0
+        self.recent.clear()
         for queue in self.queues:
             queue.held.clear()
             queue.leaving.clear()
             queue.settled.clear()
-            queue.recent.clear()
             queue.replaced.clear()
-            queue.dead.clear()
             queue.messages.lose()
             queue.messages.forget()
 
@@ -507,8 +445,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
 
     @invariant()
     def the_memory_is_bounded(self) -> None:
-        assert self.memory.used_bytes <= 2 * PAGES * PAGE_BYTES
-        assert all(len(queue.messages._settled) <= PAGES for queue in self.queues)
+        assert self.memory.used_bytes <= PAGES * PAGE_BYTES
 
 
 TestCopiesOfWhatRabbitMQBringsAgain = CopiesOfWhatRabbitMQBringsAgain.TestCase

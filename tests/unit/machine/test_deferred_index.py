@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.deferred_index import GONE_MS, DeferredIndex
+from bridge.machine.deferred_index import DeferredIndex
 from bridge.machine.memory_budget import MemoryBudget
 
 LIMIT_BYTES = 30
@@ -27,30 +27,20 @@ class Index(RuleBasedStateMachine):
         super().__init__()
         self.budget = MemoryBudget(LIMIT_BYTES)
         self.index: DeferredIndex[int] = DeferredIndex(self.budget)
-        self.now_ms = 0
         self.last_tag = 0
         self.waiting: dict[int, int] = {}
         self.returned: set[int] = set()
         self.taken: dict[int, int] = {}
-        self.gone_ms: dict[int, int] = {}
 
     def deliver(self, message: int, size_bytes: int) -> None:
-        """RabbitMQ delivers: the later of two copies stays; what is gone is dropped for a while."""
+        """RabbitMQ delivers: the later of two copies stays."""
         self.last_tag += 1
         dropped = self.index.arrived(
-            message,
-            number_of(message),
-            self.last_tag,
-            self.last_tag,
-            size_bytes,
-            now_ms=self.now_ms,
+            message, number_of(message), self.last_tag, self.last_tag, size_bytes
         )
         self.returned.discard(message)
-        if message in self.gone_ms and self.now_ms - self.gone_ms[message] < GONE_MS:
-            assert dropped == self.last_tag
-        else:
-            assert dropped == self.waiting.get(message)
-            self.waiting[message] = self.last_tag
+        assert dropped == self.waiting.get(message)
+        self.waiting[message] = self.last_tag
 
     @rule(message=MESSAGES, size_bytes=st.integers(0, 20))
     def arrive(self, message: int, size_bytes: int) -> None:
@@ -113,14 +103,8 @@ class Index(RuleBasedStateMachine):
     def leave(self) -> None:
         """A message leaves for good, and takes a second copy with it, and nothing else."""
         message, _ = self.taken.popitem()
-        assert self.index.gone(message, now_ms=self.now_ms) == self.waiting.pop(message, None)
-        self.gone_ms[message] = self.now_ms
+        assert self.index.gone(message) == self.waiting.pop(message, None)
         self.returned.discard(message)
-
-    @rule(passed_ms=st.sampled_from([1, GONE_MS]))
-    def pass_time(self, passed_ms: int) -> None:
-        """Time passes."""
-        self.now_ms += passed_ms
 
     @rule()
     def lose(self) -> None:

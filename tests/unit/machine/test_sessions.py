@@ -619,7 +619,7 @@ def test_what_is_old_is_published_again_while_most_that_came_since_is_gone(
     assert sorted(refreshed(2)) == old[:2]
     assert refreshed(9) == old[2:]
     assert refreshed(9) == []
-    assert world.machine._bodies._budget.used_bytes == min(room_bytes, 300)
+    assert world.machine._index._budget.used_bytes == min(room_bytes, 300)
     world.accept(2, "old")
     world.credit(2, 3)
     world.bring_all()

@@ -7,40 +7,43 @@ from collections.abc import Callable
 
 from bridge.engine.clock import now_ms
 
+NEVER_MS = 1 << 62
+
 
 class Alarm:
     """Calls back once at or soon after the instant that it is set to.
 
     Args:
         on_due: called then; it may set the alarm again.
+
+    Attributes:
+        due_ms: that instant (UTC ms), or `NEVER_MS`.
     """
 
     def __init__(self, on_due: Callable[[], None]) -> None:
+        self.due_ms = NEVER_MS
         self._on_due = on_due
-        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._due_ms = 0
 
     def __repr__(self) -> str:
-        return f"Alarm({self._due_ms if self._timer is not None else None})"
+        return f"Alarm({self.due_ms})"
 
     def set(self, due_ms: int | None) -> None:
         """Call back at this instant (UTC ms), unless that is to happen earlier."""
-        if due_ms is None:
+        if due_ms is None or due_ms >= self.due_ms:
             return
-        if self._timer is not None:
-            if self._due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._due_ms = due_ms
-        self._timer = self._loop.call_later(max(due_ms - now_ms(), 0) / 1000, self._ring)
+        self.stop()
+        self.due_ms = due_ms
+        delay_s = max(due_ms - now_ms(), 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
 
     def stop(self) -> None:
         """Call back no more."""
+        self.due_ms = NEVER_MS
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _ring(self) -> None:
-        self._timer = None
+        self.stop()
         self._on_due()

@@ -1,0 +1,53 @@
+"""What the owner of a shard's sessions answers, to whoever asks: this process, or another one."""
+
+from __future__ import annotations
+
+import json
+
+from bridge.broker.errors import BrokerError
+from bridge.engine import texts
+from bridge.engine.sessions.deletion import delete
+from bridge.engine.sessions.owner import SessionOwner
+from bridge.model.errors import ServerBusy
+from bridge.wire import sessions as wire
+from bridge.wire.basic import Table
+from bridge.wire.reply import Done
+from bridge.wire.sessions import content, integer, string
+
+
+async def answer(owner: SessionOwner, what: str, question: Table) -> Done:
+    """Carry out what is asked about a session, or list them.
+
+    Raises:
+        SessionLockLost: nobody holds the session.
+        ServerBusy, OperationTimeout: RabbitMQ does not take it, or answers nothing, now.
+    """
+    try:
+        return await _answer(owner, what, question)
+    except BrokerError as error:
+        raise ServerBusy(texts.busy(error)) from error
+
+
+async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
+    messages, stored = owner.messages, owner.stored
+    if what == wire.LIST:
+        await owner.catch_up()
+        after_ms = integer(question, "after")
+        ids = set(stored.states.ids(after_ms))
+        if after_ms < 0:
+            ids.update(messages.machine.ids)
+        return Done(content=json.dumps(sorted(ids)).encode())
+    session_id = string(question, "session")
+    if what == wire.RENEW:
+        return Done((messages.renew(session_id),))
+    if what == wire.DELETE:
+        await owner.catch_up()
+        count, before_ms = integer(question, "count"), integer(question, "before")
+        return Done((await delete(messages, session_id, count, before_ms),))
+    messages.check(session_id)
+    if what == wire.GET_STATE:
+        return Done(content=wire.encode_state(stored.states.get(session_id)))
+    if what == wire.STORE:
+        state = content(question, "state") if "state" in question else None
+        await stored.store(session_id, state)
+    return Done()
