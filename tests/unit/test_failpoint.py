@@ -23,11 +23,9 @@ ELSEWHERE = {
     ("requests.py", "send"): "likewise",
     ("ownership.py", "_put_token"): "likewise",
     ("stored_states.py", "_set"): "likewise",
-    ("publisher.py", "tell"): "is called by `Sender.tell`, which has its own",
     ("settlements.py", "_write"): "likewise; what is not told is found by RabbitMQ's count",
     ("view.py", "_write_again"): "likewise; it is true for ever, and may stand there twice",
     ("stream_tail.py", "catch_up"): "likewise; a mark, which nobody else reads",
-    ("leader.py", "_on_failed"): "tells the next term what a full queue refused, and ends",
 }
 """Functions that need no point of their own."""
 
