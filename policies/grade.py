@@ -38,6 +38,7 @@ class Subject:
     Attributes:
         entity: the entity, or the namespace.
         names: those of the namespace's queues and topics, in lower case.
+        comes_back: the forwarded messages of the entity can reach the entity again.
         rule: the rule, when it is one that is graded.
         capabilities: of the RabbitMQ that it shall run on.
     """
@@ -45,6 +46,7 @@ class Subject:
     entity: model.Entity | model.Namespace
     capabilities: Capabilities
     names: frozenset[str] = frozenset()
+    comes_back: bool = False
     rule: model.Rule | None = None
 
 

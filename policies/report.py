@@ -13,6 +13,7 @@ from enum import Enum
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
+from bridge.model.forwarding import comes_back
 from bridge.model.properties import PROPERTIES, kind_of
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import entities
@@ -114,7 +115,10 @@ def make(
     names = frozenset(queue.name.lower() for queue in namespace.queues)
     names |= {topic.name.lower() for topic in namespace.topics}
     for entity in (namespace, *entities(namespace)):
-        entries += _entries(entity, targets, known, names)
+        returns = isinstance(entity, model.Queue | model.Subscription) and comes_back(
+            entity, namespace
+        )
+        entries += _entries(entity, targets, known, names, returns)
     return Report(
         namespace=namespace.name,
         targets=tuple(targets),
@@ -174,6 +178,7 @@ def _entries(
     targets: Sequence[Target],
     known: dict[str, Capabilities],
     names: frozenset[str],
+    returns: bool,
 ) -> Iterator[Entry]:
     kind, path = None, ""
     if not isinstance(entity, model.Namespace):
@@ -190,7 +195,13 @@ def _entries(
                 grades={
                     (flavour, version): decided(
                         row.cases(flavour),
-                        Subject(entity=entity, capabilities=known[version], names=names, rule=rule),
+                        Subject(
+                            entity=entity,
+                            capabilities=known[version],
+                            names=names,
+                            comes_back=returns,
+                            rule=rule,
+                        ),
                     )
                     for flavour, version in targets
                 },

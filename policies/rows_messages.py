@@ -138,10 +138,21 @@ MESSAGES: tuple[Row, ...] = (
         both=(none("forward_to"),),
         with_bridge=(bridge(),),
         plain=(
+            when(
+                "to no entity of the namespace",
+                lambda subject: (
+                    getattr(subject.entity, "forward_to", "").lower() not in subject.names
+                ),
+                lost("There is no such entity: no shovel is made, and messages stay."),
+            ),
+            when(
+                "in a circle",
+                lambda subject: subject.comes_back,
+                lost("RabbitMQ has no limit of hops: no shovel is made, and messages stay."),
+            ),
             lost(
-                "A shovel moves them (plugin rabbitmq_shovel), within the namespace and in no "
-                "circle. The limit of hops and transfer dead letters are lost: what the target "
-                "refuses stays and is tried again."
+                "A shovel moves them (plugin rabbitmq_shovel). The limit of hops and transfer dead "
+                "letters are lost: what the target refuses stays and is tried again."
             ),
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.model.entity import Queue, Subscription, Topic
+from bridge.model.entity import Namespace, Queue, Subscription, Topic
 from bridge.model.name import SubQueue
 
 
@@ -23,3 +23,16 @@ def forwards(entity: Queue | Topic | Subscription) -> bool:
     return not isinstance(entity, Topic) and bool(
         entity.forward_to or entity.forward_dead_lettered_messages_to
     )
+
+
+def comes_back(source: Queue | Subscription, namespace: Namespace) -> bool:
+    """Whether forwarded messages of a source can reach its queue or topic again."""
+    onward = {queue.name.lower(): {queue.forward_to.lower()} for queue in namespace.queues}
+    for topic in namespace.topics:
+        onward[topic.name.lower()] = {each.forward_to.lower() for each in topic.subscriptions}
+    seen: set[str] = set()
+    ahead = {source.forward_to.lower()}
+    while ahead:
+        seen |= ahead
+        ahead = {each for name in ahead for each in onward.get(name, ())} - seen
+    return source.front.lower() in seen

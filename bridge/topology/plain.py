@@ -14,6 +14,7 @@ from urllib.parse import quote
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
 from bridge.model.errors import EntityConflict
+from bridge.model.forwarding import comes_back
 from bridge.topology import names, parts
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS, Capabilities
 from bridge.topology.compiler import compile  # noqa: A004 - the compiler's one verb
@@ -223,7 +224,7 @@ class Plain:
             return _forwards(
                 path, f"The namespace has no {entity.forward_to!r}: messages stay in {name!r}."
             )
-        if _comes_back(path, target, namespace):
+        if comes_back(entity, namespace):
             return _forwards(
                 path,
                 f"{target!r} forwards back to it, and RabbitMQ has no limit of hops: messages stay "
@@ -271,21 +272,6 @@ def _front_names(namespace: model.Namespace) -> list[str]:
 def _forwards(path: str, message: str) -> Topology:
     finding = Finding(entity=path, property="ForwardTo", grade="lost", message=message)
     return Topology(findings=(finding,))
-
-
-def _comes_back(path: str, target: str, namespace: model.Namespace) -> bool:
-    """Whether what an entity forwards to a target can come to the entity again."""
-    onward = {queue.name.lower(): {queue.forward_to.lower()} for queue in namespace.queues}
-    for topic in namespace.topics:
-        onward[topic.name.lower()] = {each.forward_to.lower() for each in topic.subscriptions}
-    queue = path.lower()
-    origin = queue if queue in onward else queue.split(_SUBSCRIPTIONS.lower())[0]
-    seen: set[str] = set()
-    ahead = {target.lower()}
-    while ahead:
-        seen |= ahead
-        ahead = {each for name in ahead for each in onward.get(name, ())} - seen
-    return origin in seen
 
 
 def _path(topic: model.Topic, subscription: model.Subscription) -> str:

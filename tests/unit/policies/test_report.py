@@ -208,6 +208,32 @@ def test_what_the_input_and_the_table_lose_is_in_the_total() -> None:
     assert json.loads(report.to_json(made))["counts"]["plain 4.0"]["lost"] == 3
 
 
+def test_no_shovel_is_promised_that_the_compiler_does_not_make() -> None:
+    """Into a circle, through a subscription too, and to what is not there."""
+    subscription = model.Subscription(topic="t", name="s", forward_to="A")
+    namespace = model.Namespace(
+        queues=(
+            model.Queue(name="a", forward_to="t"),
+            model.Queue(name="alone", forward_to="elsewhere"),
+            model.Queue(name="begin", forward_to="end"),
+            model.Queue(name="end"),
+        ),
+        topics=(model.Topic(name="t", subscriptions=(subscription,)),),
+    )
+    made = report.make(Reading(namespace=namespace), flavours=[Flavour.PLAIN], versions=["4.3"])
+    notes = {
+        each.entity: each.message
+        for each in made.losses((Flavour.PLAIN, "4.3"))
+        if each.property == "ForwardTo"
+    }
+    moved = {path for path, note in notes.items() if note.startswith("A shovel moves")}
+    shovels = compile_plain(namespace, Capabilities.of("4.3")).shovels
+    assert (len(shovels), moved) == (1, {"begin"})
+    assert "no limit of hops" in notes["a"]
+    assert notes["a"] == notes["t/Subscriptions/s"]
+    assert "no such entity" in notes["alone"]
+
+
 def test_strict_lets_what_is_approximate_pass() -> None:
     """A queue of defaults loses nothing."""
     namespace = model.Namespace(queues=(model.Queue(name="q"),))
