@@ -9,7 +9,9 @@ and number, that the message is settled; what nothing proves is delivered.
   nodes of a cluster lose sight of each other for a moment). So it **waits**, unacked, and shares
   the fate of the held one: it goes when that leaves the queue, and else goes back as well.
 * **Settled**: gone for good, by the digests of the last numbers (`settled`), within one incarnation
-  of the entity, which counts from 1. What was deferred or dead-lettered is not: it may come back.
+  of the entity, which counts from 1. What was deferred is not: an operator may bring it back.
+* **Dead-lettered**: gone, but what has been in the dead-letter queue is none of its copies: an
+  operator has brought it back.
 * **Replaced**: put back with changes under its number and identity, as a higher generation. While
   this process does that, the new one is no copy; when a process died in between both are there, and
   whichever comes second is the copy.
@@ -28,6 +30,9 @@ from bridge.machine.settled import DIGEST_BYTES, SettledNumbers
 
 REPLACED_MAX = 10_000
 """So many messages are known to have been replaced."""
+
+DEAD_LETTERED_MAX = 10_000
+"""So many are known to have been dead-lettered."""
 
 Identity = bytes | tuple[int, int]
 """What all copies of a message have in common, and no other message of its entity has.
@@ -50,11 +55,16 @@ class Message(Protocol):
         identity: see `Identity`.
         generation: how often it had been delivered when it was published again; of two copies the
             one of the higher generation counts.
+        was_dead_lettered: it has been in the dead-letter queue.
     """
 
     number: int
     identity: Identity
     generation: int
+
+    @property
+    def was_dead_lettered(self) -> bool:
+        """See above."""
 
 
 class CopyStatus(Enum):
@@ -69,6 +79,7 @@ class Left(Enum):
     """How a message has left its queue."""
 
     SETTLED = "settled"
+    DEAD_LETTERED = "dead-lettered"
     MOVED = "moved"
     REPLACED = "replaced"
 
@@ -86,6 +97,7 @@ class Deduplicator(Generic[Copy]):
         self._waiting: dict[_Key, list[tuple[int, Copy]]] = {}
         self._expected: dict[_Key, int] = {}
         self._replaced: OrderedDict[_Key, int] = OrderedDict()
+        self._dead: OrderedDict[_Key, None] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many messages are held."""
@@ -152,6 +164,10 @@ class Deduplicator(Generic[Copy]):
             self._replaced.move_to_end(key)
             if len(self._replaced) > REPLACED_MAX:
                 self._replaced.popitem(last=False)
+        elif how is Left.DEAD_LETTERED:
+            self._dead[key] = None
+            if len(self._dead) > DEAD_LETTERED_MAX:
+                self._dead.popitem(last=False)
         if not self._waiting:
             return []
         is_all = how is not Left.REPLACED
@@ -173,6 +189,7 @@ class Deduplicator(Generic[Copy]):
         """The entity was made anew, and counts from 1: nothing of it is settled."""
         self._settled.forget()
         self._replaced.clear()
+        self._dead.clear()
 
     def close(self) -> None:
         """Nothing comes any more: what is settled takes no room."""
@@ -192,6 +209,8 @@ class Deduplicator(Generic[Copy]):
     def _is_gone(self, key: _Key, message: Message) -> bool:
         replaced = self._replaced.get(key)
         if replaced is not None and message.generation <= replaced:
+            return True
+        if key in self._dead and not message.was_dead_lettered:
             return True
         number, identity = key
         settled = self._settled.digest_of(number)

@@ -79,6 +79,11 @@ class Message:
         """Whether the engine has put it back with changed properties."""
         return headers.DELIVERED in (self.record.properties.headers or _NO_HEADERS)
 
+    @property
+    def was_dead_lettered(self) -> bool:
+        """Whether an engine has moved it to the dead-letter queue, from where it may be back."""
+        return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)
+
     def died_after(self, max_delivery_count: int) -> int:
         """Failed deliveries before it became a dead letter: none is counted after (Azure).
 

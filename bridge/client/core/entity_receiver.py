@@ -182,7 +182,7 @@ class EntityReceiver:
         def publishes(held: Held) -> Move:
             return moves.dead_letter(place, held, reason, description, {}, held.failures)
 
-        self._settling.move(self._locks, token, publishes, Left.MOVED, answer)
+        self._settling.move(self._locks, token, publishes, Left.DEAD_LETTERED, answer)
 
     def defer(self, token: UUID, answer: Answer) -> None:
         """Set a message aside; the queue for that is there."""
@@ -245,7 +245,7 @@ class EntityReceiver:
         """Keep a message unless it is one too many, or belongs elsewhere."""
         if is_stray(held, self.place, self.place.active_exchange):
             self._credit.discarded(held.fetch)
-            self._settling.surely(held, moves.send_back(self.place, held))
+            self._settling.surely(held, moves.send_back(self.place, held), Left.MOVED)
         elif (status := self._deduplicator.status_of(held)) is not CopyStatus.NEW:
             self._credit.discarded(held.fetch)
             copy = Copy(held.fetch, held.channel, held.tag)

@@ -96,13 +96,13 @@ class Settling:
             return
         reason, description = EXPIRED if fate is Fate.EXPIRED else DELIVERY_COUNT_EXCEEDED
         dead = moves.dead_letter(place, held, reason, description, {}, held.failures)
-        self.surely(held, dead)
+        self.surely(held, dead, Left.DEAD_LETTERED)
 
     def refuse(self, held: Held, error: Exception) -> None:
         """Have a message made a dead letter that cannot be handled."""
         description = f"The message cannot be handled: {type(error).__name__}: {error}"
         publishes = moves.refuse(self._place, held, MALFORMED_MESSAGE, description)
-        self.surely(held, publishes)
+        self.surely(held, publishes, Left.MOVED)
 
     def move(
         self, locks: LockTable, token: UUID, make: Callable[[Held], Move], how: Left,
@@ -135,7 +135,7 @@ class Settling:
             locks.restore(token, lock)
             raise
 
-    def surely(self, held: Held, publishes: Move) -> None:
+    def surely(self, held: Held, publishes: Move, how: Left) -> None:
         """Move a message, and try again until it is done or RabbitMQ has taken it back."""
         fitting = moves.fitting(publishes)
 
@@ -143,7 +143,7 @@ class Settling:
             if held.channel.is_closed:
                 return
             if error is None:
-                self._leave(held, Left.MOVED)
+                self._leave(held, how)
             else:
                 self._wire.later(RETRY_S, attempt)
 

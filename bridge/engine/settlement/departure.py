@@ -102,7 +102,7 @@ class Departure:
         self._counters.expired += 1
         if source.queue.dead_lettering_on_message_expiration:
             dead = _dead(source, holding, *EXPIRED)
-            self._surely(source, holding, dead, "engine.expire")
+            self._surely(source, holding, dead, "engine.expire", Left.DEAD_LETTERED)
         else:
             _ack(holding, "engine.expire.acked")
             source.left(holding, Left.SETTLED)
@@ -110,12 +110,12 @@ class Departure:
     def dead_letter_failed(self, source: Source, holding: HeldMessage) -> None:
         """End a message that has failed too often."""
         dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED)
-        self._surely(source, holding, dead, "engine.delivery_count_exceeded")
+        self._surely(source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED)
 
     def strand(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """Dead-letter a message that cannot be forwarded."""
         dead = _dead(source, holding, reason, description, {})
-        self._surely(source, holding, dead, "engine.dead_letter")
+        self._surely(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
     def end(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """End a message that its entity does not allow."""
@@ -137,7 +137,7 @@ class Departure:
             ServerBusy, BrokerError: it is where it was, still held.
         """
         dead = _dead(source, holding, reason, description, changes)
-        await self._move(source, holding, dead, "engine.dead_letter")
+        await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
     async def again(self, source: Source, holding: HeldMessage, changes: Table) -> None:
         """Put a message back with changed properties, one more on its count.
@@ -151,7 +151,7 @@ class Departure:
                 self.expire(source, holding)
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
-                await self._move(source, holding, dead, "engine.dead_letter")
+                await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
             case _:
                 failures = holding.failures + 1
                 move = moves.again(source, holding, changes, failures, now_ms())
@@ -165,7 +165,9 @@ class Departure:
                 self.expire(source, holding)
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, failed=1)
-                self._surely(source, holding, dead, "engine.delivery_count_exceeded")
+                self._surely(
+                    source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED
+                )
             case _:
                 move = moves.again(source, holding, {}, holding.failures + 1, now_ms())
                 self._surely(source, holding, move, "engine.again", Left.REPLACED)

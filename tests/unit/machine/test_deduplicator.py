@@ -32,6 +32,7 @@ class Message:
     generation: int = 0
     identity: Identity = A
     tag: int = 1
+    was_dead_lettered: bool = False
 
 
 def deduplicator_of(memory: SettledMemory | None = None) -> Deduplicator[int]:
@@ -85,6 +86,29 @@ def test_what_was_moved_to_another_queue_is_not_settled() -> None:
     messages.wait(Message(1), 5)
     assert messages.leave(Message(1), Left.MOVED) == [5]
     assert messages.status_of(Message(1)) is CopyStatus.NEW
+
+
+def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() -> None:
+    """What has been in the dead-letter queue is no copy of what went there."""
+    messages = deduplicator_of()
+    messages.hold(Message(1))
+    messages.wait(Message(1), 5)
+    assert messages.leave(Message(1), Left.DEAD_LETTERED) == [5]
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, generation=1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
+    messages.forget()
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
+
+
+def test_so_many_dead_letters_are_known() -> None:
+    """The oldest is forgotten first."""
+    messages = deduplicator_of()
+    for number in range(deduplicator.DEAD_LETTERED_MAX + 1):
+        messages.leave(Message(number), Left.DEAD_LETTERED)
+    assert messages.status_of(Message(0)) is CopyStatus.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
 
 
 def test_a_message_put_back_with_changes_is_no_copy() -> None:
@@ -234,6 +258,7 @@ class _Stored:
     identity: Identity
     generation: int
     tag: int | None = None
+    was_dead_lettered: bool = False
 
 
 @dataclass
@@ -245,6 +270,7 @@ class _Queue:
     leaving: list[Message] = field(default_factory=list)
     settled: OrderedDict[tuple[int, Identity], None] = field(default_factory=OrderedDict)
     replaced: dict[tuple[int, Identity], int] = field(default_factory=dict)
+    dead: set[tuple[int, Identity]] = field(default_factory=set)
 
 
 class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
@@ -273,7 +299,8 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
                 key = each.number, each.identity
                 is_with = with_ is not None and key == (with_.number, with_.identity)
                 is_replaced = queue.replaced.get(key, -1) >= each.generation
-                assert key in queue.settled or is_with or is_replaced, "no proof"
+                is_dead = key in queue.dead and not each.was_dead_lettered
+                assert key in queue.settled or is_with or is_replaced or is_dead, "no proof"
                 self.stored.remove(each)
 
     def ack(self, tag: int) -> None:
@@ -294,6 +321,8 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             self.recent.move_to_end(page)
         elif how is Left.REPLACED:
             queue.replaced[key] = message.generation
+        elif how is Left.DEAD_LETTERED:
+            queue.dead.add(key)
         self.drop(queue, queue.messages.leave(message, how), with_=message)
         free = queue.messages.take_free(message)
         assert how is Left.REPLACED or not free, "they leave with it"
@@ -302,11 +331,19 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def arrive(self, stored: _Stored) -> None:
         queue = self.queues[stored.queue]
         stored.tag = next(self.tags)
-        message = Message(stored.number, stored.generation, stored.identity, stored.tag)
+        message = Message(
+            stored.number,
+            stored.generation,
+            stored.identity,
+            stored.tag,
+            stored.was_dead_lettered,
+        )
         status = queue.messages.status_of(message)
         key = message.number, message.identity
         if key in queue.settled and self.is_in_window(queue, message.number):
             assert status is CopyStatus.SETTLED, "a proven copy"
+        if key in queue.dead and not stored.was_dead_lettered:
+            assert status is CopyStatus.SETTLED, "a copy of a dead letter"
         if status is CopyStatus.NEW:
             queue.messages.hold(message)
             queue.held.append(message)
@@ -388,9 +425,11 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def dead_letter(self, data: st.DataObject) -> None:
         """It goes to the other queue, and an operator may bring it back from there."""
         queue, message = self.take(data, "held")
+        is_back = queue is self.queues[1]
         other = 1 - self.queues.index(queue)
-        self.stored.append(_Stored(other, message.number, message.identity, 0))
-        self.leave(queue, message, Left.MOVED)
+        moved = _Stored(other, message.number, message.identity, 0, was_dead_lettered=True)
+        self.stored.append(moved)
+        self.leave(queue, message, Left.MOVED if is_back else Left.DEAD_LETTERED)
 
     @precondition(lambda self: self.some_are("held"))
     @rule(data=st.data())
@@ -410,7 +449,12 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.held.append(message)
         else:
             index, generation = self.queues.index(queue), message.generation + 1
-            self.stored.append(_Stored(index, message.number, message.identity, generation))
+            self.stored.append(
+                _Stored(
+                    *(index, message.number, message.identity, generation),
+                    was_dead_lettered=message.was_dead_lettered,
+                )
+            )
             queue.leaving.append(message)
 
     @precondition(lambda self: self.some_are("leaving"))
@@ -430,6 +474,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.leaving.clear()
             queue.settled.clear()
             queue.replaced.clear()
+            queue.dead.clear()
             queue.messages.lose()
             queue.messages.forget()
 

@@ -140,7 +140,7 @@ def test_a_dead_letter_begins_to_count_anew_and_says_why(
     dead = arrived(publish, can_expire=False)
 
     assert publish.routing_key == names.dead_letter_queue(place.queue.path)
-    assert (dead.failures, dead.expires_ms) == (0, None)
+    assert (dead.failures, dead.expires_ms, dead.was_dead_lettered) == (0, None, True)
     assert dead.died_after(10) == failures
     assert table_of(publish)[headers.DEAD_LETTER_REASON] == text("why")
     assert table_of(publish)[headers.DEAD_LETTER_ERROR_DESCRIPTION] == text("because")
