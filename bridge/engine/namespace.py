@@ -123,6 +123,7 @@ class RabbitNamespace:
         self._management = management
         self._name = name
         self._tasks = Tasks()
+        self._running: list[asyncio.Task[None]] = []
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
@@ -269,15 +270,17 @@ class RabbitNamespace:
             self._session_shards,
         )
         await self.directory.read()
-        for run in (
-            self._sender.run,
-            self._connections.run,
-            self.reconciler.follow,
-            self.reconciler.follow_bridges,
-            self._usage.run,
-        ):
-            self._tasks.start(run())
-        await _ready((self._sender.ready, self._connections.ready), list(self._tasks))
+        self._running = [
+            asyncio.create_task(run())
+            for run in (
+                self._sender.run,
+                self._connections.run,
+                self.reconciler.follow,
+                self.reconciler.follow_bridges,
+                self._usage.run,
+            )
+        ]
+        await _ready((self._sender.ready, self._connections.ready), self._running)
 
     async def apply(self, namespace: model.Namespace) -> None:
         """Create and update entities; whatever else there is stays as it is.
@@ -308,7 +311,9 @@ class RabbitNamespace:
         await self._sessions.close()
         await self._settlements.close()
         self._tasks.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._running, return_exceptions=True)
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return the definition of an entity."""
