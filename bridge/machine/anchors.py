@@ -1,9 +1,9 @@
-"""Where in a stream a sequence number stands, estimated from places that were seen.
+"""Offsets of sequence numbers in a stream, estimated from known places.
 
 Numbers and offsets rise together, but not in step: markers, snapshots and cancels have offsets and
-no numbers, and of a topic's numbers a subscription has some. So a place is found by interpolation
-between the nearest two that are known; each miss is a place that is known from then on. One place
-in `SPACING` entries is kept, 100,000 at most.
+no numbers, and of a topic's numbers a subscription has some. So an offset is interpolated between
+the nearest two known places; each miss becomes a known place. One place in `SPACING` entries is
+kept, 100,000 at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PLACES_MAX = 100_000
 
 
 class Anchors:
-    """Numbers and their offsets; both rise."""
+    """Known numbers and their offsets; both rise."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -25,7 +25,7 @@ class Anchors:
         return len(self._numbers)
 
     def see(self, number: int, offset: int) -> None:
-        """This number stands at this offset; what does not rise with the others is passed over."""
+        """Add the offset of a number; a place that does not rise with the others is ignored."""
         at = bisect_right(self._numbers, number)
         if len(self._numbers) >= PLACES_MAX or (at and offset - self._offsets[at - 1] < SPACING):
             return
@@ -35,9 +35,9 @@ class Anchors:
         self._offsets.insert(at, offset)
 
     def estimate(self, number: int) -> int | None:
-        """Return the offset at which a number may stand; `None`: nothing is known.
+        """Return the offset at which a number may stand; `None`: no place is known.
 
-        Below the lowest that is known, or above the highest, as far away as the number is.
+        Below the lowest known number, or above the highest, offsets are as far apart as numbers.
         """
         if not self._numbers:
             return None
@@ -51,11 +51,11 @@ class Anchors:
         return start + (number - low) * (end - start) // (high - low)
 
     def floor(self, number: int) -> int | None:
-        """Return the offset of the highest number that is known and not above this one."""
+        """Return the offset of the highest known number not above this number."""
         at = bisect_right(self._numbers, number)
         return self._offsets[at - 1] if at else None
 
     def forget(self) -> None:
-        """Forget all."""
+        """Forget all places."""
         self._numbers.clear()
         self._offsets.clear()

@@ -1,4 +1,4 @@
-"""What comes out of an inbox, read: one command an arrival.
+"""Arrivals: reading the messages of an inbox; each becomes one command.
 
 An inbox holds envelopes of bridges and clients, messages of native publishers, messages that
 expired in the inbox and came back, and the sequencers' ownership tokens. Reading needs no state and
@@ -20,26 +20,26 @@ from bridge.wire.envelope import Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
 
 OWNERSHIP_TOKEN_KIND = "baton"
-"""Value of `x-busbridge-kind` on a message that a sequencer sent to whoever owns the inbox."""
+"""Value of `x-busbridge-kind` on a message that a sequencer sent to the owner of the inbox."""
 
 PROPERTIES_BYTES_MAX = 120_000
 """A message's properties are one frame, and the stamp must fit in too: RabbitMQ closes the whole
 connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.3)."""
 
 BARE = Properties(delivery_mode=2).encode()
-"""What is put in place of properties that cannot go on."""
+"""Replaces properties that cannot be passed on."""
 
 MALFORMED_MESSAGE = "MalformedMessage"
 MALFORMED_ENVELOPE = "MalformedEnvelope"
 MISPLACED_MESSAGE = "MisplacedMessage"
-"""Reason of what was published into a queue that only the bridge publishes to."""
+"""Reason of a message published into a queue that only the bridge publishes to."""
 
 _REASON_BYTES_MAX = 4_096
-"""Of a dead letter's reason and of its description (Service Bus's limit is 4,096 characters)."""
+"""Limit of a dead letter's reason and of its description (Service Bus's: 4,096 characters)."""
 
 
 class ReplyTo(NamedTuple):
-    """Who waits for an answer."""
+    """The address of a sender that waits for an answer."""
 
     queue: str
     correlation_id: str
@@ -47,13 +47,13 @@ class ReplyTo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Number these messages, and store those that have a time until then.
+    """A command: number these messages, and store messages for later until they are due.
 
     Attributes:
         identity: the envelope's, or `None` for a native message.
         items: the messages.
-        reply_to: who wants the numbers.
-        comes_again: RabbitMQ has delivered it before; known of native messages.
+        reply_to: where the numbers are sent.
+        comes_again: RabbitMQ has delivered the message before; known of native messages.
     """
 
     identity: bytes | None
@@ -64,7 +64,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Remove these scheduled messages, all of them or none."""
+    """A command: remove these scheduled messages, all or none."""
 
     identity: bytes
     numbers: Sequence[int]
@@ -73,11 +73,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A bridge's clients have used these entities.
+    """A report: clients of a bridge have used these entities.
 
     Attributes:
-        bridge: its name.
-        used: short id of an entity, and how long ago that was (ms).
+        bridge: the bridge's name.
+        used: short id of an entity, and the age of its last use (ms).
     """
 
     bridge: bytes
@@ -87,14 +87,14 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredUnnumbered:
-    """A message that expired before it got its number."""
+    """A message that expired before it had a number."""
 
     item: Item
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Something that cannot be handled, or came where nothing should: a dead letter.
+    """A message that cannot be handled, or came to a wrong queue: a dead letter.
 
     Attributes:
         reason: in one word.
@@ -108,7 +108,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipToken:
-    """A sequencer's own message; `term` says whose."""
+    """The message of a sequencer; `term` names the sequencer's term."""
 
     term: bytes
 
@@ -123,29 +123,29 @@ def read(
     detects_duplicates: bool = False,
     comes_again: bool = False,
 ) -> Command:
-    """Return what an arrival asks for; what cannot be read is refused.
+    """Return the command of an arrival; an unreadable arrival is `Refused`.
 
     Args:
         properties: as RabbitMQ delivered them.
         body: likewise.
         detects_duplicates: the entity does, so a message id chooses the partition.
-        comes_again: RabbitMQ has delivered it before.
+        comes_again: RabbitMQ has delivered the arrival before.
     """
     try:
         return _read(properties, body, detects_duplicates, comes_again)
     except Exception as error:
-        # It would come again and again, and stop its entity.
+        # Otherwise the arrival would come again and again, and stop its entity.
         return unreadable(body, error)
 
 
 def unreadable(body: bytes, error: Exception) -> Refused:
-    """Return what becomes of a message that nothing but its body can be taken of."""
+    """Return the dead letter of a message of which nothing but the body is readable."""
     description = f"The message cannot be read: {type(error).__name__}: {error}"
     return Refused(Item(BARE, body), MALFORMED_MESSAGE, description[:500])
 
 
 def refuse(properties: bytes, body: bytes, reason: str, description: str) -> Refused:
-    """Return what becomes of a message that cannot stay where it came."""
+    """Return the dead letter of a message that cannot stay in the queue."""
     try:
         item = _native(Properties.decode(properties), body, False)
     except ValueError:
@@ -198,7 +198,7 @@ def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> 
 
 
 def _canonicalise(item: Item) -> None:
-    """Make the properties of an item ready to be stamped; no bridge has written them."""
+    """Make the properties of an item ready for the stamp; no bridge has written them."""
     native = clean(Properties.decode(item.properties))
     if len(native.properties) > PROPERTIES_BYTES_MAX:
         raise ValueError("an envelope's message has too large properties")

@@ -1,13 +1,13 @@
-"""What is known of an entity's messages for who browses: which are there, and where they stand.
+"""The knowledge behind peeks: which messages an entity has, and where they stand.
 
     settled stream    numbers that have left a queue, as bridges acked them (`Numbers`)
-    moved stream      every message that was dead-lettered, set aside or put back after it had its
+    moved stream      every message that was dead-lettered, deferred or put back after it had its
                       number; the last entry of a number says where the message is (`Places`)
-    journal           all numbers, in order; what neither of the two has is active
+    journal           all numbers, in order; a number in neither of the two streams is active
 
-A number that left by no bridge's hand (a bridge was killed before it could tell, or had settled
-messages before anybody peeked, or a native consumer took them) stands in neither. RabbitMQ's count
-of what is left shows that there are such; the oldest are the ones that are gone (`newest`).
+Some numbers left without a bridge's entry, and stand in neither stream: a bridge was killed before
+it wrote them, or had settled messages before the first peek, or a native consumer took them.
+RabbitMQ's count of the messages left shows how many; the oldest numbers are gone (`newest`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Numbers:
     """The numbers that have left one queue of RabbitMQ.
 
     Attributes:
-        active: they are not among its available or locked messages.
-        deferred: they are not among what was set aside of it.
-        floor: no lower number is available or locked, as RabbitMQ's count says.
+        active: numbers that are not among the available or locked messages.
+        deferred: numbers that are not among the deferred messages.
+        floor: no lower number is available or locked, by RabbitMQ's count.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Numbers:
         self.floor = 0
 
     def take(self, entry: Settled) -> None:
-        """Learn what an entry says."""
+        """Add the numbers of an entry."""
         for first, last in entry.active:
             self.active.add(first, last)
         for first, last in entry.deferred:
@@ -57,12 +57,12 @@ class Numbers:
         return self.active.next_free(max(number, self.floor))
 
     def unsettled(self, first: int, last: int) -> int:
-        """Return how many of the numbers from `first` to `last` have not left, as far as told."""
+        """Return how many of the numbers from `first` to `last` are not known to have left."""
         return max(last - first + 1, 0) - self.active.count(first, last)
 
 
 class Place(IntEnum):
-    """Where a message is that was moved."""
+    """The present place of a moved message."""
 
     ACTIVE = 0
     DEAD = 1
@@ -71,12 +71,12 @@ class Place(IntEnum):
 
 
 class Places:
-    """The messages of a queue or subscription that were moved, and where the last copy stands.
+    """The moved messages of a queue or subscription, and the offsets of their last copies.
 
     Args:
         path: the entity's.
         reader: of a subscription; `None` for a queue.
-        shard_count: how many queues its active messages are in.
+        shard_count: the number of queues of active messages.
     """
 
     def __init__(self, path: str, reader: Reader | None, shard_count: int = 1) -> None:
@@ -94,12 +94,12 @@ class Places:
         return number in self._found
 
     def clear(self) -> None:
-        """Forget all: the stream is read from its beginning again, and may be another."""
+        """Forget all: the stream is read from its beginning again, and may be another stream."""
         self._found.clear()
         self._numbers = {place: [] for place in Place}
 
     def take(self, offset: int, table: Table) -> int | None:
-        """Learn of an entry of the moved stream; return its number, `None`: not this entity's."""
+        """Add an entry of the moved stream; return its number, `None` if of another entity."""
         place = self._place(table)
         if place is None:
             return None
@@ -113,16 +113,16 @@ class Places:
         return number
 
     def place(self, number: int) -> Place | None:
-        """Return where a message is, `None` when it was never moved."""
+        """Return the place of a message, `None` for a message that was never moved."""
         found = self._found.get(number)
         return None if found is None else found[1]
 
     def offset(self, number: int) -> int:
-        """Return where the last copy of a moved message stands."""
+        """Return the offset of a moved message's last copy."""
         return self._found[number][0]
 
     def numbers(self, place: Place) -> Iterable[int]:
-        """Return the numbers of a place, in order; what has left it meanwhile is dropped here."""
+        """Return the numbers of a place, in order, without messages that have left the place."""
         there = dict.fromkeys(self._numbers[place])
         kept = [each for each in there if self._found[each][1] is place]
         self._numbers[place] = kept
@@ -143,7 +143,7 @@ class Places:
 
 
 def is_active_entry(table: Table) -> bool:
-    """Whether a journal's entry is a message that was published into its queue."""
+    """Whether a journal entry is a message that was published into its queue."""
     return (
         headers.ENTRY not in table and headers.WAITING not in table and headers.MOVED not in table
     )
@@ -160,7 +160,7 @@ def number_of(table: Table, reader: Reader | None) -> int:
 
 
 def expires_ms(table: Table, reader: Reader | None) -> int | None:
-    """Return when a message's time is over (UTC ms), `None` for never."""
+    """Return when a message expires (UTC ms), `None` for never."""
     enqueued_ms = table.get(headers.ENQUEUED_TIME, _ABSENT)[1]
     ttl_ms = table.get(headers.TIME_TO_LIVE, _ABSENT)[1]
     if reader is not None:
@@ -171,7 +171,7 @@ def expires_ms(table: Table, reader: Reader | None) -> int | None:
 
 
 def newest(numbers: Iterable[int], count: int) -> int | None:
-    """Return the lowest of the `count` highest numbers; `None`: there are not more than that."""
+    """Return the lowest of the `count` highest numbers; `None` if there are not more."""
     found = sorted(set(numbers))
     if len(found) <= count:
         return None

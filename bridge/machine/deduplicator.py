@@ -1,20 +1,20 @@
-"""Which messages of a queue are held or settled, so that a second copy is recognised.
+"""The deduplicator: a queue's held and settled messages, by which a second copy is recognised.
 
-After a crash a message can stand in its queue twice: a leader publishes again what it does not know
-to be stored, and RabbitMQ may forget an ack. A copy is dropped only when it is known, by identity
-and number, that the message is settled; what nothing proves is delivered.
+After a crash a queue can hold a message twice: a leader publishes again what it does not know to be
+stored, and RabbitMQ may forget an ack. A copy is dropped only when its identity and number prove
+that the message is settled; a copy without proof is delivered.
 
-* **Held**: with a receiver, kept for one, or leaving. A copy may be the held message itself, taken
-  back by RabbitMQ and brought again before this process hears of that, or without a word (when the
-  nodes of a cluster lose sight of each other for a moment). So it **waits**, unacked, and shares
-  the fate of the held one: it goes when that leaves the queue, and else goes back as well.
+* **Held**: with a receiver, kept for a receiver, or leaving. A copy may be the held message itself,
+  taken back by RabbitMQ and delivered again before this process hears of that, or without notice
+  (when the nodes of a cluster lose sight of each other for a moment). So the copy **waits**,
+  unacked: it is acked when the held message leaves the queue, and returned when that is returned.
 * **Settled**: gone for good, by the digests of the last numbers (`settled`), within one incarnation
-  of the entity, which counts from 1. What was deferred is not: an operator may bring it back.
-* **Dead-lettered**: gone, but what has been in the dead-letter queue is none of its copies: an
+  of the entity, which counts from 1. Deferred messages are not: an operator may bring them back.
+* **Dead-lettered**: gone, but a message that has been in the dead-letter queue is no copy: an
   operator has brought it back.
 * **Replaced**: put back with changes under its number and identity, as a higher generation. While
-  this process does that, the new one is no copy; when a process died in between both are there, and
-  whichever comes second is the copy.
+  this process does that, the new message is no copy. When a process died in between, the queue has
+  both, and the second to come is the copy.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from typing import Generic, Protocol, TypeVar
 from bridge.machine.settled import DIGEST_BYTES, SettledNumbers
 
 REPLACED_MAX = 10_000
-"""So many messages are known to have been replaced."""
+"""So many replaced messages are remembered."""
 
 DEAD_LETTERED_MAX = 10_000
-"""So many are known to have been dead-lettered."""
+"""So many dead-lettered messages are remembered."""
 
 Identity = bytes | tuple[int, int]
-"""What all copies of a message have in common, and no other message of its entity has.
+"""The identity that all copies of a message share, and no other message of its entity has.
 
-Not its number: two messages may have one when RabbitMQ and a leader failed together. A native
-message has number and enqueued time only.
+A number is not enough: two messages may have one when RabbitMQ and a leader failed together. A
+native message has number and enqueued time only.
 """
 
 _NATIVE = struct.Struct(">qq")
@@ -48,7 +48,7 @@ Copy = TypeVar("Copy")
 
 
 class Message(Protocol):
-    """What is told apart.
+    """A message as the deduplicator sees it.
 
     Attributes:
         number: its sequence number, below 0 when it has none.
@@ -64,11 +64,11 @@ class Message(Protocol):
 
     @property
     def was_dead_lettered(self) -> bool:
-        """See above."""
+        """Whether the message has been in the dead-letter queue."""
 
 
 class CopyStatus(Enum):
-    """What is known of a message that has come."""
+    """The status of a message that has come."""
 
     NEW = "new"
     HELD = "held"
@@ -85,10 +85,10 @@ class Left(Enum):
 
 
 class Deduplicator(Generic[Copy]):
-    """The messages of one queue.
+    """The held and settled messages of one queue.
 
     Args:
-        settled: where the settled ones are remembered.
+        settled: the memory of settled messages.
     """
 
     def __init__(self, settled: SettledNumbers) -> None:
@@ -100,7 +100,7 @@ class Deduplicator(Generic[Copy]):
         self._dead: OrderedDict[_Key, None] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many messages are held."""
+        """Return the number of held messages."""
         return len(self._held)
 
     def __repr__(self) -> str:
@@ -108,10 +108,10 @@ class Deduplicator(Generic[Copy]):
         return f"Deduplicator(held={len(self._held)}, waiting={waiting})"
 
     def status_of(self, message: Message) -> CopyStatus:
-        """Return what is known of a message that has come.
+        """Return the status of a message that has come.
 
-        A new one is to be held, unless it is somebody else's; a copy of a held one is to `wait`;
-        one of a settled one is to be dropped.
+        The caller holds a new message, unless the message is for another receiver, lets a copy of a
+        held message `wait`, and drops a copy of a settled message.
         """
         if message.number < 0:
             return CopyStatus.NEW
@@ -121,36 +121,36 @@ class Deduplicator(Generic[Copy]):
         return CopyStatus.HELD if self._is_held(key, message.generation) else CopyStatus.NEW
 
     def hold(self, message: Message) -> None:
-        """A message has come and is held from now on."""
+        """Add a message to the held messages."""
         if message.number >= 0:
             self._held[message.number, message.identity] = message.generation
 
     def wait(self, message: Message, copy: Copy) -> None:
-        """A copy of a held message has come; `leave` or `take_free` returns it."""
+        """Let a copy of a held message wait; `leave` or `take_free` returns the copy."""
         key = message.number, message.identity
         self._waiting.setdefault(key, []).append((message.generation, copy))
 
     def let_go(self, message: Message) -> None:
-        """A message goes back to its queue, and may come again."""
+        """Remove a held message that goes back to the queue; the message may come again."""
         self._end((message.number, message.identity), message.generation)
 
     def take_free(self, message: Message) -> list[Copy]:
-        """Return the copies of a message that wait for nothing any more: they go back, too."""
+        """Return the copies of a message that no longer wait, to be returned to the queue, too."""
         if not self._waiting:
             return []
         key = message.number, message.identity
         return self._take(key, [each for each in self._waits(key) if not self._is_held(key, each)])
 
     def expect(self, message: Message, generation: int) -> None:
-        """A message is being put back with changes, as this generation."""
+        """Note that a message is being put back with changes, as this generation."""
         self._expected[message.number, message.identity] = generation
 
     def expect_no_more(self, message: Message) -> None:
-        """That has ended, one way or the other."""
+        """Note that putting a message back has ended, with success or not."""
         self._expected.pop((message.number, message.identity), None)
 
     def leave(self, message: Message, how: Left) -> list[Copy]:
-        """A held message has left its queue; return the copies that are to be dropped with it."""
+        """Remove a held message that has left the queue; return copies to be dropped, too."""
         key = message.number, message.identity
         self._expected.pop(key, None)
         self._end(key, message.generation)
@@ -176,23 +176,23 @@ class Deduplicator(Generic[Copy]):
         )
 
     def lose(self) -> None:
-        """RabbitMQ has taken back what was held or waited; what is settled stays so."""
+        """Forget held and waiting messages: RabbitMQ took them back; settled ones stay settled."""
         self._held.clear()
         self._waiting.clear()
         self._expected.clear()
 
     def settled(self) -> Iterator[int]:
-        """Yield the numbers that are known to be settled."""
+        """Yield the numbers known to be settled."""
         return self._settled.numbers()
 
     def forget(self) -> None:
-        """The entity was made anew, and counts from 1: nothing of it is settled."""
+        """Forget settled messages: the entity was made anew, and counts from 1."""
         self._settled.forget()
         self._replaced.clear()
         self._dead.clear()
 
     def close(self) -> None:
-        """Nothing comes any more: what is settled takes no room."""
+        """Free the memory of settled messages: no more messages come."""
         self._settled.forget()
 
     def _end(self, key: _Key, generation: int) -> None:
@@ -200,7 +200,7 @@ class Deduplicator(Generic[Copy]):
             del self._held[key]
 
     def _is_held(self, key: _Key, generation: int) -> bool:
-        """Whether a message is held that this one does not replace."""
+        """Whether a message is held that this message does not replace."""
         held = self._held.get(key)
         if held is None:
             return False

@@ -1,10 +1,10 @@
-"""Deferred messages as a pure machine: what waits under which number, and how much of it is here.
+"""The deferred index: an owner's deferred messages by number, and the bodies in memory; no I/O.
 
-RabbitMQ keeps every deferred message; a holder has an index of all and the bodies of some.
-A message whose body is not here is returned to RabbitMQ when it is asked for, and comes again. Of
-two copies of a message the later one counts: the bridge that put it there died before it took the
-earlier one away. Two messages with one number, which a failure of RabbitMQ and the sequencer
-together can leave, are had one after the other.
+RabbitMQ keeps every deferred message; the owner has an index of all and the bodies of some. When a
+receiver asks for a message whose body is not in memory, the owner returns the message to RabbitMQ,
+and it comes again. Of two copies of a message the later counts: the bridge that deferred the
+message again died before it removed the earlier copy. Two messages with one number, which a failure
+of RabbitMQ and the sequencer together can leave, are received one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Message = TypeVar("Message")
 
 
 class _Place(Generic[Message]):
-    """Where one message waits; or it is to come again, and has no tag until then."""
+    """The entry of one message; without a tag while the message is to come again."""
 
     __slots__ = ("message", "number", "size_bytes", "tag")
 
@@ -34,10 +34,10 @@ class _Place(Generic[Message]):
 class DeferredIndex(Generic[Message]):
     """The deferred messages of one queue or dead-letter sub-queue.
 
-    Each has an identity, which its copies share, and a number, by which it is asked for.
+    Each message has an identity, shared by its copies, and a number, by which receivers ask for it.
 
     Args:
-        budget: where bodies are counted.
+        budget: counts the bodies.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -46,7 +46,7 @@ class DeferredIndex(Generic[Message]):
         self._identities: dict[int, list[Hashable]] = {}
 
     def __len__(self) -> int:
-        """Return how many messages there are."""
+        """Return the number of messages."""
         return len(self._places)
 
     def __repr__(self) -> str:
@@ -55,26 +55,26 @@ class DeferredIndex(Generic[Message]):
     def arrived(
         self, identity: Hashable, number: int, tag: int, message: Message, size_bytes: int
     ) -> int | None:
-        """Put a message up; return the delivery tag of a copy to be dropped, if there is one."""
+        """Add a message; return the delivery tag of a copy to be dropped, if any."""
         earlier = self._take(identity)
         is_wanted = earlier is not None and earlier.tag is None
         self._put(identity, _Place(number, tag, size_bytes, message), is_wanted=is_wanted)
         return None if earlier is None else earlier.tag
 
     def lacks(self, numbers: Iterable[int]) -> int | None:
-        """Return the first of the numbers under which nothing waits."""
+        """Return the first of the numbers without a message."""
         for number in numbers:
             if number not in self._identities:
                 return number
         return None
 
     def size_bytes(self, numbers: Iterable[int]) -> int:
-        """Return what the messages that an ask for these numbers gets weigh together."""
+        """Return the total size of the messages that an ask for these numbers gets."""
         places = (self._places.get(self._nearest(number)) for number in numbers)
         return sum(place.size_bytes for place in places if place is not None)
 
     def fetch(self, numbers: Iterable[int]) -> list[int]:
-        """Return the tags of those whose bodies are not here: RabbitMQ is to send them again."""
+        """Return the tags of messages without bodies in memory, for RabbitMQ to send again."""
         tags = []
         for number in numbers:
             place = self._places.get(self._nearest(number))
@@ -84,7 +84,7 @@ class DeferredIndex(Generic[Message]):
         return tags
 
     def take(self, numbers: Sequence[int]) -> list[Message] | None:
-        """Take one of each number down; `None`, and nothing is taken, while one is not here."""
+        """Take out a message of each number; `None`, and take none, while a body is missing."""
         nearest = [self._nearest(number) for number in numbers]
         places = [self._places.get(identity) for identity in nearest]
         if any(place is None or place.message is None for place in places):
@@ -97,9 +97,9 @@ class DeferredIndex(Generic[Message]):
     def put_back(
         self, identity: Hashable, number: int, tag: int, message: Message, size_bytes: int
     ) -> int | None:
-        """Put up again what was taken down and has not been changed.
+        """Add a message again that was taken and has not been changed.
 
-        Returns its tag when it is to be dropped, because a later copy has come meanwhile.
+        Returns the message's tag to be dropped when a later copy has come meanwhile.
         """
         if identity in self._places:
             return tag
@@ -107,17 +107,17 @@ class DeferredIndex(Generic[Message]):
         return None
 
     def gone(self, identity: Hashable) -> int | None:
-        """A message has left for good; return the tag of a second copy, to be dropped."""
+        """Remove a message that has left for good; return the tag of a second copy to drop."""
         second = self._take(identity)
         return None if second is None else second.tag
 
     def clear(self) -> None:
-        """RabbitMQ has taken everything back."""
+        """Remove all messages: RabbitMQ has taken them back."""
         for identity in list(self._places):
             self._take(identity)
 
     def _nearest(self, number: int) -> Hashable:
-        """Return the message that an ask for this number gets: one that is here, if there is."""
+        """Return the message for an ask for this number: one with a body in memory, if any."""
         identities = self._identities.get(number, ())
         here = (each for each in identities if self._places[each].message is not None)
         return next(here, next(iter(identities), None))

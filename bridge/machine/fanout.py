@@ -1,20 +1,21 @@
 """Fan-out: which subscriptions of a topic get a message, under which numbers, and by which publish.
 
-    those that match        `$active`: journal and the subscriptions' queues, in one publish; in
+    matching subscriptions  `$active`: journal and the subscriptions' queues, in one publish; in
                             parts when they are many, each with its journal entry
     a rule with an action   `$active`: journal and one queue; the copy is a message of its own
-    a filter that failed    the subscription's dead-letter queue, BCC journal; if it wants that
+    a filter that failed    the subscription's dead-letter queue, BCC journal; if configured
     no session id           the same, for a subscription that requires sessions
-    what is buried          the subscriptions' dead-letter queues, BCC journal
-    none                    `$active`: the journal alone; the message is gone, its number is not
-    one that is left out    nothing is published to its queue (`machine.left_out`)
+    dead letters            the subscriptions' dead-letter queues, BCC journal
+    no subscription         `$active`: the journal alone; the message is gone, its number is not
+    left-out subscription   nothing is published to its queue (`machine.left_out`)
 
-Each subscription counts from 1 by itself; the counters are in the sequencer's memory, by the short
-id of the subscription's incarnation (`wire.copies`): one that is made anew begins anew. A counter
-outlasts its subscription for a while: who learns late of a definition must not begin again with 1.
+Each subscription counts from 1 by itself. The counters are in the sequencer's memory, by the short
+id of the subscription's incarnation (`wire.copies`): a subscription made anew begins with 1. A
+counter outlasts its subscription for a while: a bridge that learns late of a definition must not
+begin with 1 again.
 
 After a crash a message that may come again has the copies that the journal knows, with the same
-numbers. Of one that was published in parts the journal may lack some: those are selected anew.
+numbers. The journal may lack some copies of a message published in parts: they are selected anew.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from bridge.wire.rule_copy import changed_copy
 from bridge.wire.sessions import session_id_of
 
 FORGOTTEN_KEPT = 4_096
-"""So many counters of subscriptions that are not there are kept."""
+"""So many counters of subscriptions that do not exist are kept."""
 
 BURIED_MAX = 50
 """So many dead-letter queues are named in one publish: their names are long."""
@@ -54,7 +55,7 @@ NO_SESSION_REASON = "Session ID is null."
 NO_SESSION_DESCRIPTION = (
     "Session enabled entity doesn't allow a message whose session identifier is null."
 )
-"""Azure's words, "Service Bus dead-letter queues": of a topic's message without a session id."""
+"""Azure's words, "Service Bus dead-letter queues", for a topic's message without a session id."""
 
 
 class Fanout:
@@ -62,9 +63,9 @@ class Fanout:
 
     Args:
         topic: the definition.
-        numbers: the last number of each subscription; kept up to date here.
-        left_out: those whose queues take nothing; kept up to date elsewhere.
-        new_id: the chance behind `newid()` of SQL.
+        numbers: the last number of each subscription; updated here.
+        left_out: the left-out subscriptions; updated elsewhere.
+        new_id: the source of `newid()` of SQL.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Fanout:
         self.update(topic)
 
     def update(self, topic: Topic) -> None:
-        """Take over a changed definition; its rules count for what is numbered from now on."""
+        """Take over a changed definition; its rules apply to messages numbered from now on."""
         there = {short_id(incarnation_of(each)): each for each in topic.subscriptions}
         rules = {short: each.rules for short, each in there.items()}
         if rules != {short: each.rules for short, each in self._subscriptions.items()}:
@@ -107,14 +108,14 @@ class Fanout:
         known: Known | None,
         others: Mapping[bytes, Known],
     ) -> list[Publication]:
-        """Return what is published for one message.
+        """Return the publications of one message.
 
         Args:
             view: the message, with its number in the topic.
             identity: its identity.
             fields: its stamp, without copies.
-            known: what the journal has of it, when it may have come before.
-            others: that of copies which are messages of their own, by their identities.
+            known: the journal's knowledge of the message, when it may have come before.
+            others: the same for copies which are messages of their own, by their identities.
         """
         selection = self._select(view)
         plain = [match.subscription for match in selection.matches if match.changes is None]
@@ -137,11 +138,11 @@ class Fanout:
         return made
 
     def buried(self, view: MessageView, reason: str, description: str) -> list[Publication]:
-        """Return what makes a message a dead letter of the subscriptions that it was for."""
+        """Return publications that dead-letter a message in its target subscriptions."""
         return self._bury(view, self._select(view).matches, reason, description)
 
     def expired(self, view: MessageView, reason: str, description: str) -> list[Publication]:
-        """Return what becomes of a message that expired: a dead letter where that is wanted."""
+        """Return the publications of an expired message: dead letters where configured."""
         wanted = [
             match
             for match in self._select(view).matches
@@ -150,16 +151,16 @@ class Fanout:
         return self._bury(view, wanted, reason, description)
 
     def _select(self, view: MessageView) -> Selection[bytes]:
-        """Return which subscriptions get a message; one that has a target is for that alone."""
+        """Return the subscriptions for a message; a message with a target is for that alone."""
         target = view.item.target
         if target is None:
             return self._rules.select(view)
         return Selection([Match(target)] if target in self._subscriptions else [], [])
 
     def _number(self, shorts: Iterable[bytes], known: Known | None) -> Copies:
-        """Return the copies of a message: those the journal knows, and new ones for the rest.
+        """Return the copies of a message: the journal's, and new ones for other subscriptions.
 
-        The rest is none when the journal knows all copies that the message had.
+        There are no new copies when the journal knows all copies that the message had.
         """
         if known is None or not known.copies:
             return tuple([(short, self._next(short)) for short in shorts])
@@ -185,7 +186,7 @@ class Fanout:
         return Publication(self._active, names.JOURNAL_KEY, properties, item.body)
 
     def _keys(self, reached: Sequence[bytes], properties: bytes) -> list[str]:
-        """Return the keys of subscriptions' queues, of each the one that the session is in."""
+        """Return the keys of subscriptions' queues: of each subscription the session's shard."""
         if not self._shards:
             return [names.copy_key(short) for short in reached]
         session_id = session_id_of(properties)
@@ -201,7 +202,7 @@ class Fanout:
         match: Match[bytes],
         others: Mapping[bytes, Known],
     ) -> list[Publication]:
-        """Return the copy that an action has changed, or what becomes of it when that fails."""
+        """Return the copy that an action has changed, or a dead letter when the action fails."""
         short, rule, changes = match.subscription, match.rule_name or "", match.changes
         own = stamp.derived(identity, short, rule.encode())
         known = others.get(own)
@@ -231,7 +232,7 @@ class Fanout:
         failure: Failure[bytes],
         others: Mapping[bytes, Known],
     ) -> list[Publication]:
-        """Return the dead letter of a subscription whose filter failed, if it wants one."""
+        """Return the dead letter for a subscription whose filter failed, if configured."""
         short = failure.subscription
         if not self._subscriptions[short].dead_lettering_on_filter_evaluation_exceptions:
             return []
@@ -243,13 +244,13 @@ class Fanout:
         return self._dead(view, own, found, REASON, failure.description)
 
     def _misses_session(self, view: MessageView, short: bytes) -> bool:
-        """Whether a subscription takes no such message: it requires a session id."""
+        """Whether a subscription requires a session id and the message has none."""
         return self._subscriptions[short].requires_session and view.system("sessionid") is None
 
     def _without_session(
         self, view: MessageView, own: bytes, short: bytes, known: Known | None
     ) -> list[Publication]:
-        """Return the dead letter of a subscription that takes messages of sessions only."""
+        """Return the dead letter for a subscription that takes messages of sessions only."""
         if known is not None and known.is_trusted:
             return []
         found = self._number([short], known)
@@ -288,5 +289,5 @@ class Fanout:
 
 
 def _in_parts(found: Copies, part_max: int) -> list[Copies]:
-    """Return copies in as many parts as there are publishes; none are one part, too."""
+    """Return copies in one part for each publish; no copies are one part, too."""
     return [found[at : at + part_max] for at in range(0, max(len(found), 1), part_max)]

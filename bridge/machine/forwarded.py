@@ -1,8 +1,9 @@
-"""What was forwarded to an entity last, so that a copy that comes again gets no second number.
+"""The last messages forwarded to an entity: a copy that comes again gets no second number.
 
-A forwarder that is killed between confirm and ack forwards the message again, and so does one whose
-source was given second copies by its own sequencer. Of each source as many identities are kept as
-may come again. For a successor they stand in the snapshots, and in the entries behind the last one.
+A forwarder that is killed between confirm and ack forwards the message again. So does a forwarder
+whose source was given second copies by its own sequencer. For each source as many identities are
+kept as may come again. For a successor they stand in the snapshots, and in the journal entries
+behind the last snapshot.
 
     row    source 7 bytes | count u16 | identities, 16 bytes each, the oldest first
 """
@@ -16,14 +17,14 @@ from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
 from bridge.wire.sections import MalformedEntry
 
 KEPT_MIN = 256
-"""Twice what a forwarder may have unacked."""
+"""Twice a forwarder's largest number of unacked messages."""
 
 KEPT_MAX = 2_048
 TOTAL = 65_536
-"""1 MB in a snapshot; of more than 256 sources the minimum is kept of each."""
+"""1 MB in a snapshot; above 256 sources the minimum is kept of each."""
 
 SOURCES_MAX = 2_048
-"""What has forwarded longest ago is forgotten beyond it."""
+"""Above this number the source that has forwarded longest ago is forgotten."""
 
 _HEAD = struct.Struct(f">{SOURCE_BYTES}sH")
 
@@ -57,13 +58,13 @@ class Forwarded:
             seen.popitem(last=False)
 
     def take_back(self, source: bytes, identity: bytes) -> None:
-        """Forget a message: nothing has come of it."""
+        """Forget a message whose forwarding failed."""
         seen = self._sources.get(source)
         if seen is not None:
             seen.pop(identity, None)
 
     def encode(self) -> bytes:
-        """Return all of it as bytes."""
+        """Return all sources and identities as bytes."""
         return b"".join(
             [
                 _HEAD.pack(source, len(seen)) + b"".join(seen)
@@ -74,10 +75,10 @@ class Forwarded:
 
     @classmethod
     def decode(cls, raw: bytes) -> Forwarded:
-        """Read what `encode` wrote.
+        """Read the bytes of `encode`.
 
         Raises:
-            MalformedEntry: these bytes are none of it.
+            MalformedEntry: the bytes are malformed.
         """
         found = cls()
         at = 0

@@ -1,10 +1,10 @@
-"""Duplicate detection: which message ids an entity has accepted within its window.
+"""Duplicate detection: the message ids that an entity has accepted within its window.
 
-**Theory.** A message is known by a digest of 16 bytes (`wire.digest`). Of each that was accepted in
-the window there is its time and the number that it got. In memory they stand in slots of an eighth
-of the window, so that what is too old goes at once: a slot at a time. For a successor they stand in
-segments, immutable, in a stream of their own; what no segment has yet is in the journal's snapshots
-and in the entries behind the last of them. Learning something twice changes nothing.
+**Theory.** A message is known by a digest of 16 bytes (`wire.digest`). Each message accepted in the
+window has a row: digest, number and time. In memory the rows stand in slots of an eighth of the
+window, so that a whole slot is forgotten at once. For a successor they stand in segments,
+immutable, in a stream of their own; rows in no segment yet are in the journal's snapshots and in
+the entries behind the last snapshot. Learning a row twice changes nothing.
 
     row   digest 16 bytes | number i64 | time when it was accepted i64, UTC ms
 """
@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from bridge.wire.sections import MalformedEntry
 
 SLOTS = 8
-"""The window has so many slots: so much more than the window may be remembered, its inverse."""
+"""Slots of the window; ids may be remembered longer than the window by one slot."""
 
 SLOT_MS_MIN = 1_000
 
 SEGMENT_ROWS = 1_000
-"""A segment is written when so many are in none; with 32 bytes each."""
+"""A segment is written when so many rows are in none; a row has 32 bytes."""
 
 SEGMENT_ROWS_MAX = 32_000
 """1 MB: far below RabbitMQ 4's largest message (16 MiB)."""
@@ -35,7 +35,7 @@ _OFFSET = (1 << _OFFSET_BITS) - 1
 
 
 class History:
-    """The digests of what was accepted; times only rise but where it is learnt."""
+    """The digests of accepted messages; times only rise, but for learned rows."""
 
     def __init__(self) -> None:
         self._window_ms = 0
@@ -47,7 +47,7 @@ class History:
         return sum([len(slot) for slot in self._slots.values()])
 
     def set_window(self, window_ms: int) -> None:
-        """Change the window; a longer one does not bring back what was forgotten."""
+        """Change the window; a longer window does not bring back forgotten rows."""
         if window_ms == self._window_ms:
             return
         rows = [
@@ -78,7 +78,7 @@ class History:
         self._open += _ROW.pack(digest, number, now_ms)
 
     def take_back(self, count: int) -> None:
-        """Forget the messages that were accepted last: nothing has come of them."""
+        """Forget the last accepted messages: their command failed."""
         for _ in range(count):
             digest, _, at_ms = _ROW.unpack_from(self._open, len(self._open) - _ROW.size)
             del self._open[-_ROW.size :]
@@ -88,7 +88,7 @@ class History:
         """Learn the rows of a segment.
 
         Raises:
-            MalformedEntry: these are none.
+            MalformedEntry: the bytes are no rows.
         """
         for digest, number, at_ms in _rows(raw):
             if now_ms - at_ms < self._window_ms:
@@ -107,16 +107,16 @@ class History:
 
     @property
     def next_segment(self) -> bytes:
-        """The first of these rows, as many as a segment may have."""
+        """The first of the open rows, as many as a segment may have."""
         return bytes(self._open[: SEGMENT_ROWS_MAX * _ROW.size])
 
     @property
     def is_segment_due(self) -> bool:
-        """Whether there are enough rows for a segment."""
+        """Whether the open rows are enough for a segment."""
         return len(self._open) >= SEGMENT_ROWS * _ROW.size
 
     def close_segment(self, size: int) -> None:
-        """The first bytes of the open rows are in a segment that is confirmed."""
+        """Drop the first bytes of the open rows: their segment is confirmed."""
         del self._open[:size]
 
     def _put(self, key: int, number: int, at_ms: int) -> None:

@@ -1,14 +1,14 @@
-"""Which temporary entities (AutoDeleteOnIdle) have been idle for their time: what counts as use.
+"""Idleness of temporary entities (AutoDeleteOnIdle): which operations count as use, and when.
 
-**Theory.** The leader of a queue or topic decides for it and its subscriptions. It sees what is
-sent itself. Of everything else every bridge tells it (`machine.use_reports`): at once at the first
-use, then a minute later at the earliest, with the age of the last one. So what a bridge has not
-told lies within a minute of its last word; if that bridge is gone, it counts as use until the end
-of that minute. Consumers of RabbitMQ's are looked for: from one look that finds some to the first
-that finds none there is use. Whatever happened while nobody looked for `DOUBT_MS` (a start, no
-contact) is use.
+**Theory.** The leader of a queue or topic decides for it and its subscriptions. The leader sees the
+sends itself. Of all other uses every bridge tells the leader (`machine.use_reports`): at once at
+the first use, then a minute later at the earliest, with the age of the last use. So a use that a
+bridge has not told lies within a minute of its last report; if that bridge is gone, the entity
+counts as used until the end of that minute. The leader looks for RabbitMQ consumers: from a look
+that finds some to the first that finds none the entity is in use. Any time without a look for
+`DOUBT_MS` (a start, no contact) counts as use.
 
-Before anything is deleted every bridge is asked. Nothing here waits or knows the time.
+Before a deletion every bridge is asked. This module does not wait and does not know the time.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from bridge.topology.definitions import incarnation_of
 from bridge.wire.sections import MalformedEntry
 
 LOOK_MS = 30_000
-"""So often consumers, and bridges that are gone, are looked for."""
+"""Interval of the looks for consumers, and for bridges that are gone."""
 
 DOUBT_MS = 90_000
-"""Whatever happened while nobody looked for so long counts as use."""
+"""A time of this length without a look counts as use."""
 
 
 class Use(Enum):
-    """Something that may keep an entity from being idle."""
+    """An operation or state that may keep an entity from being idle."""
 
     SEND = "send"
     SCHEDULED = "a scheduled message waits"
@@ -48,19 +48,20 @@ class Use(Enum):
 OF_QUEUE = frozenset({Use.SEND, Use.SCHEDULED, Use.RECEIVE, Use.PEEK, Use.UPDATE, Use.FORWARD})
 OF_TOPIC = frozenset({Use.SEND, Use.SCHEDULED, Use.UPDATE})
 OF_SUBSCRIPTION = frozenset({Use.RECEIVE, Use.PEEK, Use.UPDATE, Use.RULE, Use.FORWARD})
-"""What counts (Azure, message expiration: temporary entities). What is done with a subscription
-counts for its topic, too; messages that wait count for nothing."""
+"""Uses that count (Azure, message expiration: temporary entities). A use of a subscription counts
+for its topic, too; waiting messages count for nothing.
+"""
 
 
 def counts(entity: Entity, use: Use) -> bool:
-    """Whether something that is done with an entity keeps it from being idle."""
+    """Whether a use keeps an entity from being idle."""
     if isinstance(entity, Queue):
         return use in OF_QUEUE
     return use in (OF_TOPIC if isinstance(entity, Topic) else OF_SUBSCRIPTION)
 
 
 def key_of(entity: Entity) -> bytes:
-    """Return what an entity is called here: a later one of its name is another."""
+    """Return the key of an entity: a later entity of its name has another key."""
     return short_id(incarnation_of(entity))
 
 
@@ -70,12 +71,12 @@ def is_temporary(entity: Entity) -> bool:
 
 
 def temporaries(front: SendEntity) -> list[Entity]:
-    """Return those of a queue, or of a topic and its subscriptions, that are temporary."""
+    """Return the temporary ones of a queue, or of a topic and its subscriptions."""
     return [each for each in _all(front) if is_temporary(each)]
 
 
 def watched(front: SendEntity) -> list[ReceiveEntity]:
-    """Return what is received from, where that keeps something from being deleted."""
+    """Return the entities whose consumers keep a temporary entity from being deleted."""
     if isinstance(front, Queue):
         return [front] if is_temporary(front) else []
     if is_temporary(front):
@@ -84,9 +85,9 @@ def watched(front: SendEntity) -> list[ReceiveEntity]:
 
 
 def changed(before: SendEntity, after: SendEntity) -> list[Entity]:
-    """Return what was updated between two definitions; the deletion of idle ones is no use.
+    """Return the entities updated between two definitions; the deletion of idle ones is no use.
 
-    A subscription that is new or was deleted is an operation on its topic.
+    A new or deleted subscription is an operation on its topic.
     """
     old, new = ({key_of(each): each for each in _all(front)} for front in (before, after))
     found = [each for key, each in new.items() if _is_updated(old.get(key), each)]
@@ -114,15 +115,15 @@ def _all(front: SendEntity) -> list[Entity]:
 
 _ROW = struct.Struct(f">{SHORT_ID_BYTES}s{SHORT_ID_BYTES}sq")
 _NOBODY, _NATIVE = bytes(SHORT_ID_BYTES), b"\xff" * SHORT_ID_BYTES
-"""Instead of a bridge: nobody told it, or RabbitMQ told of a consumer."""
+"""In place of a bridge: no bridge reported the row; or RabbitMQ reported a consumer."""
 
 
 class Uses:
-    """When the entities of one queue, or of one topic, were used last, as far as is known.
+    """The last known uses of one queue, or of one topic and its subscriptions.
 
     Attributes:
-        looked_ms: when the last look was (UTC ms).
-        is_doubtful: something was used, nobody knows when.
+        looked_ms: the time of the last look (UTC ms).
+        is_doubtful: an entity was used at an unknown time.
     """
 
     def __init__(self) -> None:
@@ -132,24 +133,24 @@ class Uses:
         self._told: dict[tuple[bytes, bytes], int] = {}
 
     def note(self, front: SendEntity, entity: Entity, use: Use, at_ms: int) -> None:
-        """Take note of a use."""
+        """Note a use."""
         if counts(entity, use):
             self._raise(key_of(entity), at_ms)
             if entity is not front:
                 self._raise(key_of(front), at_ms)
 
     def note_sent(self, front_key: bytes, at_ms: int) -> None:
-        """Take note of something that was sent to the queue or topic."""
+        """Note a message sent to the queue or topic."""
         self._raise(front_key, at_ms)
 
     def tell(self, front: SendEntity, bridge: bytes, key: bytes, age_ms: int, now_ms: int) -> None:
-        """Take what a bridge says without being asked: its clients used an entity so long ago."""
+        """Take a bridge's unasked report: its clients used an entity `age_ms` ago."""
         for each in _with_front(front, key):
             self._raise(each, now_ms - max(age_ms, 0))
             self._told[each, bridge] = now_ms
 
     def answer(self, front: SendEntity, key: bytes, age_ms: int, now_ms: int) -> None:
-        """Take what a bridge says when it is asked."""
+        """Take a bridge's answer about the last use of an entity."""
         for each in _with_front(front, key):
             self._raise(each, now_ms - max(age_ms, 0))
 
@@ -162,11 +163,11 @@ class Uses:
         has_scheduled: bool,
         now_ms: int,
     ) -> None:
-        """Take what one look finds.
+        """Take the findings of one look.
 
         Args:
-            bridges: all that are there.
-            consumed: those of the `watched` entities that have consumers, by key.
+            bridges: all present bridges.
+            consumed: the `watched` entities that have consumers, by key.
             has_scheduled: messages wait for their time.
         """
         everything = [key_of(each) for each in _all(front)]
@@ -187,9 +188,9 @@ class Uses:
         self.looked_ms = now_ms
 
     def idle(self, front: SendEntity, now_ms: int) -> list[Entity]:
-        """Return what may be deleted now, once every bridge has been asked.
+        """Return the entities that may be deleted now, once every bridge has been asked.
 
-        A topic alone: its subscriptions go with it.
+        An idle topic is returned alone: its subscriptions go with it.
         """
         if self.is_idle(front, now_ms):
             return [front]
@@ -202,7 +203,7 @@ class Uses:
         return is_over and is_temporary(entity)
 
     def next_ms(self, front: SendEntity) -> int:
-        """Return when something may be idle at the earliest, or must be looked at."""
+        """Return the earliest time at which an entity may be idle, or a look is due."""
         ends = [
             self._used.get(key_of(each), 0) + each.auto_delete_on_idle_ms
             for each in temporaries(front)
@@ -210,7 +211,7 @@ class Uses:
         return min([self.looked_ms + LOOK_MS, *ends])
 
     def encode(self) -> bytes:
-        """Return the rows that a successor goes on from; none where nothing is temporary."""
+        """Return the rows for a successor; none where nothing is temporary."""
         if not self.looked_ms and not self._used:
             return b""
         rows = [(_NOBODY, _NOBODY, self.looked_ms)]
@@ -220,7 +221,7 @@ class Uses:
 
     @classmethod
     def decode(cls, raw: bytes) -> Uses:
-        """Read what `encode` wrote; nothing is what nobody knows anything of."""
+        """Read the bytes of `encode`; no bytes mean no known use."""
         uses = cls()
         if len(raw) % _ROW.size:
             raise MalformedEntry(f"{len(raw)} bytes of last uses")
@@ -239,7 +240,7 @@ class Uses:
             self._used[key] = at_ms
 
     def _note_standing(self, front: SendEntity, has_scheduled: bool, now_ms: int) -> None:
-        """Take note of what is in use as long as it lasts."""
+        """Note uses that last: scheduled messages and forwarding."""
         if has_scheduled:
             self._raise(key_of(front), now_ms)
         for each in _all(front):
@@ -247,7 +248,7 @@ class Uses:
                 self.note(front, each, Use.FORWARD, now_ms)
 
     def _mind_told(self, bridges: Collection[bytes], now_ms: int) -> None:
-        """End what a bridge's last word leaves open: by time, or when the bridge is gone."""
+        """End the minute behind each bridge's last report: by time, or when the bridge is gone."""
         for (key, bridge), at_ms in list(self._told.items()):
             if bridge == _NATIVE:
                 continue
@@ -265,7 +266,7 @@ class Uses:
 
 
 def _with_front(front: SendEntity, key: bytes) -> list[bytes]:
-    """Return the keys for which a use of an entity counts; none when it is not of this front."""
+    """Return the keys for which a use of an entity counts; none if it is not of this front."""
     own = key_of(front)
     if key == own:
         return [key]

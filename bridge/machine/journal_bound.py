@@ -1,9 +1,9 @@
-"""How large the journal of an entity may be: its usual bound, or as large as its backlog needs.
+"""The size limit of an entity's journal: the usual bound, or as much as its backlog needs.
 
-Peeks read the journal, and a subscription that is left out is caught up from it. So while what is
-unsettled would fall out of it, its bound is raised: by doubling, up to the entity's size. It is
-lowered again, by halving, when half of it has been enough for a while: what is beyond a lower bound
-RabbitMQ drops at once.
+Peeks read the journal, and a left-out subscription is caught up from it. So while unsettled
+messages would fall out of the journal, its bound is raised: by doubling, up to the entity's size.
+The bound is lowered again, by halving, when half of it has been enough for a while: RabbitMQ at
+once drops all entries beyond a lower bound.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bridge.topology.policy import MEBIBYTE
 LOWER_AFTER_S = 600.0
 
 _NEEDED_QUARTERS = 6
-"""The bound is at least so many quarters of what is needed: a backlog grows between two looks."""
+"""The bound is at least so many quarters of the need: a backlog grows between two looks."""
 
 
 def most_bytes(entity: SendEntity) -> int:
-    """Return how large the journal of an entity may become."""
+    """Return the largest size of an entity's journal."""
     return entity.max_size_mb * MEBIBYTE
 
 
@@ -27,13 +27,13 @@ class JournalBound:
     """The bound of one journal.
 
     Args:
-        bytes_now: what it is.
-        most_bytes: what it may be at most.
-        base_bytes: what it is at least.
-        lower_after_s: so long a lower one must have been enough.
+        bytes_now: the present bound.
+        most_bytes: the largest bound.
+        base_bytes: the smallest bound.
+        lower_after_s: how long a lower bound must have been enough.
 
     Attributes:
-        bytes: what it should be.
+        bytes: the bound to be set.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class JournalBound:
         return self.bytes != before
 
     def is_enough(self, needed_bytes: int) -> bool:
-        """Whether all that is needed has its place."""
+        """Whether the bound holds the need."""
         return needed_bytes <= self.bytes
 
 
@@ -80,7 +80,7 @@ def needed_entries(numbers: dict[bytes, int], last: int, ready: dict[bytes, int]
     Args:
         numbers: the last number of each subscription, by its short id.
         last: the topic's last number.
-        ready: how many messages each subscription has not settled.
+        ready: the number of unsettled messages of each subscription.
     """
     needed = 0
     for short, count in ready.items():

@@ -32,23 +32,23 @@ def marker(entity: SendEntity, term: bytes, fingerprint: str) -> Publication:
 
 
 def commit_marker(entity: SendEntity, term: bytes, fingerprint: str) -> Publication:
-    """Return the entry that says: all that this term published has reached its queues."""
+    """Return the entry that says: all publishes of this term have reached their queues."""
     properties = journal.entry_properties(journal.COMMIT)
     body = journal.Marker(term, fingerprint).encode()
     return Publication("", names.journal(entity.path), properties, body)
 
 
 def is_snapshot(publication: Publication) -> bool:
-    """Whether this is a part of a snapshot: its span is only right where it was made to stand."""
+    """Whether a publication is a part of a snapshot: the span is right at one place only."""
     return publication.properties == _SNAPSHOT_PROPERTIES
 
 
 class JournalEntries:
-    """Makes what leaves an entry in the journal of one entity.
+    """Makes the publications that leave an entry in the journal of one entity.
 
     Attributes:
-        entries: how many were made.
-        bytes: how large they are.
+        entries: the number of entries made.
+        bytes: their size.
     """
 
     def __init__(self, path: str) -> None:
@@ -58,7 +58,7 @@ class JournalEntries:
         self._history = names.history(path)
 
     def entry(self, properties: bytes, body: bytes) -> Publication:
-        """Return an entry of the journal's alone."""
+        """Return an entry for the journal alone."""
         return self.publication("", self._journal, properties, body)
 
     def counted(self, publications: Sequence[Publication]) -> Sequence[Publication]:
@@ -70,23 +70,23 @@ class JournalEntries:
     def publication(
         self, exchange: str, routing_key: str, properties: bytes, body: bytes
     ) -> Publication:
-        """Return what is stored elsewhere, and in the journal by the same publish."""
+        """Return a message stored in a queue and, by the same publish, in the journal."""
         self.entries += 1
         self.bytes += len(properties) + len(body)
         return Publication(exchange, routing_key, properties, body)
 
     def note_bucket(self, where: Place, state: BucketState) -> Publication:
-        """Return the entry that says what becomes of a bucket."""
+        """Return the entry that notes the state of a bucket."""
         body = journal.encode_bucket(where.level, where.slot, state)
         return self.entry(journal.entry_properties(journal.BUCKET), body)
 
     def note_uses(self, memory: Memory) -> Publication:
-        """Return the entry that says when what is temporary was used last."""
+        """Return the entry that notes the last uses of temporary entities."""
         body = journal.entry_of(Kind.USES, memory.uses.encode())
         return self.entry(journal.entry_properties(journal.USES), body)
 
     def note_left_out(self, memory: Memory, mark: bytes | None = None) -> Publication:
-        """Return the entry that says which subscriptions are left out.
+        """Return the entry that names the left-out subscriptions.
 
         Args:
             mark: by which its writer finds it; it means nothing to others.
@@ -103,13 +103,13 @@ class JournalEntries:
     def snapshot(
         self, memory: Memory, term: bytes, fingerprint: str, span: int
     ) -> list[Publication]:
-        """Return the entries that hold all that is known now.
+        """Return the entries that hold the whole memory.
 
         Args:
             term: this term.
             fingerprint: the boot of the broker.
-            span: how many of this term's entries may belong to arrivals that are not acked yet.
-                What earlier terms numbered, and what may come again, is in the snapshot itself.
+            span: how many of this term's entries may belong to unacked arrivals. Messages that
+                earlier terms numbered, and that may come again, are in the snapshot itself.
         """
         whole = Snapshot(
             term=term,

@@ -1,8 +1,8 @@
-"""What earlier terms of a sequencer numbered and what may come again: kept, and as bytes.
+"""The known messages: numbered by earlier terms of a sequencer, and possible to come again.
 
-A snapshot carries it, so that whoever reads the snapshot need not read what they wrote. Messages of
-one envelope stand together: they have one identity but for its last four bytes, which count, and
-mostly numbers that follow each other.
+A snapshot holds them, so that a reader of the snapshot need not read the entries of earlier terms.
+Messages of one envelope stand together: they have one identity but for its last four bytes, which
+count, and mostly consecutive numbers.
 
     known       identity of the first, 20 bytes | its number i64 | enqueued time i64 | count u32 |
                 trusted u8, repeated
@@ -21,7 +21,7 @@ from bridge.wire.envelope import IDENTITY_BYTES, ITEM_IDENTITY_BYTES
 from bridge.wire.sections import MalformedEntry
 
 _WAITS = -(2**63)
-"""Instead of an enqueued time: the message waits for its time."""
+"""In place of an enqueued time: the message waits for its time."""
 
 _KNOWN = struct.Struct(">16sIqqIB")
 _SIZE = struct.Struct(">I")
@@ -64,14 +64,14 @@ def encode_activated_copies(activated: dict[int, Known]) -> bytes:
 
 
 def add_copies(known: dict[bytes, Known], raw: bytes) -> None:
-    """Read what `encode_copies` wrote."""
+    """Read the bytes of `encode_copies`."""
     for key, copies in _read_copies(raw, ITEM_IDENTITY_BYTES):
         if key in known:
             known[key] = known[key]._replace(copies=copies)
 
 
 def add_activated_copies(activated: dict[int, Known], raw: bytes) -> None:
-    """Read what `encode_activated_copies` wrote."""
+    """Read the bytes of `encode_activated_copies`."""
     for key, copies in _read_copies(raw, _NUMBER.size):
         (number,) = _NUMBER.unpack(key)
         if number in activated:
@@ -94,7 +94,7 @@ def _read_copies(raw: bytes, key_bytes: int) -> list[tuple[bytes, bytes]]:
 
 
 def encode_known(known: dict[bytes, Known]) -> bytes:
-    """Return identities and what they belong to as bytes."""
+    """Return identities and their messages as bytes."""
     runs: list[tuple[bytes, int, int, int, int, bool]] = []
     last: tuple[bytes, int, int, int, int, bool] | None = None
     for identity, (number, enqueued_ms, is_trusted, _) in known.items():
@@ -114,7 +114,7 @@ def encode_known(known: dict[bytes, Known]) -> bytes:
 
 
 def decode_known(raw: bytes, *, is_believed: bool) -> dict[bytes, Known]:
-    """Read what `encode_known` wrote; without belief nothing of it is trusted."""
+    """Read the bytes of `encode_known`; without belief no message is trusted."""
     known: dict[bytes, Known] = {}
     for envelope, first, number, at_ms, count, is_trusted in _unpacked(_KNOWN, raw):
         enqueued_ms = None if at_ms == _WAITS else at_ms
@@ -126,7 +126,7 @@ def decode_known(raw: bytes, *, is_believed: bool) -> dict[bytes, Known]:
 
 
 def encode_activated(activated: dict[int, Known]) -> bytes:
-    """Return what was activated as bytes."""
+    """Return activated messages as bytes."""
     parts = []
     for waited_as, (number, enqueued_ms, is_trusted, _) in activated.items():
         assert enqueued_ms is not None, "what is active has its time"
@@ -135,7 +135,7 @@ def encode_activated(activated: dict[int, Known]) -> bytes:
 
 
 def decode_activated(raw: bytes, *, is_believed: bool) -> dict[int, Known]:
-    """Read what `encode_activated` wrote; without belief nothing of it is trusted."""
+    """Read the bytes of `encode_activated`; without belief no message is trusted."""
     return {
         waited_as: Known(number, enqueued_ms, bool(is_trusted) and is_believed)
         for waited_as, number, enqueued_ms, is_trusted in _unpacked(_ACTIVATED, raw)
@@ -148,7 +148,7 @@ def encode_cancelled(cancelled: set[bytes]) -> bytes:
 
 
 def decode_cancelled(raw: bytes) -> set[bytes]:
-    """Read what `encode_cancelled` wrote."""
+    """Read the bytes of `encode_cancelled`."""
     if len(raw) % IDENTITY_BYTES:
         raise MalformedEntry(f"{len(raw)} bytes of identities")
     return {raw[at : at + IDENTITY_BYTES] for at in range(0, len(raw), IDENTITY_BYTES)}

@@ -1,9 +1,10 @@
-"""Subscriptions that are left out: their queues take nothing, and a topic's messages pass them by.
+"""Left-out subscriptions: their queues take nothing, and a topic's publishes skip them.
 
 One publish reaches all subscriptions of a message, and is confirmed when all their queues have it:
-a queue without a leader would hold up the others. So its key is not in the publishes any more. Its
-numbers are given all the same and stand in the journal, from which it gets what it has missed: all
-from the number that is kept here. A message that it had already is told by its number.
+a queue without a leader would hold up the others. So publishes no longer have that queue's key. The
+subscription's numbers are given all the same and stand in the journal. From there the subscription
+gets all messages from the number that is kept here. A message that it had already is known by its
+number.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _BYTES = (headers.IDENTITY, headers.COPIES, headers.ACCEPTED, headers.SECTIONS)
 
 @dataclass(slots=True)
 class Missed:
-    """What one subscription has missed.
+    """The messages that one subscription has missed.
 
     Attributes:
         number: the first message that it may not have; it has no higher one.
-        since_ms: since when it is left out (UTC ms).
+        since_ms: when the subscription was left out (UTC ms).
     """
 
     number: int
@@ -41,14 +42,14 @@ class Missed:
 
 
 def encode(left_out: dict[bytes, Missed]) -> bytes:
-    """Return who is left out, by short ids, as bytes."""
+    """Return left-out subscriptions, by short ids, as bytes."""
     return b"".join(
         [_MISSED.pack(short, each.number, each.since_ms) for short, each in left_out.items()]
     )
 
 
 def decode(raw: bytes) -> dict[bytes, Missed]:
-    """Read what `encode` wrote."""
+    """Read the bytes of `encode`."""
     if len(raw) % _MISSED.size:
         raise MalformedEntry(f"{len(raw)} bytes of subscriptions that are left out")
     found: dict[bytes, Missed] = {}
@@ -61,10 +62,10 @@ def decode(raw: bytes) -> dict[bytes, Missed]:
 def first_copies(
     publications: Iterable[Publication], exchange: str
 ) -> dict[bytes, tuple[int, Publication]]:
-    """Return the lowest number of each subscription among publications, and where it is.
+    """Return each subscription's lowest number among publications, and its publication.
 
     Args:
-        publications: some that are on their way.
+        publications: publications on their way.
         exchange: the topic's, from which the subscriptions' queues are reached.
     """
     found: dict[bytes, tuple[int, Publication]] = {}
@@ -83,7 +84,7 @@ def first_copies(
 
 
 def for_one(publication: Publication, short: bytes) -> Publication:
-    """Return what is published for one subscription alone; the journal has it already."""
+    """Return a publication for one subscription alone; the journal has the message already."""
     keys, own = _keys_in(publication.properties), names.copy_key(short)
     routing_key = next((key for key in keys if _subscription(key) == own), own)
     properties = _without(publication.properties, {_subscription(key) for key in keys})
@@ -91,7 +92,7 @@ def for_one(publication: Publication, short: bytes) -> Publication:
 
 
 def without(publication: Publication, left_out: Collection[bytes], exchange: str) -> Publication:
-    """Return a publication that does not reach those that are left out."""
+    """Return a publication that does not reach the left-out subscriptions."""
     if not left_out or publication.exchange != exchange:
         return publication
     keys = [names.copy_key(short) for short in left_out]
@@ -99,11 +100,11 @@ def without(publication: Publication, left_out: Collection[bytes], exchange: str
 
 
 def as_missed(properties: Properties, left_ms: int | None) -> bytes:
-    """Return the properties with which a message from the journal is published to one queue.
+    """Return the properties for publishing a message from the journal to one queue.
 
     Args:
         properties: as the journal gives them.
-        left_ms: how much of its time is left, `None`: it lives for ever.
+        left_ms: the remaining time to live, `None` for ever.
     """
     table = dict(properties.headers or {})
     for name in _BYTES:
@@ -124,7 +125,7 @@ def _keys(table: Table) -> list[str]:
 
 
 def _subscription(key: str) -> str:
-    """Return the key of a subscription, whichever of its shards a key is for."""
+    """Return the key of a subscription from the key of any of its shards."""
     return key[: names.COPY_KEY_LENGTH]
 
 
@@ -133,7 +134,7 @@ def _keys_in(raw: bytes) -> list[str]:
 
 
 def _without(raw: bytes, keys: Collection[str]) -> bytes:
-    """Return properties by which a message does not reach these subscriptions' keys."""
+    """Return properties without these subscriptions' keys."""
     properties = Properties.decode(raw)
     table = dict(properties.headers or {})
     kept = [key for key in _keys(table) if _subscription(key) not in keys]

@@ -1,6 +1,6 @@
-"""Peek-locks as a pure machine: which token holds which message, and until when.
+"""Peek-locks as a pure machine: token to held message, and the end of each lock.
 
-A lock is held from `acquire` until the first of: `release` (somebody settles it), `expire` (its
+A lock is held from `acquire` until the first of: `release` (the message is settled), `expire` (its
 instant has come), `lose` (RabbitMQ has taken the message back). "Renewal restarts LockDuration from
 now; any number of renewals" (Service Bus, message transfers, locks and settlement). A lock never
 outlives its instant: from `until_ms` on its token is unknown, whether or not `expire` has run.
@@ -15,11 +15,11 @@ from typing import Generic, TypeVar
 Held = TypeVar("Held")
 
 _SLACK = 64
-"""Entries of the heap that may be stale before it is built anew."""
+"""Entries of the heap that may be stale before the heap is rebuilt."""
 
 
 class Lock(Generic[Held]):
-    """One lock: what it holds, and the instant at which it ends (UTC ms)."""
+    """One lock: the held message, and the instant at which the lock ends (UTC ms)."""
 
     __slots__ = ("held", "until_ms")
 
@@ -29,7 +29,7 @@ class Lock(Generic[Held]):
 
 
 class Locks(Generic[Held]):
-    """All locks of one process, by token, with the earliest end at hand."""
+    """All locks of one process, by token; the earliest end is found at once."""
 
     def __init__(self) -> None:
         self._locks: dict[bytes, Lock[Held]] = {}
@@ -42,14 +42,14 @@ class Locks(Generic[Held]):
         return f"Locks(held={len(self._locks)}, next_end_ms={self.next_end_ms()})"
 
     def acquire(self, token: bytes, held: Held, *, duration_ms: int, now_ms: int) -> int:
-        """Lock `held` under a token that no lock has had; return the lock's end (UTC ms)."""
+        """Lock `held` under a new token; return the lock's end (UTC ms)."""
         assert token not in self._locks, "a token names one lock"
         return self._hold(token, Lock(held, now_ms + duration_ms))
 
     def renew(self, token: bytes, *, duration_ms: int, now_ms: int) -> int | None:
         """Return the new end (the full duration from now), or `None` if the lock has ended.
 
-        The duration is the entity's of now, which may have changed since the lock was taken.
+        The duration is the entity's present one, which may have changed since the lock was taken.
         """
         lock = self._live(token, now_ms)
         if lock is None:
@@ -58,24 +58,24 @@ class Locks(Generic[Held]):
         return self._hold(token, lock)
 
     def find(self, token: bytes, *, now_ms: int) -> Held | None:
-        """Return what the token holds, or `None` if the lock has ended."""
+        """Return the message under the token, or `None` if the lock has ended."""
         lock = self._live(token, now_ms)
         return None if lock is None else lock.held
 
     def release(self, token: bytes, *, now_ms: int) -> Lock[Held] | None:
-        """End the lock and return it, or `None` if it has ended already."""
+        """End the lock; return it, or `None` if the lock has ended already."""
         lock = self._live(token, now_ms)
         if lock is not None:
             del self._locks[token]
         return lock
 
     def restore(self, token: bytes, lock: Lock[Held]) -> None:
-        """Put a lock back as it was: its settlement has failed. It may expire at once."""
+        """Put a lock back unchanged after a failed settlement; the lock may expire at once."""
         assert token not in self._locks, "only a lock that was taken off can be put back"
         self._hold(token, lock)
 
     def expire(self, now_ms: int) -> list[Held]:
-        """End all locks whose instant has come; return what they held, earliest end first."""
+        """End all locks whose instant has come; return their messages, earliest end first."""
         ended: list[Held] = []
         while self._ends and self._ends[0][0] <= now_ms:
             until_ms, token = heapq.heappop(self._ends)
@@ -86,12 +86,12 @@ class Locks(Generic[Held]):
         return ended
 
     def lose(self, is_lost: Callable[[Held], bool]) -> list[Held]:
-        """Drop the locks of messages that RabbitMQ has taken back; return what they held."""
+        """Drop the locks of messages that RabbitMQ has taken back; return the messages."""
         tokens = [token for token, lock in self._locks.items() if is_lost(lock.held)]
         return [self._locks.pop(token).held for token in tokens]
 
     def next_end_ms(self) -> int | None:
-        """Return when `expire` has something to do next; `None` when there is no lock."""
+        """Return the earliest end of a lock; `None` when there is no lock."""
         while self._ends:
             until_ms, token = self._ends[0]
             lock = self._locks.get(token)

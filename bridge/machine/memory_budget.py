@@ -1,4 +1,4 @@
-"""How much of what RabbitMQ keeps may be in memory, too."""
+"""The memory budget: a limit for bodies in memory of messages that RabbitMQ keeps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 
 class Place(Protocol):
-    """Where a message is known.
+    """The entry of a message.
 
     Attributes:
-        message: it, or `None` while its body is not here.
-        size_bytes: what it takes.
+        message: the message, or `None` while its body is not in memory.
+        size_bytes: the size of its body.
     """
 
     message: Any
@@ -20,25 +20,25 @@ class Place(Protocol):
 
 @dataclass(slots=True)
 class MemoryBudget:
-    """What bodies of messages may weigh in memory, shared by all that hold some in a process.
+    """The limit of message bodies in memory, shared by all holders in a process.
 
     Attributes:
-        limit_bytes: how much may be here.
-        used_bytes: how much is.
+        limit_bytes: the limit.
+        used_bytes: the bodies in memory.
     """
 
     limit_bytes: int
     used_bytes: int = 0
 
     def keep(self, place: Place, *, is_wanted: bool) -> None:
-        """Count a message's body, or let go of it: RabbitMQ has it."""
+        """Count a message's body, or above the limit drop the body: RabbitMQ has it."""
         if is_wanted or self.used_bytes + place.size_bytes <= self.limit_bytes:
             self.used_bytes += place.size_bytes
         else:
             place.message = None
 
     def forget(self, place: Place) -> None:
-        """Let go of a message's body."""
+        """Drop a message's body."""
         if place.message is not None:
             self.used_bytes -= place.size_bytes
             place.message = None

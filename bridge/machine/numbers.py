@@ -1,4 +1,4 @@
-"""The numbers and enqueued times of one entity's messages: given here and nowhere else."""
+"""The giver of numbers and enqueued times to one entity's messages; no other code gives any."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bridge.wire.envelope import Item
 
 
 class Numbers:
-    """Gives the next number of a partition, and the time of now.
+    """Gives the next number of a partition, and the enqueued time.
 
     Args:
-        memory: what was given last, which each call changes.
+        memory: the last number of each partition and the last time; updated by each call.
     """
 
     def __init__(self, memory: Memory, *, is_partitioned: bool) -> None:
@@ -20,7 +20,7 @@ class Numbers:
         self._turn = 0
 
     def next(self, item: Item) -> int:
-        """Return the number of a message: of its key's partition, else of each one in turn."""
+        """Return a message's number: of its key's partition, else of the partitions in turn."""
         return self._successor(self._partition(item))
 
     def next_beside(self, number: int) -> int:
@@ -28,7 +28,7 @@ class Numbers:
         return self._successor(numbering.partition_of(number) if self.is_partitioned else 0)
 
     def enqueued_ms(self, now_ms: int) -> int:
-        """Return the time of now, never before one that was given already."""
+        """Return the present time, never before a time that was given already."""
         self._memory.enqueued_ms = enqueued_ms = max(self._memory.enqueued_ms, now_ms)
         return enqueued_ms
 

@@ -1,12 +1,12 @@
-"""The index of what is scheduled: sequence number -> due time and identity, 20 bytes each.
+"""The index of scheduled messages: sequence number -> due time and identity, 20 bytes each.
 
 The messages themselves wait in bucket queues. The index answers one question: does this number
 still wait? So a cancel needs not know in which bucket a message is: its copy is dropped when it
 comes out.
 
 Numbers of one partition rise, so they are appended to arrays and found by bisection. After a
-roll-over they begin anew below: then a new run of arrays begins. What was removed leaves a hole;
-a run that is half holes is packed.
+roll-over they begin anew below: then a new run of arrays begins. A removed entry leaves a hole; a
+run that is half holes is packed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from zlib import crc32
 from bridge.model.number import partition_of
 
 _HOLE = -(2**63)
-"""Due time of an entry that was removed."""
+"""Due time of a removed entry."""
 
 _RUN = struct.Struct(">HI")
 _PACK_MIN = 64
 
 
 def identity_hash(identity: bytes) -> int:
-    """Return 32 bits of an identity: they tell apart what has one number by an accident."""
+    """Return 32 bits of an identity, to tell apart messages that share a number by accident."""
     return crc32(identity)
 
 
 class _Run:
-    """Entries whose numbers rise, in three arrays."""
+    """Entries with rising numbers, in three arrays."""
 
     __slots__ = ("dues", "hashes", "holes", "numbers")
 
@@ -74,7 +74,7 @@ class Pending:
         return self._find(number) is not None
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Yield (number, due time) of all, in no order that matters."""
+        """Yield (number, due time) of all entries, in no particular order."""
         for runs in self._runs.values():
             for run in runs:
                 for number, due_ms in zip(run.numbers, run.dues, strict=True):
@@ -82,7 +82,7 @@ class Pending:
                         yield number, due_ms
 
     def add(self, number: int, due_ms: int, hashed: int) -> None:
-        """Take a number in; one that is there already is left as it is."""
+        """Add a number; a number already in the index stays unchanged."""
         if number in self:
             return
         runs = self._runs.setdefault(self._partition(number), [_Run()])
@@ -100,7 +100,7 @@ class Pending:
         return found is not None and found[0].hashes[found[1]] == hashed
 
     def after(self, number: int, count: int) -> list[int]:
-        """Return the lowest numbers that wait, from this one on, `count` at most."""
+        """Return the lowest waiting numbers from `number` on, `count` at most."""
         found: list[int] = []
         for runs in self._runs.values():
             for run in runs:
@@ -115,7 +115,7 @@ class Pending:
         return found[:count]
 
     def remove(self, number: int) -> bool:
-        """Take a number out; False when it was not there."""
+        """Remove a number; False when it was not in the index."""
         found = self._find(number)
         if found is None:
             return False
@@ -129,7 +129,7 @@ class Pending:
         return True
 
     def encode(self) -> bytes:
-        """Return the index as bytes, holes and all: packing would take too long for a snapshot."""
+        """Return the index as bytes, with the holes: packing would take too long for a snapshot."""
         parts = []
         for partition, runs in self._runs.items():
             for run in runs:
@@ -139,7 +139,7 @@ class Pending:
 
     @classmethod
     def decode(cls, raw: bytes, *, is_partitioned: bool = False) -> Pending:
-        """Read what `encode` wrote; ValueError when it is not that."""
+        """Read the bytes of `encode`; ValueError when they are malformed."""
         pending = cls(is_partitioned=is_partitioned)
         at = 0
         while at < len(raw):

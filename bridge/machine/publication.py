@@ -1,4 +1,4 @@
-"""What a sequencer publishes."""
+"""A publication of a sequencer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sequencer publishes for a message: now, until it is due, or as a dead letter."""
+"""The publications of a sequencer for a message: now, until due, or as a dead letter."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
 
 
 class Publications:
-    """Makes the publications of one entity's messages, and notes them in the journal's count.
+    """Makes the publications of one entity's messages, and adds them to the journal's count.
 
     Args:
-        new_id: the chance behind `newid()` in a topic's rules; a queue needs none.
+        new_id: the source of `newid()` in a topic's rules; a queue needs none.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Publications:
             self._fanout.update(entity)
 
     def digest(self, item: Item) -> bytes | None:
-        """Return what a message is known by; `None`: it has no id, or duplicates are no matter."""
+        """Return the digest that identifies a message; `None`: no id, or no duplicate detection."""
         if not self._detects or item.digest is None:
             return None
         return with_key(item.digest, item.key) if self._numbers.is_partitioned else item.digest
@@ -82,7 +82,7 @@ class Publications:
         enqueued_ms: int,
         known: Known | None = None,
     ) -> Sequence[Publication]:
-        """Return what is published for a message for now; `known`: it was before, as this says."""
+        """Return the publications of a message for now; `known`: the journal's entry of it."""
         ttl_ms = self._ttl_ms(item.ttl_ms)
         fields = stamp.active(number, enqueued_ms, identity, ttl_ms)
         if self._detects:
@@ -102,7 +102,7 @@ class Publications:
         enqueued_ms: int,
         known: Known | None = None,
     ) -> Sequence[Publication]:
-        """Return what is published for a message that was scheduled and is due."""
+        """Return the publications of a scheduled message that is due."""
         ttl_ms = self._ttl_ms(waiting.ttl_ms)
         fields = stamp.activated(number, enqueued_ms, waiting.identity, ttl_ms, waiting.number)
         if waiting.ttl_ms is not None:
@@ -114,7 +114,7 @@ class Publications:
         return self._to_subscriptions(self._fanout, view, waiting.identity, fields, known)
 
     def scheduled(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
-        """Return what is published for a message for later: it goes to its bucket."""
+        """Return the publication of a message for later, into its bucket."""
         memory = self._memory
         assert item.scheduled_ms is not None
         where = place(item.scheduled_ms, now_ms)
@@ -127,7 +127,7 @@ class Publications:
         return self._journal.publication("", bucket, stamp.put(item.properties, fields), item.body)
 
     def expired(self, item: Item, now_ms: int) -> Sequence[Publication]:
-        """Return what is published for a message that has expired before it had a number."""
+        """Return the publications of a message that expired before it had a number."""
         if self._fanout is not None:
             view = self._view_of_dead(item, now_ms)
             expired = self._fanout.expired(view, EXPIRED_REASON, EXPIRED_DESCRIPTION)
@@ -143,7 +143,7 @@ class Publications:
     def dead_lettered(
         self, item: Item, now_ms: int, reason: str, description: str
     ) -> Sequence[Publication]:
-        """Return what is published for a message that nobody may receive."""
+        """Return the publications of a message that goes to a dead-letter queue at once."""
         if self._fanout is not None:
             view = self._view_of_dead(item, now_ms)
             return self._journal.counted(self._fanout.buried(view, reason, description))
@@ -183,19 +183,19 @@ class Publications:
         return MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=None)
 
     def _accepted(self, item: Item, at_ms: int) -> bytes:
-        """Return the field that tells a successor what was accepted."""
+        """Return the field that tells a successor which digest was accepted."""
         digest = self.digest(item)
         return b"" if digest is None else stamp.accepted(digest, at_ms)
 
     def _key(self, properties: bytes) -> str:
-        """Return by which key a message of a queue reaches its shard, and the journal."""
+        """Return the key by which a queue's message reaches its shard, and the journal."""
         entity = self._entity
         if self._shards == 1 or not isinstance(entity, Queue):
             return ""
         return queue_key(entity, shard_of(session_id_of(properties), self._shards))
 
     def _ttl_ms(self, own_ms: int | None) -> int | None:
-        """Return the effective TTL, `None` for ever; RabbitMQ takes no negative one."""
+        """Return the effective TTL, `None` for ever; RabbitMQ takes no negative TTL."""
         if own_ms is not None and own_ms < 0:
             own_ms = None
         ttl_ms = effective_time_to_live_ms(own_ms, self._ttl_cap_ms)

@@ -1,4 +1,4 @@
-"""Sets of sequence numbers, kept as ranges: what is settled is dense, whatever its order."""
+"""Sets of sequence numbers, kept as ranges: settled numbers are dense, in any order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 
 class Ranges:
-    """A set of numbers. Ranges that touch are one; an addition moves what stands above it."""
+    """A set of numbers. Ranges that touch are merged; an addition moves all ranges above it."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -17,7 +17,7 @@ class Ranges:
         return f"Ranges({list(self)[:5]}, {len(self._firsts)} in all)"
 
     def __len__(self) -> int:
-        """Return how many ranges there are."""
+        """Return the number of ranges."""
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -29,7 +29,7 @@ class Ranges:
         return at >= 0 and number <= self._lasts[at]
 
     def add(self, first: int, last: int) -> None:
-        """Take in all numbers from `first` to `last`."""
+        """Add all numbers from `first` to `last`."""
         low = bisect_left(self._lasts, first - 1)
         high = bisect_right(self._firsts, last + 1)
         if low < high:
@@ -39,7 +39,7 @@ class Ranges:
         self._lasts[low:high] = [last]
 
     def next_free(self, number: int) -> int:
-        """Return the lowest number that is not in the set, from `number` on."""
+        """Return the lowest number not in the set, from `number` on."""
         at = bisect_right(self._firsts, number) - 1
         if at >= 0 and number <= self._lasts[at]:
             return self._lasts[at] + 1
@@ -54,7 +54,7 @@ class Ranges:
 
 
 def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers in any order as ranges, in order."""
+    """Return numbers in any order as ranges in order."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number <= found[-1][1] + 1:

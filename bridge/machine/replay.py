@@ -1,22 +1,23 @@
-"""Replay: the journal's tail in, what the last sequencer knew out.
+"""Replay: the journal's tail in, the last sequencer's memory out.
 
-**Theory.** A snapshot in the journal holds all that a sequencer knew; the entries behind it hold
-all that came after. So the tail from the newest complete snapshot on suffices, and `span` entries
-more: its writer's own, that may belong to arrivals that were not acked when the snapshot was
-written, and that come again. What terms before its writer numbered, and what may come again, stands
-in the snapshot. So a term begins with a snapshot of its own, and what a successor reads does not
-grow with the number of terms.
+**Theory.** A snapshot in the journal holds a sequencer's whole memory; the entries behind it hold
+all later changes. So the tail from the newest complete snapshot on suffices, and `span` entries
+before it: entries of its writer's own that may belong to arrivals that were not acked when the
+snapshot was written, and that come again. The snapshot itself holds the messages that terms before
+its writer numbered and that may come again. So a term begins with a snapshot of its own, and the
+part that a successor reads does not grow with the number of terms.
 
-Trust: a quorum queue hears of a channel's end before it has taken all that was published there, and
+Trust: a quorum queue hears of a channel's end before it has taken all messages published there, and
 drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
-bridge, and another took over at once). So an entry is trusted when its writer's commit
-marker stands behind it: whoever writes that knows that all before it has reached its queues. What
-was written in another boot of the broker is not trusted, as a queue may have lost it since; what
-waits for its time never is, since a second copy in a bucket is dropped there.
+bridge, and another took over at once). So an entry is trusted when its writer's commit marker
+stands behind it: the marker's writer knows that all messages before it have reached their queues.
+Entries written in another boot of the broker are not trusted, as a queue may have lost their
+messages since. A message that waits for its time is never trusted, since a second copy in a bucket
+is dropped there.
 
-The writer of an entry is whose marker stands last before it: a term marks the journal once more
-when all others' channels are over, then writes. Terms that read and wrote nothing else, as the one
-that reads now, are passed over: late entries of the last writer may stand behind their markers.
+The writer of an entry is the term whose marker stands last before it: a term marks the journal once
+more when all others' channels have ended, then writes. Terms that read and wrote nothing else, as
+the present one, are ignored: late entries of the last writer may stand behind their markers.
 Entries before the first marker in the range belong to the term of the first snapshot.
 
 After a broker failure a sequencer publishes again what was not confirmed, so numbers may stand in
@@ -55,7 +56,7 @@ from bridge.wire.stamp import ACCEPTED_BYTES, NO_IDENTITY, read_waiting
 
 
 def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
-    """Return how many entries before these are needed; less than zero: so many of these are not.
+    """Return how many entries before these are needed; below zero, how many of these are not.
 
     `None` when there is no whole snapshot among them.
 
@@ -85,9 +86,9 @@ Key = TypeVar("Key", bytes, int)
 
 
 def _newer(inherited: dict[Key, Known], read: dict[Key, Known]) -> dict[Key, Known]:
-    """Return both, an entry before what a snapshot inherited of the same message.
+    """Return both; an entry takes precedence over a snapshot's inherited message.
 
-    Of a message that was published in parts the entries may be some; the snapshot knows the others.
+    The entries may hold some parts of a message published in parts; the snapshot knows the others.
     """
     found = inherited | read
     for key, known in read.items():
@@ -103,11 +104,11 @@ class Replay:
     """Reads journal entries in order, oldest first.
 
     Attributes:
-        terms: who wrote the markers and snapshots in the range, in order, without `readers`.
+        terms: the writers of the markers and snapshots in the range, in order, without `readers`.
         addresses: the channels by which the newest snapshot and the markers behind it were
             published, without those of `readers`; a snapshot's writer had waited for all others.
-        entries: how many were read.
-        unreadable: what was wrong with those that could not be.
+        entries: number of entries read.
+        unreadable: an error for each unreadable entry.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Replay:
 
         Args:
             is_partitioned: whether the entity is.
-            readers: the term that reads, whose marker is the range's last entry, and those of the
+            readers: the term that reads, whose marker is the range's last entry, and terms of the
                 same process that read before and never took over.
             fingerprint: the boot of the broker that runs now.
         """
@@ -135,23 +136,23 @@ class Replay:
         self._unproven: list[tuple[bytes | int, Known]] = []
         self._parts = SnapshotParts()
         self._gone: set[int] = set()
-        # What the writer of the newest snapshot inherited.
+        # Messages that the writer of the newest snapshot inherited.
         self._known: dict[bytes, Known] = {}
         self._activated: dict[int, Known] = {}
         self._carried_out: set[bytes] = set()
 
     def feed(self, basic: Properties, body: bytes) -> None:
-        """Take one entry; one that cannot be read is passed over, and `unreadable` says why.
+        """Take one entry; an unreadable entry is skipped, and `unreadable` says why.
 
         Raises:
-            NewerJournal: a newer bridge wrote the entry, and it must not be passed over.
+            NewerJournal: a newer bridge wrote the entry, and it must not be skipped.
         """
         try:
             self._feed(basic, body)
         except NewerJournal:
             raise
         except Exception as error:
-            # Anybody may publish into the journal, and it is read again and again.
+            # Any client may publish into the journal, and the journal is read again and again.
             self.unreadable.append(f"{type(error).__name__}: {error}")
         self.entries += 1
 
@@ -184,7 +185,7 @@ class Replay:
             journal.check_unknown(kind.decode(errors="replace"), body)
 
     def result(self) -> Memory:
-        """Return what was learnt; what entries say is newer than what a snapshot inherited."""
+        """Return the memory; entries take precedence over messages that a snapshot inherited."""
         memory = self._memory
         memory.known = _newer(self._known, memory.known)
         memory.activated = _newer(self._activated, memory.activated)
@@ -192,12 +193,12 @@ class Replay:
         return memory
 
     def go_on(self, term: bytes, unconfirmed: Iterable[Publication]) -> None:
-        """Let the last writer go on, whose process lives and knows what was confirmed to it.
+        """Let the last writer continue: its process lives and knows all confirms.
 
         Args:
-            term: the last that was leading, of the process that reads.
-            unconfirmed: all that it did not see confirmed, and that is published again, and
-                confirmed, before anything else is done.
+            term: the last leading term of the process that reads.
+            unconfirmed: all its unconfirmed publications; they are published again, and confirmed,
+                before anything else is done.
         """
         self._committed(journal.Marker(term, self._writers_boot))
         self._unproven.clear()
@@ -216,7 +217,7 @@ class Replay:
             self._unproven.clear()
 
     def _committed(self, commit: journal.Marker) -> None:
-        # Before the range's first marker stands what one term wrote: the one that landed.
+        # Entries before the range's first marker are of one term: this commit marker's.
         is_writer = self._writer is None or commit.term == self._writer
         if is_writer and commit.fingerprint == self._fingerprint:
             self._prove()
@@ -293,13 +294,13 @@ class Replay:
             self._forwarded(basic.headers or {}, identity)
 
     def _forwarded(self, table: Table, identity: bytes) -> None:
-        """Learn what was forwarded; a copy that is a message of its own ends otherwise."""
+        """Learn a forwarded identity; a copy that is a message of its own has another ending."""
         source = forwarded.last_source(table)
         if source is not None and identity[IDENTITY_BYTES:] == _ONLY_ITEM:
             self._memory.forwarded.note(source, identity[:IDENTITY_BYTES])
 
     def _accepted(self, table: Table, number: int) -> None:
-        """Learn by which digest a message is known, where duplicates are detected."""
+        """Learn the digest of a message, where duplicates are detected."""
         raw = table.get(headers.ACCEPTED, ("V", None))[1]
         if isinstance(raw, bytes) and len(raw) == ACCEPTED_BYTES:
             at_ms = int.from_bytes(raw[DIGEST_BYTES:], "big", signed=True)

@@ -11,14 +11,14 @@ the entity's journal, in the same publish that stores the message:
     one of a topic           as `machine.fanout` says
     a cancel                 the journal alone
 
-So the journal holds every number in order, and whoever reads its tail knows what this object knew
-(see `machine.replay`). Numbers are given here and nowhere else; nothing here waits: a publication
-that fails ends this term of the sequencer, and the next one begins from the journal.
+So the journal holds every number in order, and a reader of its tail has this sequencer's memory
+(see `machine.replay`). Only a sequencer gives numbers. No call waits: a publication that fails ends
+this term of the sequencer, and the next term begins from the journal.
 
-**After a crash** an arrival may come again. `known` says which of its messages the journal holds
-already. What the journal says is *trusted* when the broker itself has not failed since, and the
-journal also says that all of its writer's publications have landed: then the message is not
-published again. Otherwise it is, with the same number, and a receiver drops the second copy.
+**After a crash** an arrival may come again. `known` has those of its messages that the journal
+holds already. A journal entry is *trusted* when the broker itself has not failed since, and the
+journal also has its writer's commit marker: then the message is not published again. Otherwise it
+is, with the same number, and a receiver drops the second copy.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES, Item, item_i
 TOO_LARGE_REASON = "MessageSizeExceeded"
 
 _NATIVE = b"\xff" * (ITEM_IDENTITY_BYTES - DIGEST_BYTES)
-"""Ends the identity of a native message that is known by its digest; no envelope has as many."""
+"""Ends the identity of a native message known by its digest; no envelope has so many messages."""
 
 
 class Answer(NamedTuple):
-    """What to tell whoever waits, once every publication is confirmed.
+    """The answer to a waiting sender, given when every publication is confirmed.
 
     Attributes:
-        after_all: all publications before are to be confirmed, too.
+        after_all: the answer also waits for the confirms of all earlier publications.
     """
 
     to: ReplyTo
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one command leads to."""
+    """The result of one command."""
 
     publications: Sequence[Publication]
     answer: Answer | None = None
@@ -80,12 +80,12 @@ class Sequencer:
     """Gives numbers and times to the messages of one entity.
 
     Args:
-        new_id: the chance behind `newid()` in a topic's rules; a queue needs none.
+        new_id: the source of `newid()` in a topic's rules; a queue needs none.
 
     Attributes:
-        memory: what it knows.
+        memory: the counters, times, scheduled messages and all else that a successor needs.
         journal: makes and counts the entries of the journal.
-        duplicates: how many messages it has dropped as duplicates.
+        duplicates: number of messages dropped as duplicates.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class Sequencer:
         ]
 
     def apply(self, command: Command, now_ms: int) -> Outcome:
-        """Carry out one command; the buckets for `dues_ms` must be there.
+        """Carry out one command; the buckets for `dues_ms` must exist.
 
         Raises:
-            Exception: it cannot be carried out, and nothing has come of it.
+            Exception: the command failed, and has changed nothing.
         """
         memory = self.memory
         entries = self.journal
@@ -176,7 +176,7 @@ class Sequencer:
                 assert_never(command)
 
     def activate(self, waiting: stamp.Waiting, body: bytes, now_ms: int) -> Sequence[Publication]:
-        """Make a scheduled message that is due an active one; nothing when it waits no more."""
+        """Return the publications of a due scheduled message; none when it waits no more."""
         assert waiting.due_ms <= now_ms, "nothing is early"
         if not self.is_pending(waiting):
             known = self.memory.activated.get(waiting.number)
@@ -193,7 +193,7 @@ class Sequencer:
         )
 
     def is_pending(self, waiting: stamp.Waiting) -> bool:
-        """Whether this copy is that of a message that still waits."""
+        """Whether this is the copy of a message that still waits."""
         return self.memory.pending.matches(waiting.number, identity_hash(waiting.identity))
 
     def is_wanted(self, waiting: stamp.Waiting) -> bool:
@@ -204,17 +204,17 @@ class Sequencer:
         return known is not None and not known.is_trusted
 
     def snapshot(self, term: bytes, fingerprint: str, span: int) -> list[Publication]:
-        """Return the entries that hold all that is known now; see `JournalEntries.snapshot`."""
+        """Return the entries that hold the whole memory; see `JournalEntries.snapshot`."""
         return self.journal.snapshot(self.memory, term, fingerprint, span)
 
     def inherit(self, read: Memory) -> None:
-        """Learn from the journal's tail which arrivals may come again, and keep all else."""
+        """Take from the journal's tail which arrivals may come again; keep all other memory."""
         memory = self.memory
         memory.known, memory.activated = read.known, read.activated
         memory.cancelled = read.cancelled
 
     def forget_inherited(self) -> None:
-        """Forget what only matters while arrivals of an earlier term may come again."""
+        """Forget messages and cancels of earlier terms: their arrivals come no more."""
         self.memory.known = {}
         self.memory.activated = {}
         self.memory.cancelled = set()
@@ -250,7 +250,7 @@ class Sequencer:
                     publications += self._again(item, identity, known, now_ms)
                 continue
             if item.source is not None and self._came_before(item.source, command.identity):
-                numbers.append(0)  # nobody waits for it
+                numbers.append(0)  # no sender waits for it
                 continue
             if digest is not None:
                 first = self.memory.history.find(digest, now_ms)
@@ -275,7 +275,7 @@ class Sequencer:
         return Outcome(publications, Answer(command.reply_to, reply.encode_done(numbers)))
 
     def _came_before(self, source: bytes, identity: bytes | None) -> bool:
-        """Whether a message was forwarded to here before; from now on it was."""
+        """Whether a message was forwarded to this entity before; note it as forwarded."""
         assert identity is not None, "only envelopes have sources"
         forwarded = self.memory.forwarded
         if forwarded.has(source, identity):
@@ -284,9 +284,9 @@ class Sequencer:
         return False
 
     def _known_native(self, identity: bytes, now_ms: int) -> Known | None:
-        """Return what the journal knows of a native message that comes again.
+        """Return the journal's entry of a native message that comes again.
 
-        Another one of its id may come, too, but not within the window.
+        Another message with its id may come, too, but not within the window.
         """
         known = self.memory.known.get(identity)
         if known is None or known.enqueued_ms is None:
@@ -296,7 +296,7 @@ class Sequencer:
     def _again(
         self, item: Item, identity: bytes, known: Known, now_ms: int
     ) -> Sequence[Publication]:
-        """Publish once more what the journal knows but the broker may have lost."""
+        """Publish again a message of the journal that the broker may have lost."""
         made = self._publications
         if known.enqueued_ms is not None:
             return made.active(item, identity, known.number, known.enqueued_ms, known)
@@ -323,7 +323,7 @@ class Sequencer:
                 pending.remove(number)
         if command.reply_to is not None:
             answer = Answer(command.reply_to, reply.encode_done(()))
-        # A cancel that the journal knows is written once more: the broker may have lost it.
+        # A cancel in the journal is written once more: the broker may have lost it.
         properties = journal.entry_properties(journal.CANCEL, item_identity(command.identity, 0))
         entry = self.journal.entry(properties, journal.encode_cancel(command.numbers))
         return Outcome((entry,), answer)

@@ -1,4 +1,4 @@
-"""What a sequencer knows: what a snapshot holds, and what the journal's tail adds to it."""
+"""The memory of a sequencer: the content of a snapshot, and the additions of the journal's tail."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Memory:
     Attributes:
         counters: the last number of each partition.
         enqueued_ms: the last enqueued time.
-        pending: what is scheduled.
+        pending: the scheduled messages.
         wheel: the buckets.
         average_bytes: of a scheduled message.
         known: identity -> a message of an earlier term's, whose arrival may come again.
         activated: number as scheduled -> the same message with its new number.
         cancelled: identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id; of a topic.
-        uses: when what is temporary was used last.
-        history: what was accepted, where duplicates are detected.
+        uses: the last uses of temporary entities.
+        history: the accepted messages, where duplicates are detected.
         left_out: the subscriptions whose queues take nothing, by their short ids.
-        forwarded: what was forwarded to the entity last.
+        forwarded: the last messages forwarded to the entity.
     """
 
     counters: list[int]
@@ -50,7 +50,7 @@ class Memory:
 
     @property
     def has_inherited(self) -> bool:
-        """Whether something of earlier terms may come again."""
+        """Whether arrivals of earlier terms may come again."""
         return bool(self.known or self.activated or self.cancelled)
 
 

@@ -1,7 +1,7 @@
-"""Which numbers of a queue are settled, and of which message each: a digest a number, in pages.
+"""The settled numbers of a queue: a digest of the message for each number, in pages.
 
-Numbers are dense, so a page of `PAGE_NUMBERS` digests takes little more than these. All queues of a
-process share one bound: the page that nothing was added to for longest is forgotten first.
+Numbers are dense, so a page of `PAGE_NUMBERS` digests takes little more than the digests. All
+queues of a process share one bound: the page with the oldest last addition is forgotten first.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PAGE_NUMBERS = 1 << PAGE_BITS
 _PLACE = PAGE_NUMBERS - 1
 
 PAGE_BYTES = PAGE_NUMBERS * DIGEST_BYTES + 250
-"""With what Python needs for it."""
+"""The size of a page, with Python's overhead."""
 
 MEMORY_BYTES_MAX = 64 << 20
-"""So much is remembered of all queues."""
+"""The bound of all queues' pages."""
 
 _UNSETTLED = bytes(DIGEST_BYTES)
 
@@ -28,10 +28,10 @@ class SettledMemory:
     """The pages of all queues of a process.
 
     Args:
-        limit_bytes: how much they may take.
+        limit_bytes: the bound of the pages' size.
 
     Attributes:
-        pages: by queue and number, that of the latest addition last.
+        pages: by queue and page number; the page of the latest addition is last.
     """
 
     def __init__(self, limit_bytes: int = MEMORY_BYTES_MAX) -> None:
@@ -44,16 +44,16 @@ class SettledMemory:
 
     @property
     def used_bytes(self) -> int:
-        """How much they take."""
+        """The size of all pages."""
         return len(self.pages) * PAGE_BYTES
 
     def numbers(self) -> SettledNumbers:
-        """Return one more queue's part."""
+        """Return the memory for one more queue."""
         self._queues += 1
         return SettledNumbers(self, self._queues)
 
     def make(self, key: tuple[int, int]) -> bytearray:
-        """Return a new page; the oldest is forgotten if there are too many."""
+        """Return a new page; above the bound the oldest page is forgotten."""
         page = self.pages[key] = bytearray(PAGE_NUMBERS * DIGEST_BYTES)
         if len(self.pages) > self._pages_max:
             self.pages.popitem(last=False)
@@ -61,7 +61,7 @@ class SettledMemory:
 
 
 class SettledNumbers:
-    """The numbers of one queue; `SettledMemory.numbers` makes one."""
+    """The settled numbers of one queue, made by `SettledMemory.numbers`."""
 
     def __init__(self, memory: SettledMemory, queue: int) -> None:
         self._memory = memory
@@ -69,7 +69,7 @@ class SettledNumbers:
         self._queue = queue
 
     def add(self, number: int, digest: bytes) -> None:
-        """The message with this number, and this digest of its identity, is settled."""
+        """Add the number of a settled message, with the digest of its identity."""
         key = self._queue, number >> PAGE_BITS
         page = self._pages.get(key)
         if page is None:
@@ -80,7 +80,7 @@ class SettledNumbers:
         page[at : at + DIGEST_BYTES] = digest
 
     def digest_of(self, number: int) -> bytes | None:
-        """Return the digest of the message that was settled under this number, if one is known."""
+        """Return the digest of the message that was settled under this number, if known."""
         page = self._pages.get((self._queue, number >> PAGE_BITS))
         if page is None:
             return None
@@ -89,7 +89,7 @@ class SettledNumbers:
         return None if found == _UNSETTLED else found
 
     def numbers(self) -> Iterator[int]:
-        """Yield all that are known to be settled, page by page."""
+        """Yield all numbers known to be settled, page by page."""
         for (queue, key), page in list(self._pages.items()):
             if queue == self._queue:
                 for place in range(PAGE_NUMBERS):
@@ -98,6 +98,6 @@ class SettledNumbers:
                         yield (key << PAGE_BITS) + place
 
     def forget(self) -> None:
-        """Forget all."""
+        """Forget all numbers of this queue."""
         for key in [key for key in self._pages if key[0] == self._queue]:
             del self._pages[key]

@@ -1,8 +1,9 @@
-"""Queues that RabbitMQ gave no answer for: since when, and how long to wait before they are asked.
+"""Suspects: queues without an answer from RabbitMQ, and the pauses before the next attempt.
 
 A queue whose Raft server is stopped, or has no leader, ends each connection on which it is asked.
-So whatever was asked and unanswered when a connection ended so is a suspect: asked again on a
-connection of its own, with growing pauses, until it answers and has nothing under way there.
+So every queue that was asked and had not answered when a connection ended in this way is a suspect:
+asked again on a connection of its own, with growing pauses, until the queue answers and has nothing
+under way there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 
 PAUSE_MIN_S = 1.0
 PAUSE_MAX_S = 10.0
-"""Between two attempts; a queue that is back is found within the longest."""
+"""Pause between two attempts; a queue that is back is found within the longest pause."""
 
 _SILENCES = (
     "does not have a replica on the local node",
@@ -24,13 +25,13 @@ _SILENCES = (
 
 @dataclass(slots=True)
 class Suspect:
-    """One of them.
+    """A queue that gave no answer, or an entity with silent queues.
 
     Attributes:
         name: the queue, or the entity whose queues these are.
         since_ms: when it first failed (UTC ms).
         error: RabbitMQ's words, the last time.
-        failures: how often it has failed.
+        failures: number of failures.
         is_answering: it has answered since it failed last.
     """
 
@@ -42,7 +43,7 @@ class Suspect:
 
     @property
     def sentence(self) -> str:
-        """Who gives no answer, since when, and why that is thought."""
+        """A sentence for people: the name, since when there is no answer, and RabbitMQ's error."""
         since = datetime.fromtimestamp(self.since_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"RabbitMQ gives no answer for {self.name!r} since {since}: {self.error}."
 
@@ -60,7 +61,7 @@ class Suspects:
         return name in self._suspects
 
     def failed(self, name: str, error: str, now_ms: int) -> None:
-        """It gave no answer, or may have given none."""
+        """Note that a queue gave no answer, or may have given none."""
         suspect = self._suspects.get(name)
         if suspect is None:
             suspect = self._suspects[name] = Suspect(name, now_ms, error)
@@ -70,22 +71,22 @@ class Suspects:
         suspect.failures += 1
 
     def answered(self, name: str) -> None:
-        """It has answered; where it is asked stays as it is until it is `cleared`."""
+        """Note an answer; the queue keeps a separate connection until `cleared`."""
         suspect = self._suspects.get(name)
         if suspect is not None:
             suspect.is_answering = True
 
     def cleared(self, name: str) -> None:
-        """It may be asked like all others again."""
+        """Remove a suspect: the queue is asked like all others again."""
         self._suspects.pop(name, None)
 
     def is_answering(self, name: str) -> bool:
-        """Whether it has answered since it failed last."""
+        """Whether a queue has answered since it failed last."""
         suspect = self._suspects.get(name)
         return suspect is None or suspect.is_answering
 
     def pause_s(self, name: str) -> float:
-        """Return how long to wait before it is asked again."""
+        """Return the pause before a queue is asked again."""
         suspect = self._suspects.get(name)
         if suspect is None:
             return 0.0
@@ -94,7 +95,7 @@ class Suspects:
 
     @property
     def silent(self) -> list[Suspect]:
-        """Those that have not answered since they failed."""
+        """The suspects without an answer since the last failure."""
         return [each for each in self._suspects.values() if not each.is_answering]
 
 
@@ -107,9 +108,9 @@ def is_silence(text: str) -> bool:
 
 
 def named_in(text: str, names: Iterable[str]) -> set[str]:
-    """Return whom RabbitMQ's words blame; all of them when they name none.
+    """Return the names that RabbitMQ's words blame; all names if the words blame none.
 
-    4.3 names the queue, earlier versions only for a get. What belongs to an entity begins with the
+    4.3 names the queue, earlier versions only for a get. A queue of an entity begins with the
     entity's name: `orders`, `orders/$inbox`.
     """
     names = set(names)

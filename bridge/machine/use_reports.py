@@ -1,7 +1,8 @@
-"""When a bridge tells the leader of an entity that its clients use it.
+"""Use reports: when a bridge tells the leader of an entity that its clients use the entity.
 
-At once at the first use, then once a minute at most and only if there was more, with the age of the
-last use: so two words of one bridge are a minute apart, and what it has not told is no older.
+A bridge reports at once at the first use, then once a minute at most and only after more use, with
+the age of the last use. So two reports of one bridge are a minute apart, and an untold use is no
+older.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 REPORT_MS = 60_000
-"""A bridge tells of an entity once in this time at most."""
+"""A bridge reports an entity once in this time at most."""
 
 
 class UseReports:
@@ -21,27 +22,27 @@ class UseReports:
         self._told_ms: int | None = None
 
     def note(self, key: bytes, at_ms: int) -> None:
-        """Take note of a use of an entity."""
+        """Note a use of an entity."""
         self._used[key] = max(at_ms, self._used.get(key, at_ms))
         self._untold.add(key)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether there is something to tell now."""
+        """Whether a report is due."""
         if not self._untold:
             return False
-        # A clock that was set back must not silence it.
+        # A clock that was set back must not stop the reports.
         told_ms = self._told_ms
         return told_ms is None or not 0 <= now_ms - told_ms < REPORT_MS
 
     def take(self, now_ms: int) -> list[tuple[bytes, int]]:
-        """Return what is to be told: entities, and how long ago each was used last (ms)."""
+        """Return the next report: entities, and how long ago each was used last (ms)."""
         rows = [(key, max(now_ms - self._used[key], 0)) for key in sorted(self._untold)]
         self._untold = set()
         self._told_ms = now_ms
         return rows
 
     def not_told(self, keys: Iterable[bytes]) -> None:
-        """What was taken has not arrived: it is due again."""
+        """Make entities due again: their report has not arrived."""
         self._untold.update(keys)
         self._told_ms = None
 

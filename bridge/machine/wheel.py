@@ -2,8 +2,8 @@
 
 A bucket is a queue that holds the messages of one interval. The finest buckets are 2 s wide; each
 level above is 64 times as wide. A message goes to the finest level whose 64 buckets reach as far as
-its time, so the number of queues depends on how far ahead people schedule and never on how many
-messages wait:
+its time, so the number of queues depends on how far ahead clients schedule and never on the number
+of waiting messages:
 
     level      0       1        2        3         4         5
     width     2 s     128 s    2.3 h    6.1 days  1.06 a    68 a
@@ -32,10 +32,10 @@ buckets takes seconds, and so does a broker's restart."""
 
 HOLD_RATE_PER_S = 10_000
 MOVE_RATE_PER_S = 2_500
-"""Messages a second that are surely consumed, or moved to a finer bucket."""
+"""Rate at which messages are surely consumed, or moved to a finer bucket."""
 
 GRACE_MS = 3_000
-"""How long after its end a bucket is kept, for what is still on its way."""
+"""How long after its end a bucket is kept, for messages still on their way."""
 
 
 class Place(NamedTuple):
@@ -46,17 +46,17 @@ class Place(NamedTuple):
 
     @property
     def start_ms(self) -> int:
-        """When its interval begins."""
+        """The beginning of the interval."""
         return self.slot * WIDTHS_MS[self.level]
 
     @property
     def end_ms(self) -> int:
-        """When its interval is over."""
+        """The end of the interval."""
         return (self.slot + 1) * WIDTHS_MS[self.level]
 
 
 def place(due_ms: int, now_ms: int, *, below: int = LEVELS) -> Place:
-    """Return where a message that is due at `due_ms` waits, on a level below `below`."""
+    """Return the bucket for a message that is due at `due_ms`, on a level below `below`."""
     due_ms = max(due_ms, now_ms)
     level = 0
     while level < below - 1 and due_ms - now_ms >= WIDTHS_MS[level] * FACTOR:
@@ -66,10 +66,10 @@ def place(due_ms: int, now_ms: int, *, below: int = LEVELS) -> Place:
 
 @dataclass(slots=True)
 class Bucket:
-    """What is known of a live bucket.
+    """A live bucket.
 
     Attributes:
-        place: which one.
+        place: level and slot.
         count: messages in it, about.
         is_open: it is being consumed, or was.
         provisional_in: the boot of the broker in which it is being made, as long as a kill of that
@@ -83,14 +83,14 @@ class Bucket:
 
     @property
     def opens_ms(self) -> int:
-        """When it must be opened."""
+        """The time at which the bucket must be opened."""
         if self.place.level:
             return self.place.start_ms - COARSE_LEAD_MS - self.count * 1000 // MOVE_RATE_PER_S
         return self.place.start_ms - LEAD_MS - self.count * 1000 // HOLD_RATE_PER_S
 
     @property
     def ends_ms(self) -> int:
-        """When it can be removed."""
+        """The time at which the bucket can be removed."""
         return self.place.end_ms + GRACE_MS
 
 
@@ -101,17 +101,17 @@ class Wheel:
         self.buckets: dict[Place, Bucket] = {}
 
     def missing(self, dues_ms: Iterable[int], now_ms: int) -> list[Place]:
-        """Return the buckets that must be made before messages with these times can be stored."""
+        """Return the buckets to be made before messages with these times can be stored."""
         places = {place(due_ms, now_ms): None for due_ms in dues_ms}
         return [each for each in places if not self.is_usable(each)]
 
     def is_usable(self, where: Place) -> bool:
-        """Whether messages can be stored in a bucket: it is there, and outlasts a kill."""
+        """Whether messages can be stored in a bucket: it exists, and outlasts a kill."""
         bucket = self.buckets.get(where)
         return bucket is not None and bucket.provisional_in is None
 
     def add(self, made: Place, *, provisional_in: str | None = None) -> Bucket:
-        """Take in a bucket that is being made, or has become safe."""
+        """Add a bucket that is being made, or has become safe."""
         bucket = self.buckets.setdefault(made, Bucket(made))
         bucket.provisional_in = provisional_in
         return bucket
@@ -142,6 +142,6 @@ class Wheel:
         return [each for each in self.buckets.values() if each.is_open and each.ends_ms <= now_ms]
 
     def next_ms(self) -> int | None:
-        """Return when one of these answers can change next, or `None` when never by itself."""
+        """Return the earliest time at which a bucket opens or ends, or `None`."""
         times = [each.ends_ms if each.is_open else each.opens_ms for each in self.buckets.values()]
         return min(times, default=None)

@@ -1,12 +1,12 @@
-"""What stands in a message, and what becomes of it: values in, values out, and no connection.
+"""The content and the moves of a message: values in, values out, and no connection.
 
-message       what was delivered, read as a message of Service Bus
+message       a delivered message, read as a message of Service Bus
 fate          whether a receiver may have it
-moves         what is published when it leaves its queue otherwise than by being completed
-envelopes     what a sender hands in, as the envelopes that a sequencer takes
+moves         the publications when it leaves its queue in another way than by complete
+envelopes     a sender's messages, as the envelopes that a sequencer takes
 received      a message on its way to an application
-shown         the form in which one process shows it another
-subscriptions what a subscription's messages are told apart by
+shown         the form in which one process shows another a message
+subscriptions the short id in a subscription's messages
 
-What stands in it in bytes is `bridge.wire`'s: stamps, headers, envelopes, replies.
+The bytes of the content are `bridge.wire`'s: stamps, headers, envelopes, replies.
 """

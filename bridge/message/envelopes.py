@@ -1,4 +1,4 @@
-"""What a sender hands in, as the envelopes that a sequencer takes."""
+"""Encoding of a sender's messages as the envelopes that a sequencer takes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Outgoing:
 
     Attributes:
         record: properties and body as they will stand in RabbitMQ, without number and times.
-        size_bytes: its size as the client sent it, for the size limit.
-        scheduled_ms: when to enqueue it (UTC ms), or `None` for now.
-        session_id: its session, or `None`.
+        size_bytes: the message's size as the client sent it, for the size limit.
+        scheduled_ms: when to enqueue the message (UTC ms), or `None` for now.
+        session_id: the message's session, or `None`.
     """
 
     record: Record
@@ -36,7 +36,7 @@ class Outgoing:
 def encode(
     operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing], identity: bytes
 ) -> bytes:
-    """Return the body of one envelope that holds the batch.
+    """Return the body of an envelope with the batch.
 
     Args:
         identity: 16 bytes that no other envelope has.
@@ -55,7 +55,7 @@ def encode_forwarded(
 
     Args:
         identity: the same whenever the message is forwarded again (`wire.forwarded`).
-        source: what it is forwarded from.
+        source: the entity that forwards the message.
         own: headers that only a forwarder may write.
 
     Raises:
@@ -98,7 +98,7 @@ def _item(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> I
 
 
 def _partition_key(entity: model.SendEntity, outgoing: Outgoing, table: Table) -> bytes | None:
-    """Session id, else partition key, else message id where duplicates are detected."""
+    """Return session id, else partition key, else the message id where duplicates are detected."""
     if not entity.enable_partitioning:
         return None
     if outgoing.session_id is not None:

@@ -1,4 +1,4 @@
-"""What is to become of a message: whether a receiver may have it, and what if none may."""
+"""The fate of a message: available to a receiver, expired, or delivered too often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.model.forwarding import target_of
 
 
 class Place(Protocol):
-    """Where a message is."""
+    """The queue in which a message is."""
 
     @property
     def queue(self) -> model.ReceiveEntity:
@@ -23,24 +23,24 @@ class Place(Protocol):
 
     @property
     def is_dead_letter(self) -> bool:
-        """Whether that is a dead-letter queue."""
+        """Whether the queue is a dead-letter queue."""
 
 
 class Fate(Enum):
-    """What is to become of a message."""
+    """The fate of a message."""
 
     AVAILABLE = auto()
     """A receiver may have it."""
     EXPIRED = auto()
-    """Its time is over."""
+    """The message has expired."""
     DELIVERY_COUNT_EXCEEDED = auto()
-    """It has failed too often."""
+    """The message has failed too many deliveries."""
 
 
 def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
-    """Return what is to become of a numbered message that waits for a receiver.
+    """Return the fate of a numbered message that waits for a receiver.
 
-    One of TTL 0 may be had, when RabbitMQ has found somebody who waits for it.
+    A message of TTL 0 is available, when RabbitMQ has found a waiting consumer for it.
     """
     expires_ms = message.expires_ms
     if message.time_to_live_ms and expires_ms is not None and expires_ms <= now_ms:
@@ -52,7 +52,7 @@ def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
 
 
 def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
-    """Return what is to become of a message whose delivery has failed just now."""
+    """Return the fate of a message whose delivery has failed just now."""
     if message.expires_ms is not None and message.expires_ms <= now_ms:
         return Fate.EXPIRED
     if message.failures + 1 >= place.queue.max_delivery_count and not place.is_dead_letter:
@@ -61,7 +61,7 @@ def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
 
 
 def is_stray(message: Message, place: Place, active_exchange: str) -> bool:
-    """Whether a message is to be sent back through the front exchange and numbered."""
+    """Whether a message must go back through the front exchange and get a number."""
     if place.is_dead_letter:
         return message.has_died_unnumbered
     return not message.has_come_through(active_exchange)

@@ -1,4 +1,4 @@
-"""What RabbitMQ delivers, read as a message of Service Bus."""
+"""Messages that RabbitMQ delivers, read as messages of Service Bus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEATHS: dict[bytes, tuple[str, str]] = {
 }
 """RabbitMQ's reason for a dead letter -> reason and description as Azure words them.
 
-The third has no counterpart in Azure: only a native consumer can do that.
+The third has no counterpart in Azure: only a native consumer can reject a message so.
 """
 
 _DELIVERY_COUNT = "x-delivery-count"
@@ -49,14 +49,14 @@ class Message:
     Attributes:
         number: its sequence number, or -1 when it has none.
         expires_ms: when it expires (UTC ms), or `None` for never.
-        exchange: where it was published last.
+        exchange: the exchange of its last publish.
         record: properties and body.
         enqueued_ms: when it was enqueued (UTC ms).
         time_to_live_ms: its effective TTL, or `None` for ever.
         generation: the deliveries that were counted before it was published again; of two copies
             the one of the higher generation counts.
         failures: failed deliveries before this one, in all; of a dead letter, before it was one.
-        identity: what tells it from other messages.
+        identity: shared by all its copies, and by no other message of its entity.
     """
 
     number: int
@@ -71,12 +71,12 @@ class Message:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether it has gone through the sequencer."""
+        """Whether the message has gone through the sequencer."""
         return self.number >= 0
 
     @property
     def is_published_again(self) -> bool:
-        """Whether the engine has put it back with changed properties."""
+        """Whether the engine has put the message back with changed properties."""
         return headers.DELIVERED in (self.record.properties.headers or _NO_HEADERS)
 
     @property
@@ -85,10 +85,10 @@ class Message:
         return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)
 
     def died_after(self, max_delivery_count: int) -> int:
-        """Failed deliveries before it became a dead letter: none is counted after (Azure).
+        """Failed deliveries before the message was dead-lettered: none is counted after (Azure).
 
         Args:
-            max_delivery_count: what RabbitMQ counted to when it was the one who made it so.
+            max_delivery_count: RabbitMQ's delivery limit, when RabbitMQ made the dead letter.
         """
         kind, stamped = (self.record.properties.headers or _NO_HEADERS).get(
             headers.DEAD_LETTERED, _ABSENT
@@ -104,16 +104,16 @@ class Message:
 
     @property
     def death_reason(self) -> str:
-        """That reason alone; "" when it is no such dead letter."""
+        """The reason alone; "" for a message that RabbitMQ did not dead-letter."""
         return self.death[0] if self.death is not None else ""
 
     @property
     def has_died_unnumbered(self) -> bool:
-        """Whether RabbitMQ made a dead letter of what was still to be sent back and numbered."""
+        """Whether RabbitMQ dead-lettered a message that was still to be sent back and numbered."""
         return not self.is_numbered and self.death_reason in (EXPIRED_REASON, DELIVERY_COUNT_REASON)
 
     def has_come_through(self, active_exchange: str) -> bool:
-        """Whether it has been numbered for its queue, or was put back there by an engine."""
+        """Whether the message was numbered for its queue, or was put back there by an engine."""
         if self.number < 0:
             return False
         return self.exchange == active_exchange or (not self.exchange and self.is_published_again)
@@ -122,11 +122,11 @@ class Message:
 def facts(
     raw: bytes, body: bytes, exchange: str, *, can_expire: bool, reader: Reader | None = None
 ) -> Facts:
-    """Return the attributes of the message that was delivered.
+    """Return the attributes of a delivered message.
 
     Args:
         raw: its encoded properties.
-        exchange: where it was published last.
+        exchange: the exchange of its last publish.
         can_expire: "Messages in a dead-letter queue are not subject to TTL", others are.
         reader: of the subscription whose queue it is; `None`: it is a queue's.
 
@@ -164,7 +164,7 @@ def unreadable(body: bytes, exchange: str) -> Facts:
 
 
 def death_of(table: Table) -> tuple[str, str] | None:
-    """Return reason and description of a dead letter of RabbitMQ's own; `None`: it is none.
+    """Return reason and description of RabbitMQ's own dead letter; `None` for other messages.
 
     A dead letter that was forwarded, and died once more, has the words of the first time.
     """
@@ -178,5 +178,5 @@ def _integer(table: Table, name: str, default: int) -> int:
     if field is None:
         return default
     value = field[1]
-    # What somebody publishes straight into a queue may hold a number that no annotation takes.
+    # A message published straight into a queue may hold a number that no annotation takes.
     return value if isinstance(value, int) and abs(value) <= NUMBER_MAX else default

@@ -1,14 +1,14 @@
-"""What is published when a message leaves its queue otherwise than by being completed.
+"""The publications of a message that leaves its queue in another way than by complete.
 
-What is moved alive is published twice: to its queue and to the stream of what was moved, for peeks.
-By one publish to both RabbitMQ would confirm a message that only the stream has, when somebody has
-deleted the queue.
+A message that is moved alive is published twice: to its queue and to the stream of moved messages,
+for peeks. By one publish to both RabbitMQ would confirm a message that only the stream has, when
+the queue was deleted.
 
-send_back     past the front exchange: goes back through it, to be numbered
-refuse        cannot be handled, or came where nothing should: back too, to be made a dead letter
+send_back     a message past the front exchange: back through the front exchange, to be numbered
+refuse        a message that cannot be handled, or is misplaced: back too, to be dead-lettered
 dead_letter   to the dead-letter queue, because a client says so, or as `fate` says
 again         back into its own queue, at the end, with changed properties
-defer         set aside: into the queue of deferred messages
+defer         into the queue of deferred messages
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from bridge.wire.envelope import EXPIRED_UNNUMBERED_KIND, REFUSED_KIND
 from bridge.wire.mapping.outward import merge_properties
 
 PROPERTIES_BYTES_MAX = 130_000
-"""RabbitMQ closes the whole connection over a header frame above 131,064 bytes; some are left for
-what it adds itself when it delivers a message."""
+"""RabbitMQ closes the whole connection over a header frame above 131,064 bytes; the rest is left
+for headers that RabbitMQ adds when it delivers a message.
+"""
 
 Move = tuple[Publication, ...]
-"""What is published, the target's first; the message is acked when all of it is confirmed."""
+"""Publications, the target's first; the message is acked when all are confirmed."""
 
 _ESSENTIAL = (
     headers.SEQUENCE_NUMBER,
@@ -55,24 +56,24 @@ _ESSENTIAL = (
 
 
 def send_back(place: Place, message: Message) -> Move:
-    """Have a message numbered that was published past the front exchange.
+    """Return the move of a message that was published past the front exchange, to be numbered.
 
-    RabbitMQ may have made it a dead letter before: one that expired returns as such; one whose
-    bridges died while they held it was no client's yet, and begins anew.
+    RabbitMQ may have dead-lettered the message before. An expired message returns as expired; a
+    message whose bridges died while they held it was no client's yet, and begins anew.
     """
     properties = message.record.properties
     table = (properties.headers or {}) | target_of(place.queue)
     if message.death_reason == EXPIRED_REASON:
         table[headers.KIND] = text(EXPIRED_UNNUMBERED_KIND)
     if properties.user_id is not None:
-        # RabbitMQ would compare it with the bridge's own user.
+        # RabbitMQ would compare the user id with the bridge's own user.
         table[headers.BASIC_USER_ID] = text(properties.user_id)
     properties = replace(properties, headers=table, user_id=None)
     return _to_front(place, properties, message)
 
 
 def refuse(place: Place, message: Message, reason: str, description: str) -> Move:
-    """Have a message made a dead letter that cannot be handled, or came where none should."""
+    """Return the move of a message that cannot be handled, or is misplaced, to be dead-lettered."""
     try:
         properties = Properties.decode(message.record.properties.encode())
     except ValueError:
@@ -95,10 +96,10 @@ def dead_letter(
     changes: Table,
     failures: int,
 ) -> Move:
-    """Return what goes to the dead-letter queue: no TTL, and the reason as Azure has it.
+    """Return the move to the dead-letter queue: no TTL, and the reason as Azure has it.
 
     Args:
-        failures: the failed deliveries that it has then, and keeps.
+        failures: the failed deliveries that the message has then, and keeps.
     """
     changes = dict(changes)
     if reason is not None:
@@ -114,10 +115,10 @@ def dead_letter(
 
 
 def again(place: Place, message: Message, changes: Table, failures: int, now_ms: int) -> Move:
-    """Return what goes back into a message's own queue, with what is left of its TTL.
+    """Return the move back into a message's own queue, with the rest of its TTL.
 
     Args:
-        failures: the failed deliveries that it has then.
+        failures: the failed deliveries that the message has then.
     """
     properties = _changed(message, changes)
     assert properties.headers is not None
@@ -131,7 +132,7 @@ def again(place: Place, message: Message, changes: Table, failures: int, now_ms:
 
 
 def defer(place: Place, message: Message, changes: Table) -> Move:
-    """Return what goes to the queue of deferred messages, its count unchanged."""
+    """Return the move to the queue of deferred messages, with an unchanged count."""
     properties = _changed(message, changes)
     assert properties.headers is not None
     sub_queue = SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE
@@ -141,7 +142,7 @@ def defer(place: Place, message: Message, changes: Table) -> Move:
 
 
 def _to(place: Place, queue: str, properties: Properties, message: Message) -> Move:
-    """Return what goes to a queue, and to the stream of what was moved."""
+    """Return the publications to a queue and to the stream of moved messages."""
     assert properties.headers is not None
     properties.headers[headers.MOVED] = text(queue)
     encoded, body = properties.encode(), message.record.body
@@ -157,7 +158,7 @@ def _to_front(place: Place, properties: Properties, message: Message) -> Move:
 def _changed(message: Message, changes: Table) -> Properties:
     """Return a message's properties with changes.
 
-    Why RabbitMQ dead-lettered it is no header of ours, and would be lost.
+    RabbitMQ's reason for a dead letter is no header of ours, and would be lost.
     """
     if message.death is not None:
         reason, description = message.death
@@ -170,7 +171,7 @@ def _changed(message: Message, changes: Table) -> Properties:
 
 
 def _clean(properties: Properties) -> Properties:
-    """Take off what only a broker may say, and the expiration."""
+    """Remove headers that only a broker may write, and the expiration."""
     table = properties.headers or {}
     properties.headers = {
         name: field for name, field in table.items() if name not in headers.BROKER_ONLY
@@ -181,7 +182,7 @@ def _clean(properties: Properties) -> Properties:
 
 
 def fitting(publishes: Move) -> Move:
-    """Leave out headers of a message that RabbitMQ would close the connection over."""
+    """Drop headers of a message over whose size RabbitMQ would close the connection."""
     encoded = publishes[0].properties
     if len(encoded) <= PROPERTIES_BYTES_MAX:
         return publishes

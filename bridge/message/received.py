@@ -19,13 +19,13 @@ class Received:
 
     Attributes:
         delivery_count: failed deliveries before this one (0 at first), as on the wire.
-        lock_token: what settles it; `None` in receive-and-delete.
+        lock_token: the token that settles the message; `None` in receive-and-delete.
         locked_until_ms: the lock's end (UTC ms).
         time_to_live_ms: effective TTL, counted from `enqueued_ms`; `None` means for ever.
         dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
             itself moved it there (otherwise they are among the record's headers).
-        is_deferred: whether it was set aside, and received by its number.
-        is_scheduled: whether it waits for its time; then that is its `enqueued_ms`. Peeks only.
+        is_deferred: whether the message was deferred, and received by its number.
+        is_scheduled: whether it waits for its time, which is then its `enqueued_ms`. Peeks only.
     """
 
     record: Record
@@ -41,7 +41,7 @@ class Received:
 
     @property
     def state(self) -> int:
-        """Its state as Service Bus numbers it: active, deferred or scheduled."""
+        """The message's state as Service Bus numbers it: active, deferred or scheduled."""
         if self.is_scheduled:
             return MESSAGE_STATE_SCHEDULED
         return MESSAGE_STATE_DEFERRED if self.is_deferred else MESSAGE_STATE_ACTIVE

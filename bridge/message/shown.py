@@ -1,4 +1,4 @@
-"""Messages that a bridge shows another, or a client on RabbitMQ: a field table each.
+"""Messages that a bridge shows another bridge, or a client on RabbitMQ: a field table each.
 
 Several come behind each other, each behind its length (u32).
 
@@ -30,7 +30,7 @@ _SIZE = struct.Struct(">I")
 
 
 def encode(messages: Iterable[Received]) -> bytes:
-    """Return messages in one piece; pieces may be put behind each other."""
+    """Return messages as bytes; the bytes of several calls may be joined."""
     parts: list[bytes] = []
     for each in messages:
         raw = encode_one(each)
@@ -42,7 +42,7 @@ def decode(raw: bytes) -> list[Received]:
     """Return the messages.
 
     Raises:
-        ValueError: these bytes hold none.
+        ValueError: the bytes hold no messages.
     """
     found: list[Received] = []
     at = 0
@@ -57,7 +57,7 @@ def decode(raw: bytes) -> list[Received]:
 
 
 def encode_one(message: Received) -> bytes:
-    """Return one message."""
+    """Return one message as bytes."""
     table: Table = {
         "number": long(message.sequence_number),
         "enqueued": long(message.enqueued_ms),
@@ -81,7 +81,7 @@ def decode_one(raw: bytes) -> Received:
     """Return one message.
 
     Raises:
-        ValueError: these bytes hold none.
+        ValueError: the bytes hold no message.
     """
     return _received(decode_table(raw)[0])
 

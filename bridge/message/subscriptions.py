@@ -1,4 +1,4 @@
-"""What a subscription is told apart by where its messages are: its short id."""
+"""The short id that marks a subscription's messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.wire.copies import Reader
 
 
 def reader_of(entity: model.ReceiveEntity) -> Reader | None:
-    """Return what reads messages in a subscription's queues; `None` for a queue's."""
+    """Return the reader of messages in a subscription's queues; `None` for a queue's."""
     if not isinstance(entity, model.Subscription):
         return None
     short = short_id(incarnation_of(entity))
@@ -19,7 +19,7 @@ def reader_of(entity: model.ReceiveEntity) -> Reader | None:
 
 
 def target_of(entity: model.ReceiveEntity) -> Table:
-    """Return the header by which a message that goes back to a topic is for one subscription."""
+    """Return the header that sends a message back to a topic for one subscription only."""
     if not isinstance(entity, model.Subscription):
         return {}
     return {headers.TARGET: ("x", short_id(incarnation_of(entity)))}

@@ -1,11 +1,11 @@
-"""Shared access signatures: who may do what, from a token or from a rule's name and key.
+"""Shared access signatures: rights from a token, or from a rule's name and key.
 
 A token is text: `SharedAccessSignature sr=<url-encoded URI>&sig=<url-encoded base64>&se=<epoch
 seconds>&skn=<rule>`, its fields in any order. The signature is HMAC-SHA256 over the `sr` text *as
 received* (encodings differ by language), a line feed and `se`, with the key's UTF-8 bytes. Source:
 Service Bus documentation on shared access signatures, and the SDKs. The order of the checks is
-parse, rule, signature, expiry; rights are asked of the resulting claims, operation by operation.
-Nothing here shows a key or a signature in its repr or in an error.
+parse, rule, signature, expiry; the resulting claims are asked for rights at each operation. No repr
+and no error shows a key or a signature.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from bridge.model.errors import Unauthorized
 from bridge.model.name import EntityPath
 
 HTTP_GRACE_S = 60
-"""How long past its expiry a token still serves over HTTP: Python's administration client renews
-only when expiry + 60 s has come. Over AMQP there is no grace."""
+"""How long past its expiry a token is accepted over HTTP: Python's administration client renews
+only when expiry + 60 s has come. Over AMQP there is no grace.
+"""
 
 _LENGTH_MAX = 8_192
-"""Characters of a token: far above what a resource of 260 characters can need."""
+"""Characters of a token: far above the need of a resource of 260 characters."""
 
 _SCHEME = "SharedAccessSignature"
 _URI = re.compile(
@@ -43,14 +44,14 @@ _EXPIRY = re.compile(r"[0-9]{1,15}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token, taken apart and not yet believed.
+    """A parsed token, not yet verified.
 
     Attributes:
         resource: the `sr` text as received.
         signature: base64 text, url-decoded.
         expiry: the `se` text as received.
-        rule_name: the rule that is said to have signed it.
-        scope: the path that `resource` names; host and scheme mean nothing here.
+        rule_name: the rule that, by the token, signed it.
+        scope: the path in `resource`; its host and scheme are ignored.
     """
 
     resource: str
@@ -61,15 +62,15 @@ class Token:
 
     @property
     def expires_s(self) -> int:
-        """When it ends, in seconds since 1970 UTC."""
+        """The end of the token, in seconds since 1970 UTC."""
         return int(self.expiry)
 
 
 def parse(token: str) -> Token:
-    """Take a token apart.
+    """Parse a token.
 
     Raises:
-        Unauthorized: it has not the form of a shared access signature.
+        Unauthorized: the text has not the form of a shared access signature.
     """
     if not token.isascii():
         raise _malformed("it has characters that are not url-encoded")
@@ -116,11 +117,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What a verified token, or a verified name and key, entitles its bearer to.
+    """The rights of the bearer of a verified token, or of a verified name and key.
 
     Attributes:
-        rule_name: the rule that it comes from.
-        expires_s: when it ends (seconds since 1970 UTC); `None`: with the connection.
+        rule_name: the rule that gives the rights.
+        expires_s: when they end (seconds since 1970 UTC); `None`: with the connection.
     """
 
     rule_name: str
@@ -128,12 +129,12 @@ class Claims:
     expires_s: float | None = None
 
     def allows(self, right: Right, path: EntityPath | str) -> bool:
-        """Whether an operation that needs `right` may be done at the path."""
+        """Whether an operation that needs `right` is allowed at the path."""
         segments = path_segments(path)
         return any(right in grant.rights and grant.covers(segments) for grant in self.grants)
 
     def covers(self, path: EntityPath | str) -> bool:
-        """Whether there is any right at the path (the audience of a put-token)."""
+        """Whether any right is given at the path (the audience of a put-token)."""
         segments = path_segments(path)
         return any(grant.covers(segments) for grant in self.grants)
 
@@ -141,7 +142,7 @@ class Claims:
         """Refuse a token that is put for another resource than its own.
 
         Raises:
-            Unauthorized: it gives no right at `audience` (a URI, or a path).
+            Unauthorized: the token gives no right at `audience` (a URI, or a path).
         """
         uri = _URI.fullmatch(audience.strip())
         if not self.covers(uri["path"] if uri else audience):
@@ -152,11 +153,11 @@ def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0
     """Return the claims of a token that one of the rules has signed.
 
     Args:
-        grace_s: how long past its expiry it is still taken (`HTTP_GRACE_S` over HTTP).
+        grace_s: how long past its expiry the token is accepted (`HTTP_GRACE_S` over HTTP).
 
     Raises:
-        Unauthorized: in Azure's words: it is malformed, its signature is not that of a rule of this
-            name at its resource or at a parent, or it has expired.
+        Unauthorized: in Azure's words: the token is malformed, its signature is not that of a rule
+            of this name at its resource or at a parent, or it has expired.
     """
     parsed = parse(token)
     signed = f"{parsed.resource}\n{parsed.expiry}".encode()
@@ -177,7 +178,7 @@ def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0
 
 
 def verify_key(rule_name: str, key: str, rules: RuleSet) -> Claims:
-    """Return the claims of a bearer who names a rule and gives one of its keys (SASL PLAIN).
+    """Return the claims of a bearer with a rule's name and one of the rule's keys (SASL PLAIN).
 
     Raises:
         Unauthorized: no rule of this name has this key.
@@ -199,7 +200,7 @@ def sign(resource: str, key: str, expires_s: int) -> str:
 
 
 def missing_right(right: Right, resource: str) -> Unauthorized:
-    """Return the error for an operation whose right no claim gives; `resource` is `sb://host/q`."""
+    """Return the error for an operation without the right; `resource` is `sb://host/q`."""
     return Unauthorized(
         f"Unauthorized access. '{right.value}' claim(s) are required to perform this operation. "
         f"Resource: '{resource}'."
@@ -207,7 +208,7 @@ def missing_right(right: Right, resource: str) -> Unauthorized:
 
 
 def wrong_audience() -> Unauthorized:
-    """Return the error for a token that is put or used for a resource other than its own."""
+    """Return the error for a token that is put or used for another resource."""
     return Unauthorized(
         "InvalidAudience: The authorization header contains a token with a wrong audience."
     )

@@ -1,4 +1,4 @@
-"""Shared access rules: which exist in a namespace, and the file that an operator writes them in.
+"""Shared access rules: the rules of a namespace, and the rules file that an operator writes.
 
 The file (`--auth`) is JSON, with the names that Azure's own export of a rule has:
 
@@ -38,9 +38,9 @@ class RuleSet:
 
     Attributes:
         namespace: rules whose scope is every entity.
-        entities: rules by the entity's path; they reach the entity and what hangs below it (its
+        entities: rules by the entity's path; they reach the entity and everything below it (its
             sub-queues, `$management`, a topic's subscriptions), but not another entity whose name
-            only goes on after a '/'.
+            continues after a '/'.
     """
 
     namespace: tuple[AuthorizationRule, ...] = ()
@@ -48,7 +48,7 @@ class RuleSet:
 
     @classmethod
     def of(cls, namespace: Namespace) -> RuleSet:
-        """Return the rules that a namespace's definition holds."""
+        """Return the rules in a namespace's definition."""
         return cls(
             namespace=namespace.authorization_rules,
             entities={
@@ -58,7 +58,7 @@ class RuleSet:
         )
 
     def merged(self, other: RuleSet) -> RuleSet:
-        """Return the rules of both."""
+        """Return the rules of both sets."""
         entities = {path_segments(name): name for name in self.entities}
         rules = dict(self.entities)
         for name, more in other.entities.items():
@@ -67,7 +67,7 @@ class RuleSet:
         return RuleSet(namespace=(*self.namespace, *other.namespace), entities=rules)
 
     def named(self, rule_name: str) -> Iterator[tuple[Segments, AuthorizationRule]]:
-        """Yield the rules of that name with the path that each was made for."""
+        """Yield the rules of this name, each with its path."""
         scopes: list[tuple[Segments, tuple[AuthorizationRule, ...]]] = [((), self.namespace)]
         scopes += [(path_segments(path), rules) for path, rules in self.entities.items()]
         for scope, rules in scopes:
@@ -84,7 +84,7 @@ class RuleSet:
 
 
 def reaches(scope: Segments, path: Segments) -> bool:
-    """Whether a rule made for `scope` is a rule for `path`: the same entity, or a parent of it."""
+    """Whether a rule for `scope` applies to `path`: to the same entity, or to a part of it."""
     if path[: len(scope)] != scope:
         return False
     below = path[len(scope) :]
@@ -92,15 +92,15 @@ def reaches(scope: Segments, path: Segments) -> bool:
 
 
 def rule_keys(rule: AuthorizationRule) -> tuple[bytes, ...]:
-    """Return the rule's keys as they sign; an empty key is no key."""
+    """Return the rule's keys as bytes for signing; an empty key is no key."""
     return tuple(key.encode() for key in (rule.primary_key, rule.secondary_key) if key)
 
 
 def read_rules(text: str) -> RuleSet:
-    """Return the rules that the text of a rules file holds.
+    """Return the rules in the text of a rules file.
 
     Raises:
-        ArgumentError: it is not such a file; says which rule and which field, never a key.
+        ArgumentError: the text is no rules file; names the rule and the field, never a key.
     """
     try:
         document = json.loads(text)

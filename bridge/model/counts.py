@@ -1,4 +1,4 @@
-"""How many messages an entity has, by state."""
+"""Counts of an entity's messages, by state."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The messages of an entity; none is below 0.
+    """The counts of an entity's messages; none is below 0.
 
     Attributes:
-        active: ready or locked; of an entity that forwards none is.
-        deferred: set aside, of the entity and of its dead-letter queue.
+        active: ready or locked; 0 for an entity that forwards.
+        deferred: deferred messages, of the entity and of its dead-letter queue.
         transfer: on their way to the entity that they are forwarded to.
-        transfer_dead_letter: none: what cannot be forwarded is a dead letter.
-        size_bytes: of all of them, as RabbitMQ knows it; seconds old.
+        transfer_dead_letter: 0: a message that cannot be forwarded is a dead letter.
+        size_bytes: of all messages, as RabbitMQ knows it; seconds old.
     """
 
     active: int = 0
@@ -27,7 +27,7 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """Every message, whatever its state."""
+        """All messages, in any state."""
         return (
             self.active
             + self.dead_letter

@@ -1,6 +1,6 @@
 """Durations as Service Bus writes them: ISO 8601 text on the outside, whole milliseconds inside.
 
-And the longest duration and the latest time that there are.
+Also the longest duration and the latest time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ MAX_MS = 922_337_203_685_477
 """.NET's TimeSpan.MaxValue (2^63 - 1 ticks of 100 ns), cut to milliseconds; means 'for ever'."""
 
 MAX_TEXT = "P10675199DT2H48M5.4775807S"
-"""How Service Bus itself writes `MAX_MS`."""
+"""The text of `MAX_MS` as Service Bus itself writes it."""
 
 TIME_MAX_MS = 253_402_300_799_999
 """.NET's DateTime.MaxValue, 9999-12-31T23:59:59.999Z: no SDK reads a later time."""
@@ -28,11 +28,11 @@ _ISO = re.compile(
 def parse_duration_ms(text: str) -> int:
     """Return the milliseconds of an ISO 8601 duration such as `PT1M` or `P14D`.
 
-    Parts below a millisecond are cut. Whatever lies within a second of the longest duration, or
-    beyond it, is the longest duration.
+    Parts below a millisecond are cut. A duration within a second of the longest duration, or beyond
+    it, is the longest duration.
 
     Raises:
-        ValueError: the text is no such duration (years, months and weeks are none).
+        ValueError: the text is no such duration (years, months and weeks are not accepted).
     """
     match = _ISO.fullmatch(text.strip())
     if match is None or text.strip() in ("P", "PT"):
@@ -41,7 +41,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def total_ms(match: re.Match[str]) -> int:
-    """Return the milliseconds of what was found: days, hours, minutes, seconds and a fraction."""
+    """Return the milliseconds of a match: days, hours, minutes, seconds and a fraction."""
     days, hours, minutes, seconds = (
         int(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds")
     )

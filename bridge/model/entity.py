@@ -25,7 +25,7 @@ AUTHORIZATION_RULES_MAX = 12
 
 SESSION_SHARDS_MAX = 64
 SESSION_SHARDS_DEFAULT = 4
-"""So many has a session entity that a bridge makes."""
+"""Default number of shards of a session entity that a bridge makes."""
 
 
 class Tier(Enum):
@@ -37,7 +37,7 @@ class Tier(Enum):
 
 
 class EntityStatus(Enum):
-    """What an entity lets through; what is `DELETING` nothing, and only the bridge says so."""
+    """The operations that an entity allows; `DELETING` allows none, set by the bridge only."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -47,12 +47,12 @@ class EntityStatus(Enum):
 
     @property
     def allows_sends(self) -> bool:
-        """Whether messages may be put in: sent, scheduled, and their schedules cancelled."""
+        """Whether messages may be sent and scheduled, and schedules cancelled."""
         return self in (EntityStatus.ACTIVE, EntityStatus.RECEIVE_DISABLED)
 
     @property
     def allows_receives(self) -> bool:
-        """Whether messages may be received; what is locked can be settled in any case."""
+        """Whether messages may be received; locked messages can be settled in any status."""
         return self in (EntityStatus.ACTIVE, EntityStatus.SEND_DISABLED)
 
 
@@ -66,7 +66,7 @@ class Right(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRule:
-    """A shared access rule: who knows one of its keys has its rights. Its repr shows no key."""
+    """A shared access rule: the holder of a key has its rights. Its repr shows no key."""
 
     name: str
     primary_key: str = field(repr=False)
@@ -98,7 +98,7 @@ class FalseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrelationFilter:
-    """Takes messages whose fields equal all the given ones; `None` means 'any'."""
+    """Takes messages whose fields equal all given fields; `None` means 'any'."""
 
     content_type: str | None = None
     correlation_id: str | None = None
@@ -153,15 +153,16 @@ class Queue:
     """A queue. Defaults are those of the service for omitted properties.
 
     Attributes:
-        incarnation: made when the entity is; another one of its name has another. "" when nobody
-            has made one.
+        incarnation: an id made with the entity; a later entity of its name has another. "" for an
+            entity without one.
         created_at, updated_at: when it was made and last changed, such as
-            `2026-11-02T09:14:03.120Z`; "" when nobody has said so.
-        forward_to_scheme, forward_dead_letters_scheme: of the URLs that a client gave, as they are
-            read back; "" is `sb`.
-        status_before: the status that it has again should its deletion be given up; "" while it
-            is not being deleted.
-        session_shards: so many queues share its sessions (`topology.shards`); fixed for good.
+            `2026-11-02T09:14:03.120Z`; "" when unknown.
+        forward_to_scheme, forward_dead_letters_scheme: the schemes of the URLs that a client gave,
+            for reading back; "" is `sb`.
+        status_before: the status to restore when the entity's deletion is given up; "" while it is
+            not being deleted.
+        session_shards: the number of queues that share its sessions (`topology.shards`); it never
+            changes.
     """
 
     name: str
@@ -205,7 +206,7 @@ class Queue:
 
     @property
     def front(self) -> str:
-        """The path of the entity that its messages are sent to: its own."""
+        """The path that senders use: the entity's own."""
         return self.name
 
 
@@ -252,7 +253,7 @@ class Subscription:
 
     @property
     def front(self) -> str:
-        """The path of the entity that its messages are sent to: its topic."""
+        """The path that senders use: the topic's."""
         return self.topic
 
 
@@ -301,7 +302,7 @@ class Topic:
 
     @property
     def front(self) -> str:
-        """The path of the entity that its messages are sent to: its own."""
+        """The path that senders use: the entity's own."""
         return self.name
 
 
@@ -309,17 +310,17 @@ Entity = Queue | Topic | Subscription
 
 
 def with_shards(entity: EntityT, count: int) -> EntityT:
-    """Return an entity with so many shards, if it has sessions."""
+    """Return an entity with `count` shards, if it has sessions."""
     if isinstance(entity, Queue | Subscription) and entity.requires_session:
         return replace(entity, session_shards=count)
     return entity
 
 
 SendEntity = Queue | Topic
-"""What messages are sent to, scheduled at, and numbered by."""
+"""Entities that take, schedule and number messages."""
 
 ReceiveEntity = Queue | Subscription
-"""What messages are received from, itself or by its dead-letter sub-queue."""
+"""Entities from which messages are received, directly or by their dead-letter sub-queues."""
 
 
 def _check_common(where: str, entity: Entity) -> None:
@@ -376,13 +377,13 @@ class Namespace:
 
 
 def send_entities(namespace: Namespace) -> Iterator[SendEntity]:
-    """Yield all that messages can be sent to."""
+    """Yield all entities that take sent messages."""
     yield from namespace.queues
     yield from namespace.topics
 
 
 def receive_entities(namespace: Namespace) -> Iterator[ReceiveEntity]:
-    """Yield all that messages can be received from."""
+    """Yield all entities from which messages are received."""
     yield from namespace.queues
     for topic in namespace.topics:
         yield from topic.subscriptions

@@ -1,4 +1,4 @@
-"""What can go wrong, in Azure's words.
+"""Errors, in Azure's words.
 
 Every error carries Azure's AMQP condition, the status that goes with it on `$management`, and
 whether trying again helps. Source of the table: the service's own conditions as the SDKs map them.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 
 class ServiceBusError(Exception):
-    """Something that Service Bus refuses; `str()` is the description that the client sees.
+    """A refusal by Service Bus; `str()` is the description that the client sees.
 
     Attributes:
         condition: the AMQP error condition.
@@ -35,19 +35,19 @@ class EntityNotFound(ServiceBusError):
 
 
 class EntityAlreadyExists(ServiceBusError):
-    """An entity or rule of this name is there already."""
+    """An entity or rule of this name exists already."""
 
     condition, status, is_retryable = "com.microsoft:entity-already-exists", 409, False
 
 
 class EntityConflict(ServiceBusError):
-    """The definition contradicts what exists and cannot be changed in place."""
+    """The definition contradicts the existing entity, which cannot be changed in place."""
 
     condition, status, is_retryable = "com.microsoft:precondition-failed", 409, False
 
 
 class EntityChanged(ServiceBusError):
-    """The entity is not as it was when the client read it."""
+    """The entity has changed since the client read it."""
 
     condition, status, is_retryable = "com.microsoft:precondition-failed", 412, False
 
@@ -59,7 +59,7 @@ class EntityDisabled(ServiceBusError):
 
 
 class MessageNotFound(ServiceBusError):
-    """No message has that sequence number in that state."""
+    """No message has this sequence number in this state."""
 
     condition, status, is_retryable = "com.microsoft:message-not-found", 404, False
 
@@ -95,13 +95,13 @@ class Unauthorized(ServiceBusError):
 
 
 class NotAllowed(ServiceBusError):
-    """The entity's definition or the protocol rules the operation out."""
+    """The entity's definition or the protocol forbids the operation."""
 
     condition, status, is_retryable = "amqp:not-allowed", 400, False
 
 
 class NotImplementedHere(ServiceBusError):
-    """A feature of Service Bus that this bridge does not have."""
+    """A feature of Service Bus that the bridge does not have."""
 
     condition, status, is_retryable = "amqp:not-implemented", 501, False
 

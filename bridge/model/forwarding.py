@@ -1,4 +1,4 @@
-"""Auto-forwarding: which entities forward their messages, or their dead letters, and where to."""
+"""Auto-forwarding: the entities that forward messages or dead letters, and their targets."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from bridge.model.name import SubQueue
 
 
 def target_of(entity: Queue | Subscription, sub_queue: SubQueue = SubQueue.NONE) -> str:
-    """Return the name of the queue or topic that messages go on to; "": they stay.
+    """Return the name of the queue or topic to forward to; "": messages stay.
 
-    "A source must not be session-enabled" (Azure), but its dead letters may go on.
+    "A source must not be session-enabled" (Azure), but its dead letters may be forwarded.
     """
     if sub_queue is SubQueue.DEAD_LETTER:
         return entity.forward_dead_lettered_messages_to
@@ -19,7 +19,7 @@ def target_of(entity: Queue | Subscription, sub_queue: SubQueue = SubQueue.NONE)
 
 
 def forwards(entity: Queue | Topic | Subscription) -> bool:
-    """Whether an entity forwards anything, so that it is never idle."""
+    """Whether an entity forwards messages or dead letters, and so is never idle."""
     return not isinstance(entity, Topic) and bool(
         entity.forward_to or entity.forward_dead_lettered_messages_to
     )

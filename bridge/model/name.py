@@ -1,6 +1,6 @@
 """Names and paths of entities.
 
-A path is what a client writes as a link address: `orders`, `orders/$DeadLetterQueue`,
+A path is a link address as a client writes it: `orders`, `orders/$DeadLetterQueue`,
 `events/Subscriptions/audit`, `orders/$management`, with or without scheme and host.
 """
 
@@ -23,14 +23,15 @@ SHORT_ID_BYTES = 6
 """Of 2,000 subscriptions of a topic two have the same short id once in 10^8 topics."""
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._~/\-]*[A-Za-z0-9_~\-])?")
-"""What Azure takes in fact: libraries make `contoso~fault--contoso~order--` of generic types, and
-a subscription may begin and end with `_` (validators of Azure's Terraform provider)."""
+"""Names that Azure takes in fact: libraries make `contoso~fault--contoso~order--` of generic types,
+and a subscription may begin and end with `_` (validators of Azure's Terraform provider).
+"""
 
 _HOST = re.compile(r"^[a-z][a-z0-9+.\-]*://[^/]*", re.IGNORECASE)
 
 
 class SubQueue(Enum):
-    """The hidden queues that an entity has beside itself."""
+    """The hidden queues of an entity."""
 
     NONE = ""
     DEAD_LETTER = "$deadletterqueue"
@@ -39,7 +40,7 @@ class SubQueue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EntityPath:
-    """Which entity, and which of its sub-queues, an address means. Names keep the client's case.
+    """The entity and sub-queue that an address names. Names keep the client's case.
 
     Attributes:
         entity: `orders`, or `events/Subscriptions/audit` for a subscription.
@@ -69,7 +70,7 @@ def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:
     """Return `name` if Service Bus takes it as an entity's name.
 
     Raises:
-        ArgumentError: it is empty, too long, or has characters that Service Bus refuses.
+        ArgumentError: the name is empty, too long, or has characters that Service Bus refuses.
     """
     if len(name) > length_max or not _NAME.fullmatch(name) or "//" in name:
         raise ArgumentError(
@@ -81,12 +82,12 @@ def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:
 
 
 def without_host(address: str) -> str:
-    """Return what an address or URL names: without scheme, host and the slashes around it."""
+    """Return an address or URL without scheme, host and surrounding slashes."""
     return _HOST.sub("", address).strip("/")
 
 
 def parse_path(address: str) -> EntityPath:
-    """Return what a link address means; scheme, host and leading slashes are ignored.
+    """Return the path of a link address; scheme, host and leading slashes are ignored.
 
     Raises:
         ArgumentError: the entity part is not a valid name.

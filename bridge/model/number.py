@@ -29,12 +29,12 @@ def compose(partition: int, counter: int) -> int:
 
 
 def partition_of(number: int) -> int:
-    """Return the partition that a partitioned entity's number belongs to."""
+    """Return the partition of a partitioned entity's number."""
     return number >> _COUNTER_BITS
 
 
 def successor(number: int, *, is_partitioned: bool) -> int:
-    """Return the number after `number`, in the same partition; 0 follows the last one."""
+    """Return the number after `number`, in the same partition; 0 follows the last number."""
     if not is_partitioned:
         return number + 1 if number < NUMBER_MAX else 0
     if number & COUNTER_MAX == COUNTER_MAX:
@@ -49,5 +49,5 @@ def is_after(number: int, other: int, *, is_partitioned: bool) -> bool:
 
 
 def partition_for_key(key: bytes) -> int:
-    """Return the partition of all messages that have the session id or partition key `key`."""
+    """Return the partition of all messages with the session id or partition key `key`."""
     return hashlib.blake2b(key, digest_size=1).digest()[0] % PARTITION_COUNT

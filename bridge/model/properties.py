@@ -1,6 +1,6 @@
-"""The table of properties: Azure's name, the model's field, and how a value is read.
+"""The table of properties: Azure's name, the model's field, and the reader of a value.
 
-Formats that write other names (camel case, snake case) map theirs to Azure's; see each reader.
+Formats with other names (camel case, snake case) map them to Azure's; see each reader.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bridge.model import values
 
 
 class Kind(Enum):
-    """What an entity is."""
+    """The kind of an entity."""
 
     QUEUE = "Queue"
     TOPIC = "Topic"
@@ -30,14 +30,14 @@ MAKERS: dict[Kind, type[model.Entity]] = {
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property: its field in the model, and how to read it."""
+    """A property: the model's field, and the reader of the value."""
 
     field: str
     read: values.Converter
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """Which kinds of entity have it."""
+        """The kinds of entity that have the property."""
         return frozenset(kind for kind, made in MAKERS.items() if hasattr(made, self.field))
 
 
@@ -91,7 +91,7 @@ READ_ONLY = frozenset(
         "UpdatedAt",
     }
 )
-"""What a live namespace reports about an entity and nobody can set."""
+"""Properties that a live namespace reports about an entity and no client can set."""
 
 
 CREATE_ONLY = {
@@ -99,16 +99,16 @@ CREATE_ONLY = {
     "requires_duplicate_detection": "RequiresDuplicateDetection",
     "enable_partitioning": "EnablePartitioning",
 }
-"""What Service Bus fixes when an entity is created ("flag at create only"), by the field."""
+"""Properties that Service Bus fixes when an entity is created ("flag at create only"), by field."""
 
 
 def kind_of(entity: model.Entity) -> Kind:
-    """Return what an entity is."""
+    """Return the kind of an entity."""
     return Kind(type(entity).__name__)
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:
-    """Return Azure's names of all properties that an entity of this kind has."""
+    """Return Azure's names of all properties of this kind of entity."""
     return tuple(name for name, known in PROPERTIES.items() if kind in known.kinds)
 
 

@@ -1,4 +1,4 @@
-"""What a URL of RabbitMQ says: `amqp[s]://user:password@host[:port][,host2[:port]]/vhost`."""
+"""URLs of RabbitMQ: `amqp[s]://user:password@host[:port][,host2[:port]]/vhost`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PORTS = {"amqp": 5672, "amqps": 5671}
 
 @dataclass(frozen=True, slots=True)
 class RabbitUrl:
-    """One RabbitMQ, or the nodes of one cluster, and a login.
+    """The node or nodes of a RabbitMQ, and a login.
 
     Attributes:
         is_tls: the scheme is amqps.
@@ -36,7 +36,7 @@ def read_url(url: str) -> RabbitUrl:
     """Read a URL. User, password and virtual host are percent-encoded, as in every URL.
 
     Raises:
-        ValueError: with a sentence that says what is wrong. It never quotes the password.
+        ValueError: with a sentence that explains the fault, and never quotes the password.
     """
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
@@ -70,6 +70,6 @@ def _host(node: str, port: int) -> tuple[str, int]:
     if not number:
         return host, port
     if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536:
-        # It may be a part of a password that is not percent-encoded: it is not quoted.
+        # The text may be a part of a password that is not percent-encoded: do not quote it.
         raise ValueError("a RabbitMQ URL has something behind a host that is not a port number")
     return host, int(number)

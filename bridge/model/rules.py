@@ -18,14 +18,14 @@ CORRELATION_FIELDS = {
     "SessionId": "session_id",
     "To": "to",
 }
-"""Azure's names of the fields that a correlation filter compares, and the model's."""
+"""Azure's names of a correlation filter's fields, and the model's names."""
 
 EXPRESSION_LENGTH_MAX = 1024
 """Characters of a filter or action (Service Bus quotas)."""
 
 
 def sql(expression: str, parameters: tuple[tuple[str, object], ...] = ()) -> model.Filter:
-    """Return a SQL filter; `1=1` and `1=0` are what Service Bus calls True and False filter."""
+    """Return a SQL filter; Service Bus calls `1=1` and `1=0` True and False filter."""
     match "".join(expression.split()):
         case "1=1":
             return model.TrueFilter()
@@ -43,12 +43,12 @@ def correlation(
 
 
 def typed_value(kind: str, text: str) -> object:
-    """Return the value of a text of one of the schema types that Service Bus writes.
+    """Return the value of a text in a schema type of Service Bus.
 
     A time without a zone has none: it is read back so, and compared as UTC.
 
     Raises:
-        ValueError: it is none of that type; says what the type takes.
+        ValueError: the text is no value of the type; the message says what the type takes.
     """
     match kind:
         case "string":

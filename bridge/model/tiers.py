@@ -1,4 +1,4 @@
-"""How long a message may live and how large it may be: by its entity, and by the pricing tier."""
+"""Limits of a message's life and size: by its entity, and by the pricing tier."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIER_MESSAGE_SIZE_MAX_BYTES = {
 
 
 def message_size_max_bytes(entity: SendEntity, tier: Tier) -> int:
-    """Return the largest message of a queue or topic: its own limit, else its tier's."""
+    """Return the message size limit of a queue or topic, by default the tier's."""
     if entity.max_message_size_kb is not None:
         return entity.max_message_size_kb * 1024
     return TIER_MESSAGE_SIZE_MAX_BYTES[tier]

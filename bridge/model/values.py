@@ -1,7 +1,7 @@
-"""What a property's raw value means: the spellings that Azure's tools use, as model values.
+"""Readers of raw property values: from the spellings of Azure's tools to model values.
 
 Each function takes a value as JSON or XML has it (XML: always text) and raises `ValueError`, with
-what it takes, for anything else.
+the accepted form, for any other value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLOCK = re.compile(
 Converter = Callable[[object], object]
 
 SETTABLE_STATUSES = tuple(each for each in EntityStatus if each is not EntityStatus.DELETING)
-"""What a definition may say; the others are said by the service."""
+"""Statuses that a definition may have; only the service sets the others."""
 
 
 def duration_ms(value: object) -> int:
@@ -71,7 +71,7 @@ def int64(value: object) -> int:
 
 
 def message_size_kb(value: object) -> int | None:
-    """Return the largest message in KiB; what Basic and Standard report cannot be set: `None`."""
+    """Return the largest message in KiB; `None` up to Standard's size, which cannot be set."""
     size_kb = integer(value)
     return size_kb if size_kb > TIER_MESSAGE_SIZE_MAX_BYTES[Tier.STANDARD] // 1024 else None
 
@@ -92,7 +92,7 @@ def status(value: object) -> EntityStatus:
 
 
 def entity_name(value: object) -> str:
-    """Return the name of an entity that is forwarded to; a live namespace writes its URL."""
+    """Return the name of the forwarding target; a live namespace writes its URL."""
     return without_host(text(value).strip())
 
 

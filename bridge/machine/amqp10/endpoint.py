@@ -6,8 +6,7 @@
 
 Layers follow one another: protocol header and SASL, then protocol header and AMQP. A peer that
 breaks a rule loses what the rule protects: its link, its session or the connection (see `faults`);
-nothing that it sends raises an exception out of `receive`. Time enters as `now_ms`, of any
-monotonic clock.
+no input raises an exception out of `receive`. Time enters as `now_ms`, of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _HEARTBEAT_MS_MIN = 500
 
 
 class State(Enum):
-    """How far a connection has come."""
+    """The progress of a connection."""
 
     EXPECT_HEADER = "expects a protocol header"
     EXPECT_SASL_INIT = "expects a mechanism"
@@ -77,16 +76,16 @@ class Endpoint:
     """One connection.
 
     Args:
-        mechanisms: the SASL mechanisms that are offered.
+        mechanisms: the offered SASL mechanisms.
 
     Attributes:
-        events: what has happened and was not told yet.
+        events: events that were not given out yet.
         held_bytes: payload of messages that have not come whole, on all links.
-        unfinished_bytes: what was kept of those, and of a frame, when something last came.
-        unfinished: the links on which one is under way, and since when, oldest first.
+        unfinished_bytes: bytes kept of unfinished messages and of a frame, at the last input.
+        unfinished: the links with an unfinished message, and since when, oldest first.
         link_count: links that the peer has attached and not detached, in all sessions.
-        is_authenticated: the peer has proved who it is.
-        now_ms: when something last came, or time last passed.
+        is_authenticated: the peer has proved its identity.
+        now_ms: the time of the last input or tick.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class Endpoint:
     # -- bytes in
 
     def receive(self, data: bytes, now_ms: int) -> Iterator[Event]:
-        """Take bytes and yield what they mean; act on each event before asking for the next."""
+        """Take bytes and yield their events; act on each event before asking for the next."""
         self.now_ms = self._heard_ms = now_ms
         if self.state is State.FINISHED:
             return
@@ -157,12 +156,12 @@ class Endpoint:
 
     @property
     def missing_bytes(self) -> int:
-        """What is missing of a frame that has come in part."""
+        """The missing bytes of a frame that has come in part."""
         return self._reader.missing_bytes
 
     @property
     def unfinished_since_ms(self) -> int | None:
-        """Since when the oldest of them is under way; `None` if there is none."""
+        """Since when the oldest message or frame is unfinished; `None` if there is none."""
         since_ms = None if self._partial_frame is None else self._partial_frame[1]
         for oldest_ms in self.unfinished.values():
             return oldest_ms if since_ms is None else min(oldest_ms, since_ms)
@@ -174,10 +173,10 @@ class Endpoint:
         return events
 
     def attached(self) -> None:
-        """The peer attaches a link.
+        """Count a link that the peer attaches.
 
         Raises:
-            ConnectionFault: it has as many as it may.
+            ConnectionFault: the connection has the most links allowed.
         """
         limits = self.limits
         most = limits.links_max if self.is_authenticated else limits.unauthenticated_links_max
@@ -189,7 +188,7 @@ class Endpoint:
         self.link_count += 1
 
     def _step(self) -> bool:
-        """Go on by one protocol header or SASL frame; whether there may be another."""
+        """Process one protocol header or SASL frame; return whether there may be another."""
         if self.state in (State.EXPECT_HEADER, State.EXPECT_AMQP_HEADER):
             header = self._reader.header()
             if header is None:
@@ -245,9 +244,10 @@ class Endpoint:
             self._finish(None)
 
     def authenticated(self) -> None:
-        """The peer has proven who it is: from now on it may send what its links were told.
+        """Lift the limits for an unauthenticated peer: the peer has proved its identity.
 
-        Called when its first token, or its key, has been accepted; again, it changes nothing.
+        Called when the peer's first token, or its key, has been accepted; a second call changes
+        nothing.
         """
         self.is_authenticated = True
         if self.state in _TAKING_FRAMES:
@@ -255,7 +255,7 @@ class Endpoint:
 
     @property
     def message_bytes_max(self) -> int:
-        """No link takes a larger message, whatever it was accepted with; 0: any."""
+        """Limit of messages on all links, whatever they were accepted with; 0: any size."""
         return 0 if self.is_authenticated else self.limits.unauthenticated_message_bytes_max
 
     @property
@@ -394,7 +394,7 @@ class Endpoint:
         self.write(encode_frame(0, Close(error)))
 
     def _fail(self, error: Error) -> None:
-        """End the connection for a fault of the peer; nothing more is read."""
+        """End the connection for a fault of the peer; no more input is read."""
         if self.state is State.CLOSING:
             self._finish(error, tell=False)
             return
@@ -417,7 +417,7 @@ class Endpoint:
         self.sessions.clear()
 
     def lost(self) -> list[Event]:
-        """The transport is gone; returns the events of what went with it."""
+        """Forget the lost transport; return the events of the links and the connection."""
         self._finish(None)
         self._output.clear()
         return self._take_events()
@@ -431,11 +431,11 @@ class Endpoint:
         return min(silence_ms, self._spoke_ms + self._heartbeat_ms)
 
     def heard(self, now_ms: int) -> None:
-        """Count the peer as alive, although nothing is read from it at the moment."""
+        """Count the peer as alive, although its input is not read at the moment."""
         self._heard_ms = now_ms
 
     def tick(self, now_ms: int) -> list[Event]:
-        """Let time pass: keep the peer's timer quiet, and close when the peer is silent."""
+        """Let time pass: write heartbeats, and close when the peer is silent."""
         self.now_ms = now_ms
         if self.state is State.FINISHED:
             return []

@@ -1,4 +1,4 @@
-"""What happened, as values; an endpoint yields them in the order in which the bytes came."""
+"""Events of an endpoint, as values; yielded in the order in which the bytes came."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SaslChosen:
-    """The peer has chosen a mechanism; `Endpoint.sasl_outcome` must be called before going on."""
+    """The peer has chosen a mechanism; call `Endpoint.sasl_outcome` before the next event."""
 
     mechanism: str
     response: bytes
@@ -28,21 +28,21 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class LinkAttached:
-    """The peer wants a link; it must be accepted or refused, at any later time."""
+    """The peer attaches a link; the owner must accept or refuse it, at any later time."""
 
     link: IncomingLink | OutgoingLink
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDetached:
-    """A link is gone, by its peer's wish or fault, or with its session."""
+    """A link has ended: by the peer's wish or fault, or with the session."""
 
     link: Link
 
 
 @dataclass(frozen=True, slots=True)
 class MessageArrived:
-    """A whole message came in."""
+    """A whole message has come."""
 
     link: IncomingLink
     delivery_id: int
@@ -64,7 +64,7 @@ class CreditChanged:
     """The peer changed the credit of a link on which we send.
 
     Attributes:
-        credit: how many messages it takes now.
+        credit: how many messages the peer takes now.
         drain: credit that cannot be used at once is to be given back, then `OutgoingLink.drained`.
     """
 
@@ -78,7 +78,7 @@ class OutcomeArrived:
     """The peer told the outcome of deliveries of a link.
 
     Attributes:
-        is_settled: it has forgotten them and waits for no answer.
+        is_settled: the peer has forgotten the deliveries and waits for no answer.
     """
 
     link: OutgoingLink
@@ -89,7 +89,7 @@ class OutcomeArrived:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The connection has ended: by its peer, or by `fault` of its peer."""
+    """The connection has ended: by its peer, or (`is_fault`) for a fault of its peer."""
 
     error: Error | None = None
     is_fault: bool = False

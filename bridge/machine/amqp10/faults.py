@@ -1,4 +1,4 @@
-"""What a peer did wrong, by how much of its connection it costs.
+"""Faults of a peer, by the part of the connection that ends.
 
 Fault
   ConnectionFault   the connection is closed
@@ -24,7 +24,7 @@ MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 
 
 class Fault(Exception):
-    """The peer broke a rule; `error` is what it is told."""
+    """A broken rule; `error` is the answer to the peer."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(f"{condition}: {description}")
@@ -32,15 +32,15 @@ class Fault(Exception):
 
 
 class ConnectionFault(Fault):
-    """Costs the connection."""
+    """Ends the connection."""
 
 
 class SessionFault(Fault):
-    """Costs the session."""
+    """Ends the session."""
 
 
 class LinkFault(Fault):
-    """Costs the link."""
+    """Ends the link."""
 
 
 def make_error(condition: str, description: str) -> Error:

@@ -1,4 +1,4 @@
-"""Bytes into frames: bounded, and without parsing what has not come whole."""
+"""Bytes into frames: bounded, and without parsing an incomplete unit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class FrameReader:
     """Collects bytes until a unit is whole: a protocol header, or a frame.
 
     Attributes:
-        frame_bytes_max: a frame that says it is larger is a fault before its body is read.
-        kept: what has come of a unit that is not whole.
+        frame_bytes_max: a frame with a larger stated size is a fault before its body is read.
+        kept: the bytes of a unit that is not whole.
     """
 
     def __init__(self, frame_bytes_max: int) -> None:
@@ -26,11 +26,11 @@ class FrameReader:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes without which that unit is not whole; 0 if there is none."""
+        """Missing bytes of the incomplete unit; 0 if there is none."""
         return self._wanted - len(self.kept) if self.kept else 0
 
     def feed(self, data: bytes) -> None:
-        """Take bytes; `header` and `frames` give out what they complete."""
+        """Take bytes; `header` and `frames` give out the completed units."""
         if self._at < len(self._data):
             self._data, self._at = self._data[self._at :] + data, 0
         elif not self.kept:
@@ -43,7 +43,7 @@ class FrameReader:
             self.kept.clear()
 
     def header(self) -> bytes | None:
-        """Return the eight bytes of a protocol header, if they are there."""
+        """Return the eight bytes of a protocol header, if they have come."""
         if len(self._data) - self._at < HEADER_SIZE:
             self._keep(HEADER_SIZE)
             return None
@@ -54,14 +54,14 @@ class FrameReader:
         """Yield (type, channel, buffer, begin of body, end of body) of each whole frame.
 
         Raises:
-            ConnectionFault: what comes is no frame, or a larger one than agreed.
+            ConnectionFault: the bytes are no frame, or a larger one than agreed.
         """
         while True:
             data, at = self._data, self._at
             left = len(data) - at
             if not left:
                 self._data, self._at = b"", 0
-                return  # what is kept of a frame still waits for as much as before
+                return  # the kept part of a frame still waits for as much as before
             if left < HEADER_SIZE:
                 self._keep(HEADER_SIZE)
                 return

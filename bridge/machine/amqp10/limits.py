@@ -1,4 +1,4 @@
-"""What an endpoint takes from its peer, and what it tells it."""
+"""Limits of an AMQP 1.0 connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 DELIVERY_ID_FIRST = 0x40000000
 """The first transfer id of our sessions. The Python SDK settles its own delivery N when the server
-settles the server's N: the two ranges must not meet."""
+settles the server's N: the two ranges must not meet.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,21 +16,21 @@ class Limits:
 
     Attributes:
         frame_bytes_max: the largest frame that we take; what a client can make us hold at once.
-        unauthenticated_frame_bytes_max: the same until the peer has proven who it is.
+        unauthenticated_frame_bytes_max: the same until the peer has proved its identity.
         unauthenticated_message_bytes_max: the largest message until then (a token has a few hundred
             bytes).
-        unauthenticated_links_max, unauthenticated_sessions_max: how many it may have until then.
-            .NET begins the session of each `$management` link before it puts the token (1.2 KB).
+        unauthenticated_links_max, unauthenticated_sessions_max: the most until then. .NET begins
+            the session of each `$management` link before it puts the token (1.2 KB).
         links_max: of a connection, in all sessions (Azure: 5,000).
         held_bytes_max: of messages that have not come whole, on all links of a connection.
         frame_out_bytes_max: the largest frame that we write, if the peer takes as much.
         channel_max: highest channel number, 4,999 as at Azure.
         handle_max: highest handle of a session ("The maximum number of handles is 4999." is
             Azure's limit for a connection).
-        incoming_window: transfers that a peer may send before we tell it of more (Azure: 5,000).
-        outgoing_window: what we say of our own; nothing depends on it.
+        incoming_window: transfers that a peer may send before we raise the window (Azure: 5,000).
+        outgoing_window: our stated outgoing window; nothing depends on it.
         idle_time_out_ms: a peer that is silent for twice this long is gone.
-        heartbeat_ms_max: we are never silent for longer, whatever the peer allows.
+        heartbeat_ms_max: our longest silence, whatever the peer allows.
         sasl_frame_bytes_max: the specification says 512; a PLAIN response may be longer.
         unsettled_max: deliveries of a link that we remember until they are settled.
     """

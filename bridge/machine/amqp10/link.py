@@ -1,7 +1,7 @@
 """Links: credit and deliveries in one direction (part 2, section 2.6).
 
-A link is asked for by the peer, then accepted or refused by the owner of the endpoint.
-`IncomingLink` receives (the peer sends), `OutgoingLink` sends. Neither looks into messages.
+The peer attaches a link; then the owner of the endpoint accepts or refuses it. `IncomingLink`
+receives (the peer sends), `OutgoingLink` sends. Neither reads messages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class Link:
-    """What both directions have in common.
+    """The common part of both directions.
 
     Attributes:
         peer: the attach that the peer sent.
-        is_answered: it was accepted or refused.
+        is_answered: the link was accepted or refused.
         is_open: accepted, and detached by neither side.
         owner: whatever the owner of the endpoint keeps with the link.
     """
@@ -54,7 +54,7 @@ class Link:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is open, or still waits to be accepted or refused."""
+        """Whether the link is open, or still waits to be accepted or refused."""
         return self.is_open or not self.is_answered
 
     def _answer(self, max_message_size: int, **changes: Any) -> None:
@@ -73,7 +73,7 @@ class Link:
         self.session.write(replace(self.peer, **{**fields, **changes}))
 
     def refuse(self, condition: str, description: str) -> None:
-        """Say no to a link: an attach without source and target, then a detach.
+        """Refuse a link: write an attach without source and target, then a detach.
 
         So does Azure; with one of them alone the Go client reports a lost connection.
         """
@@ -83,12 +83,12 @@ class Link:
         self.session.detach(self, make_error(condition, description))
 
     def give_up(self) -> None:
-        """Answer a link that its peer gives up before it was answered: an attach to nothing."""
+        """Answer a link that the peer detaches unanswered: an attach without source and target."""
         if not self.is_answered:
             self._answer(0, source=None, target=None)
 
     def detach(self, condition: str, description: str) -> None:
-        """End the link with an error; nothing comes from it any more."""
+        """End the link with an error; no more events come from it."""
         if self.session.is_ended:
             return
         if not self.is_answered:
@@ -97,7 +97,7 @@ class Link:
             self.session.detach(self, make_error(condition, description))
 
     def forget(self) -> None:
-        """Drop what the link holds; it is over."""
+        """Drop the content of a link that has ended."""
         self.is_open = False
 
     def flow_fields(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class IncomingLink(Link):
 
     Attributes:
         credit: how many more messages the peer may begin.
-        message_bytes_max: a larger message is read past and rejected.
+        message_bytes_max: a larger message is skipped and rejected.
     """
 
     def __init__(self, session: Session, peer: Attach) -> None:
@@ -128,11 +128,11 @@ class IncomingLink(Link):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are kept of a message that has not come whole."""
+        """Bytes kept of a message that has not come whole."""
         return len(self._parts)
 
     def accept(self, *, credit: int, message_bytes_max: int) -> None:
-        """Say yes, and take `credit` messages at a time."""
+        """Accept the link, with a credit of `credit` messages."""
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
@@ -143,33 +143,33 @@ class IncomingLink(Link):
         self.grant(credit)
 
     def grant(self, credit: int) -> None:
-        """Take `credit` messages from now on, in place of what was granted before."""
+        """Take `credit` messages from now on, in place of the earlier credit."""
         if self.is_open:
             self.credit = credit
             self.session.write_flow(self)
 
     def renew(self, under_way: int) -> None:
-        """Grant credit again when much of it is used; so many messages under way count as used."""
+        """Grant credit again when much of it is used; messages under way count as used."""
         free = self._credit_max - under_way
         if self.credit <= self._credit_max // 2 and self.credit + self._credit_max // 4 <= free:
             self.grant(free)
 
     def settle(self, delivery_id: int, outcome: Any) -> None:
-        """Tell the outcome of a message that came."""
+        """Write the outcome of a message that came."""
         self.session.settle_incoming(delivery_id, outcome)
 
     def on_flow(self, flow: Flow) -> None:
-        """The peer tells its state; only a question needs an answer."""
+        """Take a flow of the peer; only a flow with `echo` needs an answer."""
         if flow.echo and self.is_open:
             self.session.write_flow(self)
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """A message, or a part of one.
+        """Take a message, or a part of one.
 
         Raises:
             LinkFault: more messages than credit, or a settled message that is too large.
             SessionFault: parts of different deliveries are mixed.
-            ConnectionFault: the connection holds too much that is unfinished.
+            ConnectionFault: the connection holds too many unfinished bytes.
         """
         if not self.is_open:
             return
@@ -223,7 +223,7 @@ class IncomingLink(Link):
         )
 
     def _bytes_max(self) -> int:
-        """The largest message that may begin now; 0: any."""
+        """Return the size limit of a message that begins now; 0: any size."""
         of_link, of_connection = self.message_bytes_max, self.session.endpoint.message_bytes_max
         if not of_link or not of_connection:
             return of_link or of_connection
@@ -243,7 +243,7 @@ class IncomingLink(Link):
     def _refuse_too_large(
         self, delivery_id: int, size: int, limit: int, *, is_settled: bool
     ) -> None:
-        """Tell the sender of a message that was read past; a settled one costs the link."""
+        """Reject a skipped message that was too large; a settled message ends the link."""
         fault = LinkFault(
             MESSAGE_SIZE_EXCEEDED,
             f"The received message (delivery-id:{delivery_id}, size:{size} bytes) exceeds the "
@@ -267,7 +267,7 @@ class IncomingLink(Link):
         self._drop_payload()
 
     def forget(self) -> None:
-        """Drop what the link holds."""
+        """Drop the content of the link."""
         super().forget()
         self._drop_parts()
 
@@ -295,14 +295,14 @@ class OutgoingLink(Link):
         self.unsettled: dict[int, OutgoingDelivery] = {}
 
     def accept(self, **changes: Any) -> None:
-        """Say yes; `changes` are fields of our attach that differ from the peer's."""
+        """Accept the link; `changes` are fields of our attach that differ from the peer's."""
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
         self._answer(0, **changes)
 
     def send(self, tag: bytes, payload: bytes, *, is_settled: bool) -> OutgoingDelivery | None:
-        """Send a message; returns the delivery if the peer is to settle it.
+        """Send a message; return the delivery if the peer is to settle it.
 
         A message that was on its way when the peer took its credit back may be sent all the same.
         """
@@ -313,7 +313,7 @@ class OutgoingLink(Link):
         return self.session.send(self, tag, payload, is_settled)
 
     def drained(self) -> None:
-        """Give back the credit that is left, if the peer asked for it; also when none is left.
+        """Give back the remaining credit, if the peer asked for it; also when none remains.
 
         .NET drains a session's link after each receive that brought less than it asked for, and
         waits a minute for the answer, whatever its credit.
@@ -325,7 +325,7 @@ class OutgoingLink(Link):
             self.session.write_flow(self, drain=True)
 
     def on_flow(self, flow: Flow) -> None:
-        """The peer grants credit, or takes it back."""
+        """Take a flow of the peer, which grants or takes back credit."""
         if flow.link_credit is not None:
             unseen = serial.distance(flow.delivery_count or 0, self.delivery_count)
             self.credit = max(flow.link_credit - unseen, 0)
@@ -336,6 +336,6 @@ class OutgoingLink(Link):
             self.session.write_flow(self)
 
     def forget(self) -> None:
-        """Drop what the link holds."""
+        """Drop the content of the link."""
         super().forget()
         self.session.forget_deliveries(self)

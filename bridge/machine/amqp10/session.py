@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 
 MESSAGE_FORMAT = 0
-"""Of all that we send: AMQP's own."""
+"""Format of all messages that we send: AMQP's own."""
 
 _SENT_SPARE = 1_024
-"""Ids of settled deliveries that are kept before they are swept out."""
+"""Ids of settled deliveries that are kept before they are removed."""
 
 
 class _Blocked:
@@ -82,8 +82,8 @@ class Session:
     """One session of a connection.
 
     Attributes:
-        events: those of the endpoint.
-        is_ended: we have said that it ends; whatever still comes is read past.
+        events: the endpoint's events.
+        is_ended: we have written the end; further input is skipped.
         blocked_bytes: payload that waits for the peer's window.
     """
 
@@ -101,7 +101,7 @@ class Session:
         self._next_delivery_id = DELIVERY_ID_FIRST
         self._remote_window = begin.incoming_window
         self._remote_handle_max = begin.handle_max
-        self._unsettled: dict[int, OutgoingDelivery] = {}  # without those whose outcome was told
+        self._unsettled: dict[int, OutgoingDelivery] = {}  # without deliveries that have an outcome
         self._sent: list[int] = []  # ids as they were sent; of `_unsettled` all, and some more
         self._blocked: deque[_Blocked] = deque()
         self._pending: Disposition | None = None
@@ -121,7 +121,7 @@ class Session:
             f"out={self._remote_window} blocked={len(self._blocked)}>"
         )
 
-    # -- what the peer says
+    # -- performatives from the peer
 
     def on_frame(self, performative: Any, payload: bytes) -> None:
         """Take one performative of the session.
@@ -191,7 +191,7 @@ class Session:
 
     def _on_disposition(self, disposition: Disposition, payload: bytes) -> None:
         if not disposition.role or isinstance(disposition.state, Received):
-            return  # about what the peer itself sent: we settle that at once, so it knows no more
+            return  # about messages of the peer's: we settle them at once, and then forget them
         if disposition.state is None and not disposition.settled:
             return
         first = disposition.first
@@ -215,7 +215,7 @@ class Session:
     def _take_range(self, first: int, count: int) -> list[OutgoingDelivery]:
         """Take out the deliveries of a range of ids, each once.
 
-        What is looked at is not looked at again: many wide ranges cost no more than one.
+        The ids of the range are removed: many wide ranges cost no more than one.
         """
         sent = self._sent
         if not sent:
@@ -250,20 +250,20 @@ class Session:
             self.write(End())
         self.close_links()
 
-    # -- what the owner says
+    # -- calls of the owner
 
     def settle_incoming(self, delivery_id: int, outcome: Any) -> None:
-        """Tell the outcome of a message that the peer sent."""
+        """Write the outcome of a message that the peer sent."""
         self._dispose(True, delivery_id, outcome)
 
     def settle_outgoing(self, delivery: OutgoingDelivery, outcome: Any) -> None:
-        """Confirm the outcome of a message that we sent; the delivery is forgotten."""
+        """Confirm the outcome of a message that we sent, and forget the delivery."""
         self._forget_delivery(delivery)
         if delivery.link.is_open:
             self._dispose(False, delivery.id, outcome)
 
     def _dispose(self, role: bool, delivery_id: int, outcome: Any) -> None:
-        """Write a disposition, or lengthen the one before it by one delivery."""
+        """Write a disposition, or extend the last unwritten disposition by one delivery."""
         if self.is_ended:
             return
         pending = self._pending
@@ -292,7 +292,7 @@ class Session:
         self.endpoint.write(encode_frame(self.channel, performative))
 
     def write_flow(self, link: Link | None, *, drain: bool = False) -> None:
-        """Tell the session's windows and, if given, the link's credit."""
+        """Write the session's windows and, if given, the link's credit."""
         if self.is_ended:
             return
         fields = link.flow_fields() if link is not None else {}
@@ -321,7 +321,7 @@ class Session:
             self.close_links()
 
     def close_links(self) -> None:
-        """Forget all links and tell the owner about those that were alive."""
+        """Forget all links, with an event for each link that was alive."""
         self.is_ended = True
         links, self.links = list(self.links.values()), {}
         self.endpoint.link_count -= len(links)
@@ -410,7 +410,7 @@ class Session:
         delivery.link.unsettled.pop(delivery.id, None)
 
     def forget_deliveries(self, link: OutgoingLink) -> None:
-        """Drop the unsettled and the unsent deliveries of a link that is over."""
+        """Drop the unsettled and the unsent deliveries of a link that has ended."""
         for delivery_id in link.unsettled:
             self._unsettled.pop(delivery_id, None)
         link.unsettled.clear()

@@ -1,1 +1,1 @@
-"""Credit: what receivers ask for, and what RabbitMQ is asked for on their behalf."""
+"""Credit: the receivers' demand for messages, and the fetches from RabbitMQ that meet it."""

@@ -1,4 +1,4 @@
-"""The balance of one queue: what receivers ask for, what is being fetched, and what waits here."""
+"""The balance of one queue: messages that receivers ask for, fetches, and buffered messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.machine.credit.waiters import Waiters
 
 
 class State(Enum):
-    """What has become of a fetch."""
+    """The state of a fetch."""
 
     GETTING = "getting"
     LOOKING = "looking"
@@ -22,13 +22,13 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Fetch:
-    """A window, a get or a look.
+    """A fetch: a window, a get or a look.
 
     Attributes:
-        state: what has become of it.
-        size: messages that it was begun for.
-        room: messages that it may still bring without RabbitMQ being told anything more.
-        is_behind: what it brings stood in the queue behind something that goes back.
+        state: the state of the fetch.
+        size: messages that the fetch was begun for.
+        room: messages that the fetch may still bring without another command to RabbitMQ.
+        is_behind: its messages stood in the queue behind a message that is returned.
     """
 
     state: State
@@ -38,14 +38,14 @@ class Fetch:
 
 
 class Balance(Generic[Message]):
-    """What is asked for on one side; what is under way, or here, on the other.
+    """The receivers' demand on one side; messages under way and buffered messages on the other.
 
     Attributes:
         waiters: the receivers that wait.
-        buffer: what came for nobody, or was released.
+        buffer: messages that came for no receiver, or were released.
         fetches: the fetches that have not ended, oldest first.
-        under_way: messages that RabbitMQ may still hand over without being told anything more.
-        closing: those of them that windows may bring which are being closed.
+        under_way: messages that RabbitMQ may still hand over without another command.
+        closing: messages under way that closing windows may bring.
         is_stocked: whether the queue seems to have messages.
     """
 
@@ -66,18 +66,18 @@ class Balance(Generic[Message]):
 
     @property
     def surplus(self) -> int:
-        """How much more is under way, or here, than is asked for; below 0 when it is less."""
+        """Messages under way or buffered beyond the demand; below 0 when fewer than the demand."""
         return self.under_way + self.buffer.count - self.waiters.asked
 
     def begin(self, state: State, size: int) -> int:
-        """Begin a fetch of so many messages; return its number."""
+        """Begin a fetch of `size` messages; return the fetch's number."""
         self._last_fetch += 1
         self.fetches[self._last_fetch] = Fetch(state, size, size)
         self.under_way += size
         return self._last_fetch
 
     def came(self, fetch: int) -> None:
-        """A fetch has brought a message."""
+        """Count a message that a fetch has brought."""
         self.is_stocked = True
         entry = self.fetches.get(fetch)
         if entry is not None and entry.room:
@@ -86,7 +86,7 @@ class Balance(Generic[Message]):
                 self.end(fetch)
 
     def take(self, message: Message, now_s: float) -> int | None:
-        """Return the receiver of a message that came; `None`: it is in the buffer now."""
+        """Return the receiver of a message that came; `None`: the message is in the buffer now."""
         if not self.buffer.count:
             receiver = self.waiters.take(with_withdrawn=True)
             if receiver is not None:
@@ -95,7 +95,7 @@ class Balance(Generic[Message]):
         return None
 
     def offer(self) -> list[Effect[Message]]:
-        """Return what gives buffered messages to those who wait."""
+        """Return the effects that give buffered messages to waiting receivers."""
         effects: list[Effect[Message]] = []
         if not self.waiters.asked:
             return effects
@@ -107,18 +107,18 @@ class Balance(Generic[Message]):
         return effects
 
     def refill(self, entry: Fetch) -> None:
-        """A message of an open window is about to be settled: RabbitMQ sends one more."""
+        """Count one more message under way: a message of an open window is about to be settled."""
         entry.room += 1
         self.under_way += 1
 
     def unfill(self, fetch: int) -> None:
-        """It was not settled after all."""
+        """Take back a `refill`: the message was not settled."""
         entry = self.fetches.get(fetch)
         if entry is not None and entry.state is State.OPEN and entry.room:
             self._shrink(entry)
 
     def close(self, fetch: int) -> Close:
-        """Return what closes an open window; until `end` it may bring what it has room for."""
+        """Return the effect that closes an open window; until `end` its room may be filled."""
         entry = self.fetches[fetch]
         entry.state = State.CLOSING
         self.closing += entry.room
@@ -127,13 +127,13 @@ class Balance(Generic[Message]):
         return Close(fetch)
 
     def close_all(self) -> list[Close]:
-        """Return what closes all open windows."""
+        """Return the effects that close all open windows."""
         return [
             self.close(fetch) for fetch, entry in self.fetches.items() if entry.state is State.OPEN
         ]
 
     def end(self, fetch: int) -> None:
-        """A fetch brings nothing more."""
+        """End a fetch: no more messages come of it."""
         entry = self.fetches.pop(fetch, None)
         if entry is not None:
             self.under_way -= entry.room
@@ -141,7 +141,7 @@ class Balance(Generic[Message]):
                 self.closing -= entry.room
 
     def lose(self) -> list[Message]:
-        """All fetches have ended; return what was buffered."""
+        """End all fetches; return the buffered messages."""
         for fetch in list(self.fetches):
             self.end(fetch)
         return self.buffer.pop_all()

@@ -1,4 +1,4 @@
-"""Messages that came for no receiver, or were released, and wait for the next one."""
+"""Messages that came for no receiver, or were released, and wait for the next receiver."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Message = TypeVar("Message", bound=Fetched)
 
 
 class LocalBuffer(Generic[Message]):
-    """Messages by number, with the time since which each has been here.
+    """Messages by number, each with the time at which it was buffered.
 
     Attributes:
-        count: how many there are.
-        oldest_s: no message has been here since before this; of no meaning while there is none.
+        count: number of messages.
+        oldest_s: no message was buffered before this time; of no meaning for an empty buffer.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LocalBuffer(Generic[Message]):
         self._serial = 0
 
     def push(self, message: Message, now_s: float) -> None:
-        """Keep a message."""
+        """Buffer a message."""
         if not self.count:
             self.oldest_s = now_s
         self.count += 1
@@ -33,12 +33,12 @@ class LocalBuffer(Generic[Message]):
         heapq.heappush(self._heap, (message.number, self._serial, now_s, message))
 
     def pop(self) -> Message:
-        """Take out the message of the lowest number."""
+        """Take out the message with the lowest number."""
         self.count -= 1
         return heapq.heappop(self._heap)[3]
 
     def pop_since(self, time_s: float) -> list[Message]:
-        """Take out those that have been here since this time or before, lowest number first."""
+        """Take out the messages buffered at this time or earlier, lowest number first."""
         old = [entry[3] for entry in sorted(self._heap) if entry[2] <= time_s]
         self._heap = [entry for entry in self._heap if entry[2] > time_s]
         heapq.heapify(self._heap)
@@ -47,7 +47,7 @@ class LocalBuffer(Generic[Message]):
         return old
 
     def pop_all(self) -> list[Message]:
-        """Take out all, lowest number first."""
+        """Take out all messages, lowest number first."""
         messages, self._heap = [entry[3] for entry in sorted(self._heap)], []
         self.count = 0
         return messages

@@ -1,4 +1,4 @@
-"""What a strategy of receiving decides: to be carried out by the engine, in order."""
+"""Effects: decisions of a strategy of receiving; the engine carries them out in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Deliver(Generic[Message]):
 
 @dataclass(frozen=True, slots=True)
 class Return(Generic[Message]):
-    """Give a message back to its queue; report `settling` first, as for any message."""
+    """Return a message to its queue; report `settling` first, as for any message."""
 
     message: Message
 
@@ -33,14 +33,14 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Get one message; report `counted` with it, or `empty`."""
+    """Get one message; report `counted` with the message, or `empty`."""
 
     fetch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask RabbitMQ how many messages are ready, and how many consumers it has; report `looked`."""
+    """Ask RabbitMQ for the queue's counts of ready messages and of consumers; report `looked`."""
 
     fetch: int
 
@@ -54,7 +54,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A withdrawal has ended: nothing more comes of the credit that it took back."""
+    """A withdrawal has ended: no more messages come of the credit taken back."""
 
     ticket: int
 

@@ -1,4 +1,4 @@
-"""What a strategy of receiving knows of a message; the engine adds what it is."""
+"""A fetched message as a strategy of receiving knows it; the engine adds the content."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Fetched(Protocol):
     """A message that RabbitMQ has handed to this process and that is not settled.
 
     Attributes:
-        number: its sequence number.
-        fetch: the fetch that brought it.
+        number: the message's sequence number.
+        fetch: the fetch that brought the message.
     """
 
     number: int

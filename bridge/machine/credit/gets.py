@@ -1,18 +1,18 @@
-"""Receiving from one node of RabbitMQ before 4.3: whatever goes back counts as a failed delivery.
+"""Receiving from one node of RabbitMQ before 4.3: each return counts as a failed delivery.
 
-A message that is on its way to a consumer that is just being cancelled goes back, counted (3.10,
-4.0). So consumers are made to fill: one message is got first, for RabbitMQ tells with it how many
-are ready; a window of that many follows, and is closed when it is full; on an empty queue a window
-of one message waits. Room that nobody wants any more is closed when nothing has arrived for
-`QUIET_S`. One fetch at a time has room.
+A message that is on its way to a consumer while the consumer is cancelled goes back, counted (3.10,
+4.0). So windows are made to fill. A get comes first, because RabbitMQ tells the number of ready
+messages with it; a window of that size follows, and is closed when it is full. On an empty queue a
+window of one message waits. Room that no receiver wants any more is closed when nothing has arrived
+for `QUIET_S`. One fetch at a time has room.
 
-What was released, or came for no receiver, is kept for the next one, lowest number first, for
-`KEEP_S`; then it is returned, counted.
+Messages that were released, or came for no receiver, are kept for the next receiver, lowest number
+first, for `KEEP_S`; then they are returned, counted.
 
-While receivers are fast (`read_ahead`) a window of some messages stands, and acks refill it.
-What came ahead when they end is kept, and returned as above: so they must have taken as many
-messages before, lest a message be returned twice without having been seen; and nothing comes ahead
-where one return would dead-letter it (`limit`).
+While receivers are fast (`read_ahead`) a window of some messages stands, and acks refill it. When
+the receivers end, messages read ahead are kept, and returned as above. So the receivers must have
+taken as many messages before, lest a message be returned twice unseen; and nothing is read ahead
+where one return would dead-letter the message (`limit`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import WINDOW_SIZE_MAX
 
 KEEP_S = 5.0
-"""How long a message is kept here for the next receiver."""
+"""How long a message is kept in the bridge for the next receiver."""
 
 QUIET_S = 2.0
-"""After so long without an arrival or a return none is likely to be on its way to a window."""
+"""After so long without an arrival or a return no message is likely on its way to a window."""
 
 
 class Gets(Strategy[Message]):
-    """What one queue's receivers ask for, and what is fetched for it.
+    """The strategy for a queue on one node of RabbitMQ before 4.3.
 
     Args:
-        ahead_max: messages that may come ahead, and fast requests that it takes.
+        ahead_max: messages that may be read ahead, and fast requests that turn this on.
     """
 
     def __init__(self, ahead_max: int = AHEAD_MAX) -> None:
@@ -51,38 +51,38 @@ class Gets(Strategy[Message]):
 
     @property
     def _keeps_full(self) -> bool:
-        """Whether a window that is full stays open."""
+        """Whether a full window stays open."""
         return self._is_ahead
 
     def limit(self, max_delivery_count: int) -> None:
-        """So many failed deliveries dead-letter a message."""
+        """Set how many failed deliveries dead-letter a message."""
         self._may_read_ahead = max_delivery_count > 1
 
     def ask(self, receiver: int, count: int, now_s: float) -> None:
-        """A receiver wants `count` more messages."""
-        self._read_ahead.asked(now_s, is_first=True)  # also one that waits costs a get a message
+        """Ask for `count` more messages for a receiver."""
+        self._read_ahead.asked(now_s, is_first=True)  # waiting receivers cost a get a message, too
         self.balance.waiters.add(receiver, count)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
-        """A fetch has brought a message; return the receiver that gets it now."""
+        """Take a fetched message; return the receiver to deliver the message to."""
         self._last_arrival_s = now_s
         self.discarded(fetch)
         return self.balance.take(message, now_s)
 
     def released(self, message: Message, now_s: float) -> None:
-        """A receiver has given a message back that it did not touch: the next one gets it."""
+        """Buffer a message that a receiver gave back untouched, for the next receiver."""
         self.balance.buffer.push(message, now_s)
 
     def counted(self, ready: int) -> None:
-        """RabbitMQ has said with a message that was got how many more are ready."""
+        """Take the count of ready messages that RabbitMQ sent with a got message."""
         super().counted(ready)
         self._ready = ready
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
-        """A message of this fetch is about to be settled; return what must be done first."""
+        """Return the effect to carry out before a message of this fetch is settled, or `None`."""
         balance = self.balance
         self._read_ahead.settled(now_s, balance.waiters.asked)
-        self._last_arrival_s = now_s  # what is given back may come to a window of ours at once
+        self._last_arrival_s = now_s  # a returned message may come to a window of ours at once
         entry = balance.fetches.get(fetch)
         if entry is None or entry.state is not State.OPEN:
             return None
@@ -92,7 +92,7 @@ class Gets(Strategy[Message]):
         return None
 
     def lost(self) -> None:
-        """The channels are gone, and all that came on them; receivers still wait."""
+        """Forget the channels and their messages; receivers still wait."""
         self._ready = None
         super().lost()
 
@@ -105,7 +105,7 @@ class Gets(Strategy[Message]):
         return due_s
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
-        """Return what is to be done so that what is fetched agrees with what is asked for."""
+        """Return the effects that bring the fetches in line with the receivers' demand."""
         balance = self.balance
         effects = balance.offer()
         effects += self._close_windows(now_s)
@@ -124,7 +124,7 @@ class Gets(Strategy[Message]):
         return max(self._surplus_since_s, self._last_arrival_s) + QUIET_S
 
     def _close_windows(self, now_s: float) -> list[Close]:
-        """Return what closes full windows, and room that nobody wants while nothing arrives."""
+        """Return the effects that close full windows, and unwanted room while nothing arrives."""
         self._note_surplus(now_s)
         is_over = self._surplus_since_s >= 0 and now_s >= self._surplus_ends_s()
         if is_over and self._is_ahead:
@@ -139,7 +139,7 @@ class Gets(Strategy[Message]):
         ]
 
     def _note_surplus(self, now_s: float) -> None:
-        """Note since when a window has room that nobody wants, or stands though nobody waits."""
+        """Note since when a window has unwanted room, or stands while no receiver waits."""
         balance = self.balance
         if self._is_ahead:
             is_surplus = not balance.waiters.asked
@@ -151,7 +151,7 @@ class Gets(Strategy[Message]):
             self._surplus_since_s = now_s
 
     def _fetch(self, wanted: int, now_s: float) -> list[Effect[Message]]:
-        """Begin a fetch; none while one is under way, or a window has room."""
+        """Begin a fetch; none while another is under way, or a window has room."""
         balance = self.balance
         if any(entry.room for entry in balance.fetches.values()):
             return []
@@ -162,7 +162,7 @@ class Gets(Strategy[Message]):
             return [Get(balance.begin(State.GETTING, 1))]
         else:
             size = min(wanted, max(ready or 0, 1), WINDOW_SIZE_MAX)
-        # What comes on two channels comes in no order: an ack refills none of those that stood.
+        # Messages of two channels come in no order: so no ack refills a window that stood.
         stood = [fetch for fetch, entry in balance.fetches.items() if entry.state is State.OPEN]
         effects: list[Effect[Message]] = [balance.close(fetch) for fetch in stood]
         effects.append(Open(balance.begin(State.OPEN, size), size))
@@ -170,12 +170,12 @@ class Gets(Strategy[Message]):
 
 
 def _has_open_room(balance: Balance[Message]) -> bool:
-    """Whether a window that is not being closed may bring something."""
+    """Whether an open window has room."""
     return any(entry.state is State.OPEN and entry.room for entry in balance.fetches.values())
 
 
 def _return_old(balance: Balance[Message], now_s: float) -> list[Effect[Message]]:
-    """Return what was kept for `KEEP_S`."""
+    """Return the effects that return messages kept for `KEEP_S`."""
     buffer = balance.buffer
     if not buffer.count or now_s < buffer.oldest_s + KEEP_S:
         return []

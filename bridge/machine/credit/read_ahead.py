@@ -1,47 +1,47 @@
-"""Whether more may be fetched than receivers ask for, because they ask again at once.
+"""Reading ahead: whether to fetch more messages than receivers ask for.
 
-RabbitMQ refills a consumer's prefetch with every ack, whoever wants the message or not. A receiver
-that asks again before anybody misses the room wants it: to close the window before the ack and to
-open another for the request costs three commands of the queue a message.
+RabbitMQ refills a consumer's prefetch with every ack, whether or not a receiver wants the message.
+A receiver that asks again at once wants it: closing the window before the ack, and opening another
+window for the request, costs three commands of the queue for each message.
 
-A request is **prompt** when it comes within `LINGER_S` of the first settlement after which nobody
-waited. After `PROMPT_ROUNDS` prompt requests in a row (of those that follow a settlement) reading
-ahead is on. It ends when room, or a message, has stood for `LINGER_S` while nobody waits, and when
-a receiver takes its credit back, or gives back a message (which stood before what came ahead).
+A request is **prompt** when it comes within `LINGER_S` of the first settlement after which no
+receiver waited. After `PROMPT_ROUNDS` prompt requests in a row (only requests after a settlement
+count) reading ahead is on. It ends when room, or a message, has stood for `LINGER_S` while no
+receiver waits, when a receiver takes its credit back, and when a receiver gives back a message
+(which stood before the messages read ahead).
 
-Receivers whose prompt requests follow on each other within that time as well, for a number of
-rounds, are **fast**: RabbitMQ takes longer to bring the next message after an ack (0.15 ms) than
-they take to ask. Then windows may also be opened larger than what is asked for.
+Receivers whose prompt requests follow each other within `LINGER_S` as well, for a number of rounds,
+are **fast**: RabbitMQ takes longer to bring the next message after an ack (0.15 ms) than such
+receivers take to ask. Then windows may also be opened larger than the demand.
 """
 
 from __future__ import annotations
 
 LINGER_S = 0.02
-"""How long room may stand, or a message that came for nobody, while nobody waits."""
+"""How long room, or a message for no receiver, may stand while no receiver waits."""
 
 PROMPT_ROUNDS = 4
 """So many prompt requests in a row turn reading ahead on."""
 
 FAST_ROUNDS = 8
-"""So many fast requests in a row let windows be larger than what is asked for."""
+"""So many fast requests in a row let windows be larger than the demand."""
 
 AHEAD = 16
 """Messages that a window of fast receivers has room for, at least."""
 
 AHEAD_MAX = 32
-"""Messages that acks may refill windows with beyond what receivers ask for, if not more was asked
-for at a time."""
+"""Messages beyond the demand that acks may bring, if not more was asked for at a time."""
 
 
 class ReadAhead:
-    """The habits of one queue's receivers.
+    """The request pattern of one queue's receivers.
 
     Args:
-        fast_rounds: so many fast requests in a row are needed.
+        fast_rounds: fast requests in a row that make the receivers fast.
 
     Attributes:
-        is_on: room may stand, and messages may wait, while nobody waits for them.
-        is_fast: windows may be opened larger than what is asked for.
+        is_on: room and messages may stand while no receiver waits for them.
+        is_fast: windows may be opened larger than the demand.
     """
 
     def __init__(self, fast_rounds: int = FAST_ROUNDS) -> None:
@@ -58,16 +58,16 @@ class ReadAhead:
         return f"ReadAhead(is_on={self.is_on}, is_fast={self.is_fast})"
 
     def settled(self, now_s: float, asked: int) -> None:
-        """A message was settled, while so many were asked for."""
+        """Note that a message was settled while receivers asked for `asked` messages."""
         self._has_settled = True
         if not asked and self._idle_since_s < 0:
             self._idle_since_s = now_s
 
     def asked(self, now_s: float, *, is_first: bool) -> None:
-        """A receiver asks for messages.
+        """Note that a receiver asks for messages.
 
         Args:
-            is_first: nobody has waited; others cannot be too fast for RabbitMQ.
+            is_first: no receiver was waiting; only such a request can be faster than RabbitMQ.
         """
         if self._has_settled:
             if self._idle_since_s < 0 or now_s - self._idle_since_s <= LINGER_S:
@@ -80,7 +80,7 @@ class ReadAhead:
         self._last_asked_s = now_s
 
     def end(self) -> None:
-        """What was fetched ahead has stood for `LINGER_S`, or a receiver gives something back."""
+        """End reading ahead: a surplus stood for `LINGER_S`, or a receiver gives something back."""
         self.is_on = self.is_fast = False
         self._prompt_rounds = self._fast_rounds = 0
 

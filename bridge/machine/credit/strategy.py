@@ -1,4 +1,4 @@
-"""How messages are received from RabbitMQ: one strategy for each kind of RabbitMQ."""
+"""The interface of receiving from RabbitMQ: one strategy for each kind of RabbitMQ."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bridge.machine.credit.read_ahead import FAST_ROUNDS, ReadAhead
 
 
 class Strategy(Generic[Message]):
-    """What one queue's receivers ask for, and what is fetched for it.
+    """The decisions about fetches for one queue's receivers.
 
-    The engine reports what happened, then calls `plan` and does what it says.
+    The engine reports events, then calls `plan` and carries out the effects.
 
     Args:
-        fast_rounds: so many fast requests in a row let more come ahead than is asked for.
+        fast_rounds: fast requests in a row after which more may be fetched than the demand.
 
     Attributes:
-        balance: what is asked for, being fetched and buffered.
+        balance: the demand, the fetches and the buffered messages.
     """
 
     def __init__(self, fast_rounds: int = FAST_ROUNDS) -> None:
@@ -32,89 +32,89 @@ class Strategy(Generic[Message]):
 
     @property
     def buffered(self) -> int:
-        """Messages that wait here for a receiver, or to be returned."""
+        """Messages that wait here for a receiver, or for their return."""
         return self.balance.buffer.count
 
     def limit(self, max_delivery_count: int) -> None:
-        """So many failed deliveries dead-letter a message; no matter where none is counted."""
+        """Set how many failed deliveries dead-letter a message; ignored where none is counted."""
 
     def ask(self, receiver: int, count: int, now_s: float) -> None:
-        """A receiver wants `count` more messages."""
+        """Ask for `count` more messages for a receiver."""
         raise NotImplementedError
 
     def withdraw(self, receiver: int) -> int:
-        """A receiver takes back all it asked for; return the ticket that `Withdrawn` will carry.
+        """Withdraw all requests of a receiver; return the ticket that `Withdrawn` will carry.
 
-        Until then it may still be given what is on its way.
+        Until `Withdrawn` the receiver may still be given messages that are on their way.
         """
         self._read_ahead.end()
         return self.balance.waiters.withdraw(receiver)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
-        """A fetch has brought a message; return the receiver that gets it now.
+        """Take a fetched message; return the receiver to deliver the message to.
 
-        `None`: it is kept here, and `plan` says what becomes of it.
+        `None`: the message is kept here, and `plan` decides about it.
         """
         raise NotImplementedError
 
     def discarded(self, fetch: int) -> None:
-        """A fetch has brought a message that is for no receiver."""
+        """Count a message that a fetch brought for no receiver."""
         self.balance.came(fetch)
 
     def released(self, message: Message, now_s: float) -> None:
-        """A receiver has given a message back that it did not touch."""
+        """Take back a message that a receiver has given back untouched."""
         raise NotImplementedError
 
     def returning(self) -> None:
-        """A message is about to go back to its queue, where it stands before what came ahead."""
+        """Note that a message is about to return to the queue, before the messages read ahead."""
         self._read_ahead.end()
 
     def empty(self, fetch: int) -> None:
-        """A get has found nothing."""
+        """End a get that has found no message."""
         self.balance.is_stocked = False
         self.balance.end(fetch)
 
     def counted(self, ready: int) -> None:
-        """RabbitMQ has said with a message that was got how many more are ready."""
+        """Take the count of ready messages that RabbitMQ sent with a got message."""
         self.balance.is_stocked = ready > 0
 
     def looked(self, fetch: int, ready: int, consumers: int) -> None:
-        """RabbitMQ has said how many messages are ready, and how many consumers there are."""
+        """Take RabbitMQ's counts of ready messages and of consumers."""
         raise NotImplementedError
 
     def closed(self, fetch: int) -> None:
-        """RabbitMQ has closed a window, whether it was told to or not."""
+        """End a window that RabbitMQ has closed, whether told to or not."""
         self.balance.end(fetch)
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
-        """A message of this fetch is about to be acked, rejected or returned.
+        """Note that a message of this fetch is about to be acked, rejected or returned.
 
         Returns:
-            What must be done first, so that RabbitMQ sends nothing that nobody wants. If the
-            message is not settled after all, report `stayed`.
+            The effect that must come first, lest RabbitMQ send an unwanted message. If the message
+            is not settled after all, report `stayed`.
         """
         raise NotImplementedError
 
     def is_filling(self, fetch: int) -> bool:
-        """Whether an ack of this fetch's message would bring more than is asked for.
+        """Whether an ack of this fetch's message would bring more than receivers ask for.
 
-        It may wait until the window is full, and is closed without anything on its way.
+        The ack may wait until the window is full, and is closed with nothing on its way.
         """
         return False
 
     def close(self, fetch: int) -> Close | None:
-        """Return what closes a window, if it is open; what is still asked for is fetched anew."""
+        """Return the effect that closes a window, if open; remaining demand is fetched anew."""
         entry = self.balance.fetches.get(fetch)
         if entry is None or entry.state is not State.OPEN:
             return None
         return self.balance.close(fetch)
 
     def stayed(self, fetch: int) -> None:
-        """A message that was about to be settled was not: its window is not refilled."""
+        """Take back a `settling`: the message was not settled, and its window is not refilled."""
         self.balance.unfill(fetch)
 
     def lost(self) -> None:
-        """The channels are gone, and all that came on them; receivers still wait."""
+        """Forget the channels and their messages; receivers still wait."""
         self._surplus_since_s = -1.0
         self.balance.lose()
 
@@ -123,5 +123,5 @@ class Strategy(Generic[Message]):
         raise NotImplementedError
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
-        """Return what is to be done so that what is fetched agrees with what is asked for."""
+        """Return the effects that bring the fetches in line with the receivers' demand."""
         raise NotImplementedError

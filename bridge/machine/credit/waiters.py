@@ -1,4 +1,4 @@
-"""Receivers that wait for messages, in the order in which they asked."""
+"""Receivers that wait for messages, in the order of their requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class _Request:
 
 
 class Waiters:
-    """The receivers of one queue that wait, first come, first served.
+    """The waiting receivers of one queue, first come, first served.
 
-    A request that is withdrawn still stands, uncounted, until its withdrawal ends: what was fetched
-    for it may go to the receiver that made it.
+    A withdrawn request still stands, uncounted, until its withdrawal ends: messages fetched for the
+    request may go to its receiver.
 
     Attributes:
-        asked: messages asked for and not given, withdrawn requests not counted.
+        asked: messages asked for and not given, without those of withdrawn requests.
         has_withdrawals: whether a withdrawal has not ended.
     """
 
@@ -32,7 +32,7 @@ class Waiters:
         self._last_ticket = 0
 
     def add(self, receiver: int, count: int) -> None:
-        """A receiver wants `count` more messages."""
+        """Add a request of a receiver for `count` more messages."""
         assert count > 0, "a request is for one message at least"
         last = self._requests[-1] if self._requests else None
         if last is not None and last.receiver == receiver and not last.is_withdrawn:
@@ -42,12 +42,12 @@ class Waiters:
         self.asked += count
 
     def restore(self, receiver: int) -> None:
-        """What a receiver was to be given cannot be: it is the first to wait again."""
+        """Put a receiver first again: the message for it could not be given."""
         self._requests.appendleft(_Request(receiver, 1))
         self.asked += 1
 
     def withdraw(self, receiver: int) -> int:
-        """A receiver takes back all that it asked for; return the withdrawal's ticket."""
+        """Withdraw all requests of a receiver; return the withdrawal's ticket."""
         requests = [
             request
             for request in self._requests
@@ -62,7 +62,7 @@ class Waiters:
         return self._last_ticket
 
     def take(self, *, with_withdrawn: bool) -> int | None:
-        """Return the receiver of the next message, and count it as given; `None` if none waits."""
+        """Return the receiver for the next message, counted as given; `None` if none waits."""
         while self._requests and not self._requests[0].count:
             self._requests.popleft()
         for request in self._requests:
@@ -74,13 +74,13 @@ class Waiters:
         return None
 
     def end_withdrawals(self, under_way: int | None) -> list[int]:
-        """End each withdrawal that no message under way can be meant for any more.
+        """End each withdrawal for which no message can be under way any more.
 
         Args:
             under_way: messages that may still come; `None` ends all withdrawals.
 
         Returns:
-            The tickets of those that have ended.
+            The tickets of the withdrawals that have ended.
         """
         ended = []
         withdrawn = sum(

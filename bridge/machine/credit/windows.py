@@ -1,18 +1,18 @@
-"""Receiving from RabbitMQ 4.3: what goes back is not counted, so windows close at any time.
+"""Receiving from RabbitMQ 4.3: returns are not counted, so windows close at any time.
 
-RabbitMQ refills a window's prefetch with every ack of a message that came by it, and only with
-those. Therefore:
+RabbitMQ refills a window's prefetch with every ack of a message that came by that window.
+Therefore:
 
-* while somebody waits, acks may refill windows beyond what is asked for: nothing stands in vain;
-* while nobody waits, windows are closed, at the latest before an ack, and what came goes back. If
-  the receivers usually ask again at once (`read_ahead`), they have `LINGER_S` for it.
+* while a receiver waits, acks may refill windows beyond the demand: no message stands in vain;
+* while no receiver waits, windows are closed, at the latest before an ack, and their messages are
+  returned. If the receivers usually ask again at once (`read_ahead`), they have `LINGER_S` for it.
 
-What a closing window may still bring counts as fetched until RabbitMQ says that it is closed. When
-something goes back, all that is on its way to windows stood behind it in the queue: it goes back
-too, and nothing is fetched before.
+Messages that a closing window may still bring count as fetched until RabbitMQ has closed the
+window. When a message is returned, all messages on their way to windows stood behind it in the
+queue: they are returned too, and nothing is fetched before.
 
 **Apart** (4.3 clusters): each window has a channel of its own, on which nothing is consumed again.
-What comes on two channels comes in no order, so one window at a time has room, and nothing is got.
+Messages of two channels come in no order, so one window at a time has room, and nothing is got.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
 from bridge.machine.credit.strategy import Strategy
 
 WINDOW_SIZE_MAX = 2_000
-"""Messages of one window; the rest of a larger demand follows when it is full."""
+"""Messages of one window; the rest of a larger demand follows when the window is full."""
 
 WINDOWS_MAX = 8
 """Windows of one queue that may have room, or be closing, at a time."""
@@ -38,7 +38,7 @@ three gets 0.51 ms, a window of three 0.27 ms.
 
 
 class Windows(Strategy[Message]):
-    """What one queue's receivers ask for, and what is fetched for it.
+    """The strategy for a queue of RabbitMQ 4.3 or later.
 
     Args:
         is_apart: each window has a channel of its own.
@@ -53,18 +53,18 @@ class Windows(Strategy[Message]):
 
     @property
     def buffered(self) -> int:
-        """Messages that wait here for a receiver, or to be returned."""
+        """Messages that wait here for a receiver, or for their return."""
         return self.balance.buffer.count + len(self._returns)
 
     def ask(self, receiver: int, count: int, now_s: float) -> None:
-        """A receiver wants `count` more messages."""
+        """Ask for `count` more messages for a receiver."""
         waiters = self.balance.waiters
         self._read_ahead.asked(now_s, is_first=not waiters.asked)
         self._surplus_since_s = -1.0
         waiters.add(receiver, count)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
-        """A fetch has brought a message; return the receiver that gets it now."""
+        """Take a fetched message; return the receiver to deliver the message to."""
         entry = self.balance.fetches.get(fetch)
         is_behind = entry is not None and entry.is_behind
         self.balance.came(fetch)
@@ -77,18 +77,18 @@ class Windows(Strategy[Message]):
         return receiver
 
     def released(self, message: Message, now_s: float) -> None:
-        """A receiver has given a message back that it did not touch."""
+        """Take back a message that a receiver has given back untouched."""
         self.returning()
         self._returns.append(message)
 
     def returning(self) -> None:
-        """A message is about to go back to its queue, where it stands before what came ahead."""
+        """Note that a message is about to return to the queue, before the messages read ahead."""
         super().returning()
         if self.balance.surplus > 0:
             self._fall_behind()
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
-        """A message of this fetch is about to be settled; return what must be done first."""
+        """Return the effect to carry out before a message of this fetch is settled, or `None`."""
         balance = self.balance
         self._read_ahead.settled(now_s, balance.waiters.asked)
         entry = balance.fetches.get(fetch)
@@ -103,13 +103,13 @@ class Windows(Strategy[Message]):
         return None
 
     def is_filling(self, fetch: int) -> bool:
-        """Whether an ack of this fetch's message would bring more than is asked for."""
+        """Whether an ack of this fetch's message would bring more than receivers ask for."""
         entry = self.balance.fetches.get(fetch)
         is_open = entry is not None and entry.state is State.OPEN and entry.room > 0
         return is_open and self.balance.surplus >= 0
 
     def lost(self) -> None:
-        """The channels are gone, and all that came on them; receivers still wait."""
+        """Forget the channels and their messages; receivers still wait."""
         self._returns.clear()
         super().lost()
 
@@ -118,7 +118,7 @@ class Windows(Strategy[Message]):
         return self._surplus_since_s + LINGER_S if self._surplus_since_s >= 0 else None
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
-        """Return what is to be done so that what is fetched agrees with what is asked for."""
+        """Return the effects that bring the fetches in line with the receivers' demand."""
         balance, waiters = self.balance, self.balance.waiters
         effects = balance.offer()
         self._note_surplus(now_s)
@@ -143,7 +143,7 @@ class Windows(Strategy[Message]):
         return effects
 
     def _note_surplus(self, now_s: float) -> None:
-        """Note since when something stands that nobody waits for."""
+        """Note since when room or messages stand that no receiver waits for."""
         balance = self.balance
         if balance.waiters.asked or balance.surplus <= balance.closing:
             self._surplus_since_s = -1.0
@@ -151,7 +151,7 @@ class Windows(Strategy[Message]):
             self._surplus_since_s = now_s
 
     def _end_surplus(self, effects: list[Effect[Message]]) -> None:
-        """Close room that nobody wants, and return what came for nobody."""
+        """Close unwanted room, and return messages that came for no receiver."""
         balance = self.balance
         if balance.surplus <= balance.closing:
             return
@@ -164,13 +164,13 @@ class Windows(Strategy[Message]):
                 effects.append(balance.close(fetch))
 
     def _fall_behind(self) -> None:
-        """What is here goes back, and what is on its way now: it stood behind that."""
+        """Return buffered messages to the queue, and those in flight: they stood behind them."""
         for entry in self.balance.fetches.values():
             entry.is_behind = True
         self._returns += self.balance.buffer.pop_all()
 
     def _close_full(self) -> list[Close]:
-        """Return what closes the windows that an ack would refill in vain."""
+        """Return the effects that close windows which an ack would refill in vain."""
         is_on = self._read_ahead.is_on
         return [
             self.balance.close(fetch)
@@ -181,10 +181,10 @@ class Windows(Strategy[Message]):
     def _fetch(self, wanted: int) -> list[Effect[Message]]:
         """Begin fetches.
 
-        Nothing is begun while something may still go back that stood before what would come. While
-        gets are under way no window is opened that could overtake them. While a window may bring
-        something nothing is got: RabbitMQ's channel waits for the queue's answer to a get, and
-        meanwhile leaves in its mailbox what is on its way to the window.
+        Nothing is begun while a message may still be returned that stood before the new messages.
+        While gets are under way no window is opened that could overtake them. While a window may
+        bring messages nothing is got: RabbitMQ's channel waits for the queue's answer to a get, and
+        meanwhile leaves the window's messages in its mailbox.
         """
         balance, read_ahead = self.balance, self._read_ahead
         busy = 0
@@ -205,7 +205,7 @@ class Windows(Strategy[Message]):
         return effects
 
     def _close_oldest(self) -> list[Close]:
-        """Return what closes full windows, so that few of them wait for their messages' acks."""
+        """Return the effects that close full windows: only a few may wait for acks."""
         full = [
             fetch
             for fetch, entry in self.balance.fetches.items()

@@ -1,4 +1,4 @@
-"""What the machine of sessions wants done."""
+"""Effects: decisions of the machine of sessions, to be carried out by the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The session that a receiver asks for is another's."""
+    """Another receiver holds the session that a receiver asks for."""
 
     receiver: Hashable
 
@@ -36,7 +36,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Deliver(Generic[Message]):
-    """A message is its receiver's until the session's lock ends, or it is settled."""
+    """A message is delivered, until it is settled or the session's lock ends."""
 
     receiver: Hashable
     place: Place[Message]
@@ -45,42 +45,42 @@ class Deliver(Generic[Message]):
 
 @dataclass(frozen=True, slots=True)
 class Unlock(Generic[Message]):
-    """What was delivered is available again, its count unchanged: its token ends."""
+    """A delivered message is available again, with an unchanged count: the token ends."""
 
     place: Place[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Count(Generic[Message]):
-    """What was delivered is to come again, one more on its count: its token ends."""
+    """A delivered message is to come again, with its count raised by 1: the token ends."""
 
     place: Place[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh(Generic[Message]):
-    """An old message is to be published again, its count unchanged: that copy is to come."""
+    """An old message is to be published again, with an unchanged count: a new copy will come."""
 
     place: Place[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch(Generic[Message]):
-    """A message is to be returned to RabbitMQ, and to come again with its body."""
+    """A message is to be returned to RabbitMQ, to come again with the body."""
 
     place: Place[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Expire(Generic[Message]):
-    """A message's time is over."""
+    """A message has expired."""
 
     place: Place[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCountExceeded(Generic[Message]):
-    """A message has failed too often."""
+    """A message has failed too many deliveries."""
 
     place: Place[Message]
 

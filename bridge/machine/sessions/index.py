@@ -14,14 +14,14 @@ Message = TypeVar("Message")
 
 
 class Index(Generic[Message]):
-    """What is there.
+    """The messages and sessions of one shard.
 
     Args:
-        budget: where the bodies that are here are counted.
+        budget: counts the bodies in memory.
 
     Attributes:
         places: the messages, in the order in which they came or were published again.
-        sessions: those that have messages or a receiver.
+        sessions: the sessions that have messages or a receiver.
     """
 
     def __init__(self, budget: MemoryBudget, supply: Supply[Message]) -> None:
@@ -31,14 +31,14 @@ class Index(Generic[Message]):
         self._supply = supply
 
     def session(self, session_id: str) -> Session[Message]:
-        """Return a session; one that is not there is made."""
+        """Return a session, made when missing."""
         session = self.sessions.get(session_id)
         if session is None:
             session = self.sessions[session_id] = Session(session_id)
         return session
 
     def add(self, place: Place[Message], since: int) -> Session[Message]:
-        """A message has come, at this age, with its body; return its session."""
+        """Add an arrived message with its body, at this age; return the session."""
         session = self.session(place.session_id)
         place.since = since
         self.places[place.identity] = place
@@ -47,19 +47,19 @@ class Index(Generic[Message]):
         return session
 
     def replace(self, known: Place[Message], new: Place[Message], *, is_wanted: bool) -> None:
-        """Have another copy of a message in place of the one that is known."""
+        """Replace the known copy of a message with another copy."""
         self._budget.forget(known)
         known.generation, known.where = new.generation, new.where
         known.message, known.size_bytes = new.message, new.size_bytes
         self._budget.keep(known, is_wanted=is_wanted)
 
     def is_new(self, place: Place[Message], since: int) -> None:
-        """A message is published again: behind all that is there."""
+        """Move a message that is published again behind all other messages."""
         place.since = since
         self.places[place.identity] = self.places.pop(place.identity)
 
     def forget(self, place: Place[Message]) -> None:
-        """A message is gone, and its session when nothing is left of it."""
+        """Remove a message, and its session when nothing is left of the session."""
         del self.places[place.identity]
         self._budget.forget(place)
         place.state = LEAVING
@@ -70,12 +70,12 @@ class Index(Generic[Message]):
             self.forget_session(session)
 
     def forget_session(self, session: Session[Message]) -> None:
-        """A session has no messages and no receiver."""
+        """Remove a session without messages and receiver."""
         self.sessions.pop(session.id, None)
         self._supply.withdraw(session)
 
     def clear(self) -> None:
-        """All is gone."""
+        """Remove all messages and sessions."""
         for place in self.places.values():
             self._budget.forget(place)
         self.places.clear()

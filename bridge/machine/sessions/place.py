@@ -1,4 +1,4 @@
-"""Where one message of a session is, and what is known of it."""
+"""The entry of a message of a session: state, and location in RabbitMQ."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from bridge.machine.deduplicator import Identity
 Message = TypeVar("Message")
 
 READY = 0
-"""It waits for its session's receiver."""
+"""The message waits for its session's receiver."""
 COMING = 1
-"""RabbitMQ has it, and brings it again; nothing behind it in its session is delivered before."""
+"""RabbitMQ has the message and brings it again; the session delivers no later message before."""
 OUT = 2
-"""It was delivered under its session's lock, and is not settled."""
+"""The message was delivered under its session's lock, and is not settled."""
 LEAVING = 3
-"""It is being settled, or moved to another queue."""
+"""The message is being settled, or moved to another queue."""
 
 FETCHED = 1
-"""It is fetched to be published again: it is old."""
+"""The message is fetched to be published again: it is old."""
 REFRESHED = 2
-"""It is published again, and nobody has asked for it."""
+"""The message is published again, and no receiver has asked for it."""
 
 
 class Place(Generic[Message]):
@@ -28,15 +28,15 @@ class Place(Generic[Message]):
 
     Attributes:
         number: its sequence number.
-        identity: what all copies of it share.
+        identity: shared by all its copies.
         generation: failed deliveries so far, by Service Bus's rules.
         expires_ms: when it expires (UTC ms), or `None` for never.
         session_id: its session.
-        where: how RabbitMQ knows it; opaque.
-        message: it, or `None` while its body is not here.
-        size_bytes: what the message takes.
+        where: its location in RabbitMQ; opaque.
+        message: the message, or `None` while its body is not in memory.
+        size_bytes: the message's size.
         state: `READY`, `COMING`, `OUT` or `LEAVING`.
-        seconds: where second copies are, which share its fate.
+        seconds: locations of second copies, which end with it.
         lock: the token under which it was delivered last; opaque.
         since: when it came, or was published again, by `Ages`.
         refreshing: why it is to come: `FETCHED` or `REFRESHED`, else 0.
@@ -90,5 +90,5 @@ class Place(Generic[Message]):
         return self.number < other.number
 
     def has_expired(self, now_ms: int) -> bool:
-        """Whether it may not be delivered any more."""
+        """Whether the message has expired, and may not be delivered."""
         return self.expires_ms is not None and self.expires_ms <= now_ms

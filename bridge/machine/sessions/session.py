@@ -1,4 +1,4 @@
-"""One session: its messages in order, and the receiver that holds it."""
+"""A session: messages in order, and a receiver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Holder:
     """A receiver that holds a session.
 
     Attributes:
-        receiver: who it is.
+        receiver: the receiver's key.
         until_ms: when its lock ends.
         credit: how many more messages it wants.
     """
@@ -33,9 +33,9 @@ class Session(Generic[Message]):
 
     Attributes:
         id: its name.
-        holder: who holds it, or `None`.
-        count: how many messages it has, in whatever state.
-        out: what its receiver has, by object.
+        holder: the receiver that holds it, or `None`.
+        count: number of its messages, in any state.
+        out: the messages delivered to its receiver, by object.
     """
 
     __slots__ = ("_coming", "_ready", "count", "holder", "id", "out")
@@ -53,7 +53,7 @@ class Session(Generic[Message]):
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to know of it."""
+        """Whether the session has no messages and no receiver."""
         return self.count == 0 and self.holder is None
 
     @property
@@ -62,15 +62,15 @@ class Session(Generic[Message]):
         return bool(self._ready)
 
     def ready(self, place: Place[Message]) -> None:
-        """A message waits."""
+        """Add a message that waits."""
         heapq.heappush(self._ready, place)
 
     def coming(self, place: Place[Message]) -> None:
-        """A message is to come, before all behind it."""
+        """Note a message to come; later messages wait for it."""
         heapq.heappush(self._coming, place)
 
     def head(self) -> Place[Message] | None:
-        """Return the next message, or `None` while there is none or an earlier one is to come."""
+        """Return the next message, or `None` while none waits or an earlier message is to come."""
         if not self._ready:
             return None
         coming = self._coming
@@ -80,22 +80,22 @@ class Session(Generic[Message]):
         return first if not coming or first.number <= coming[0].number else None
 
     def pop(self) -> Place[Message]:
-        """Take the next message off."""
+        """Take out the next message."""
         return heapq.heappop(self._ready)
 
     def take(self, places: list[Place[Message]]) -> None:
-        """Take messages off that wait."""
+        """Take out messages that wait."""
         taken = {id(place) for place in places}
         self._ready = [place for place in self._ready if id(place) not in taken]
         heapq.heapify(self._ready)
 
     def delivered(self, place: Place[Message]) -> None:
-        """A message is with the receiver."""
+        """Note that a message is with the receiver."""
         place.state = OUT
         self.out[id(place)] = place
 
     def take_out(self) -> list[Place[Message]]:
-        """Return all that the receiver has, in order; it has them no more."""
+        """Take the delivered messages from the receiver; return them in order."""
         out = sorted(self.out.values())
         self.out = {}
         return out

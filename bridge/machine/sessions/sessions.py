@@ -1,18 +1,19 @@
-"""The sessions of one entity as a pure machine: who may have which message, and when.
+"""The sessions of one entity as a pure machine: which receiver may have which message, and when.
 
-* **First in, first out.** A session's messages are delivered in the order of their numbers. One
-  that is to come again (its count is raised, its body fetched) holds up what is behind it.
+* **First in, first out.** A session's messages are delivered in the order of their numbers. A
+  message that is to come again (its count is raised, its body fetched) holds up later messages.
 * **One receiver.** A session is one receiver's from `accept` until `close`, or until its lock
-  ends. Who waits for a next session gets the one that has been available longest, first come first
-  served.
-* **Counts.** A delivery fails when it is abandoned, or when the session's lock ends at its instant
-  before it is settled. `close` counts nothing, nor does what RabbitMQ delivers again by itself.
-* **Expiry.** What has expired is not delivered; it is found when it is next in its session, or by
+  ends. A receiver that waits for a next session gets the session that has been available longest;
+  receivers are served first come, first served.
+* **Counts.** A delivery fails when the message is abandoned, or when the session's lock ends at its
+  instant before the message is settled. `close` counts no failure, nor does a delivery that
+  RabbitMQ repeats by itself.
+* **Expiry.** An expired message is not delivered; it is found when it is next in its session, or by
   `sweep`.
 
-RabbitMQ keeps every message; here are an index of all and the bodies of some (`MemoryBudget`). Of
-two copies of one message the one of the higher count stays. Nothing is forgotten before it has
-left.
+RabbitMQ keeps every message; this machine has an index of all and the bodies of some
+(`MemoryBudget`). Of two copies of one message the copy of the higher count stays. No message is
+forgotten before it has left.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ from bridge.machine.settled import SettledNumbers
 Message = TypeVar("Message")
 
 TAKEN_AHEAD = 100
-"""So many bodies are fetched at a time of messages that are taken."""
+"""Bodies that are fetched at a time for messages that are taken."""
 
 
 class Sessions(Generic[Message]):
-    """All sessions of an entity; each command returns what is to be done, in order.
+    """All sessions of an entity; each command returns effects to be carried out in order.
 
     Args:
-        budget: where the bodies that are here are counted.
-        settled: where the settled numbers are remembered.
-        ages: counts what comes.
+        budget: counts the bodies in memory.
+        settled: the memory of settled numbers.
+        ages: counts the arrivals.
         lock_duration_ms: how long a session is locked.
         max_delivery_count: so many failed deliveries end a message.
     """
@@ -89,7 +90,7 @@ class Sessions(Generic[Message]):
         self._expected = Expected()
 
     def __len__(self) -> int:
-        """Return how many messages there are."""
+        """Return the number of messages."""
         return len(self._index.places)
 
     def __repr__(self) -> str:
@@ -105,17 +106,17 @@ class Sessions(Generic[Message]):
 
     @property
     def holders(self) -> list[Hashable]:
-        """Who holds a session."""
+        """The receivers that hold a session."""
         return list(self._held)
 
     def is_held(self, session_id: str, *, now_ms: int) -> bool:
         """Whether a receiver holds a session."""
         return self._locks.find(session_id.encode(), now_ms=now_ms) is not None
 
-    # What RabbitMQ brings.
+    # Messages from RabbitMQ.
 
     def arrived(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
-        """A message has come, with its body."""
+        """Take an arrived message, with its body."""
         self._ages.arrived()
         known = self._index.places.get(place.identity)
         if known is not None:
@@ -128,7 +129,7 @@ class Sessions(Generic[Message]):
         return self._on_ready(session, now_ms)
 
     def _again(self, known: Place[Message], new: Place[Message], now_ms: int) -> list[Effect]:
-        """A message has come that is here already, or is expected."""
+        """Take a copy of a message that is in the index, or is expected."""
         if known.state == COMING and new.generation >= known.generation:
             refreshing, known.refreshing = known.refreshing, 0
             self._index.replace(known, new, is_wanted=refreshing != REFRESHED)
@@ -149,11 +150,11 @@ class Sessions(Generic[Message]):
         return []
 
     def find(self, identity: Identity) -> Place[Message] | None:
-        """Return where a message is."""
+        """Return the entry of a message."""
         return self._index.places.get(identity)
 
     def clear(self) -> list[Effect]:
-        """RabbitMQ has taken everything back: all locks end; what is settled stays so."""
+        """Forget all messages, taken back by RabbitMQ, and end all locks; settled numbers stay."""
         effects: list[Effect] = [
             Lost(receiver) for receiver in (*self._held, *self._supply.receivers)
         ]
@@ -164,10 +165,10 @@ class Sessions(Generic[Message]):
         self._expected.clear()
         return effects
 
-    # What receivers want.
+    # Requests of receivers.
 
     def accept(self, receiver: Hashable, session_id: str | None, *, now_ms: int) -> list[Effect]:
-        """A receiver wants a session, or (`None`) waits for the next one."""
+        """Give a receiver a session, or (`None`) let the receiver wait for the next session."""
         assert receiver not in self._held
         if session_id is None:
             self._supply.wait(receiver)
@@ -179,7 +180,7 @@ class Sessions(Generic[Message]):
         return [*effects, *self._give(session, receiver, now_ms)]
 
     def add_credit(self, receiver: Hashable, count: int, *, now_ms: int) -> list[Effect]:
-        """A receiver wants `count` more messages."""
+        """Add to a receiver's credit: it wants `count` more messages."""
         effects = self.tick(now_ms)
         session = self._held.get(receiver)
         if session is None or session.holder is None:
@@ -188,13 +189,13 @@ class Sessions(Generic[Message]):
         return [*effects, *self._pump(session, now_ms)]
 
     def drain(self, receiver: Hashable) -> None:
-        """A receiver wants no more messages for now."""
+        """End a receiver's credit: it wants no more messages for now."""
         session = self._held.get(receiver)
         if session is not None and session.holder is not None:
             session.holder.credit = 0
 
     def close(self, receiver: Hashable, *, now_ms: int, unused: bool = False) -> list[Effect]:
-        """A receiver gives up its session, or its wait.
+        """Take a session back from its receiver, or end the receiver's wait.
 
         Args:
             unused: no client has had the session: it stays the next one.
@@ -215,7 +216,7 @@ class Sessions(Generic[Message]):
         return [*effects, *self._on_ready(session, now_ms)]
 
     def renew(self, session_id: str, *, now_ms: int) -> tuple[int, list[Place[Message]]] | None:
-        """Return a lock's new end, and what is delivered under it; `None` if it has ended."""
+        """Return a lock's new end, and the messages under it; `None` if the lock has ended."""
         key = session_id.encode()
         session = self._locks.find(key, now_ms=now_ms)
         until_ms = self._locks.renew(key, duration_ms=self.lock_duration_ms, now_ms=now_ms)
@@ -225,7 +226,7 @@ class Sessions(Generic[Message]):
         return until_ms, list(session.out.values())
 
     def take(self, session_id: str, *, now_ms: int) -> tuple[list[Effect], Place[Message] | None]:
-        """Take a held session's next message as if it were delivered, past its receiver's credit.
+        """Take out a held session's next message as delivered, past its receiver's credit.
 
         Returns:
             The message, or `None`: there is none yet (`has_more` tells), or its body is fetched.
@@ -244,22 +245,22 @@ class Sessions(Generic[Message]):
         return effects, place
 
     def has_more(self, session_id: str) -> bool:
-        """Whether a session has messages that its receiver does not have."""
+        """Whether a session has messages beyond those with the receiver."""
         session = self._index.sessions.get(session_id)
         return session is not None and session.count > len(session.out)
 
-    # What becomes of what was delivered.
+    # The fate of delivered messages.
 
     def leaving(self, place: Place[Message]) -> None:
-        """It is being settled, or moved: its token is spent."""
+        """Note that a message is being settled, or moved: the token is spent."""
         place.state = LEAVING
         self._index.sessions[place.session_id].out.pop(id(place), None)
 
     def stayed(self, place: Place[Message], where: Any, *, now_ms: int) -> list[Effect] | None:
-        """That has failed; `None`: it is its receiver's again, under the same lock.
+        """Undo `leaving` or `returning`, which failed; `None`: the receiver has the message again.
 
-        Otherwise its token is to end: its session was given up meanwhile, or its new copy has come
-        though nothing has confirmed that.
+        The lock is then the same. Otherwise the token is to end: the session was given up
+        meanwhile, or the message's new copy has come although nothing has confirmed that.
         """
         if place.where != where:
             return [Drop(where)]
@@ -272,7 +273,7 @@ class Sessions(Generic[Message]):
         return [Unlock(place), *self.released(place, now_ms=now_ms)]
 
     def returning(self, place: Place[Message], *, now_ms: int) -> None:
-        """It is published again, one more on its count: that copy is to come."""
+        """Expect the new copy of a message published again, with its count raised by 1."""
         session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.generation += 1
@@ -281,7 +282,7 @@ class Sessions(Generic[Message]):
         session.coming(place)
 
     def released(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
-        """It is available again as it was."""
+        """Make a message available again, unchanged."""
         session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.state = READY
@@ -289,17 +290,17 @@ class Sessions(Generic[Message]):
         return self._on_ready(session, now_ms)
 
     def left(self, place: Place[Message], *, is_settled: bool) -> list[Effect]:
-        """It has left its queue, for good (`is_settled`) or for another."""
+        """Remove a message that has left the queue, for good (`is_settled`) or for another."""
         if is_settled:
             self._settled.add(place.number, digest(place.identity))
         effects = _drops_of_seconds(place)
         self._index.forget(place)
         return effects
 
-    # What is old.
+    # Old messages.
 
     def refresh(self, at_most: int, *, now_ms: int) -> list[Effect]:
-        """Have the oldest messages that wait published again, when they are too old."""
+        """Return the effects that publish the oldest waiting messages again, if too old."""
         limit = self._ages.limit(len(self._index.places))
         old: dict[str, list[Place[Message]]] = {}
         for place in self._index.places.values():  # in the order in which they came
@@ -326,7 +327,7 @@ class Sessions(Generic[Message]):
     # Time.
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Do what is due."""
+        """End the locks and waits that are due."""
         effects: list[Effect] = []
         for session in self._locks.expire(now_ms):
             effects += self._expire_lock(session, now_ms)
@@ -339,12 +340,12 @@ class Sessions(Generic[Message]):
         return effects
 
     def due_ms(self) -> int | None:
-        """Return when `tick` has something to do next."""
+        """Return when `tick` is due next."""
         ends = [self._locks.next_end_ms(), self._expected.due_ms()]
         return min((each for each in ends if each is not None), default=None)
 
     def sweep(self, *, now_ms: int) -> Iterator[list[Effect]]:
-        """End what has expired at the head of each session, a session a step."""
+        """End expired messages at the head of each session, a session a step."""
         for session in list(self._index.sessions.values()):
             yield self._prune(session, now_ms)
 
@@ -359,7 +360,7 @@ class Sessions(Generic[Message]):
         return [*effects, *self._on_ready(session, now_ms)]
 
     def fail(self, place: Place[Message], *, now_ms: int) -> Effect:
-        """It was abandoned, or its lock has ended."""
+        """Fail the delivery of a message that was abandoned, or whose lock has ended."""
         session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.state = LEAVING
@@ -373,7 +374,7 @@ class Sessions(Generic[Message]):
     # The order within a session.
 
     def _on_ready(self, session: Session[Message], now_ms: int) -> list[Effect]:
-        """A session may have something to deliver."""
+        """Deliver or offer the messages of a session that may have some."""
         if session.holder is not None:
             return self._pump(session, now_ms)
         if session.is_over:
@@ -385,7 +386,7 @@ class Sessions(Generic[Message]):
         return []
 
     def _serve(self, now_ms: int) -> list[Effect]:
-        """Give available sessions to those who wait."""
+        """Give available sessions to waiting receivers."""
         effects: list[Effect] = []
         while (session := self._supply.take()) is not None:
             effects += self._prune(session, now_ms)
@@ -404,7 +405,7 @@ class Sessions(Generic[Message]):
         return [Given(receiver, session.id, until_ms)]
 
     def _pump(self, session: Session[Message], now_ms: int) -> list[Effect]:
-        """Deliver what the receiver wants, and fetch the bodies that are missing for that."""
+        """Deliver messages up to the receiver's credit, and fetch their missing bodies."""
         effects: list[Effect] = []
         holder = session.holder
         if holder is None or not self.is_held(session.id, now_ms=now_ms):
@@ -426,7 +427,7 @@ class Sessions(Generic[Message]):
         return effects
 
     def _prune(self, session: Session[Message], now_ms: int) -> list[Effect]:
-        """End what may not be delivered any more, at the head of a session."""
+        """End messages at the head of a session that may not be delivered any more."""
         effects: list[Effect] = []
         while (place := session.head()) is not None:
             is_over = place.has_expired(now_ms)
@@ -459,12 +460,12 @@ class Sessions(Generic[Message]):
 
 
 def _drops_of_seconds(place: Place[Any]) -> list[Effect]:
-    """Return what becomes of a message's second copies when it is settled or replaced."""
+    """Return the effects that drop the second copies of a settled or replaced message."""
     seconds, place.seconds = place.seconds, None
     return [Drop(where) for where in seconds or ()]
 
 
 def _published_again(place: Place[Any]) -> Effect:
-    """Have an old message published again."""
+    """Return the effect that publishes an old message again."""
     place.refreshing = REFRESHED
     return Refresh(place)

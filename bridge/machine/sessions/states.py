@@ -1,7 +1,7 @@
-"""The states of an entity's sessions as a pure machine: of each session the newest counts.
+"""The states of an entity's sessions as a pure machine: the newest state of each session counts.
 
-RabbitMQ keeps a message for each. A change is published before the earlier one is acked, so a kill
-in between leaves both; what was changed last has the higher time.
+RabbitMQ keeps a message for each state. A new state is published before the earlier one is acked,
+so a kill in between leaves both; the later state has the higher time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class _State:
 
 
 class States:
-    """What RabbitMQ has brought of each session."""
+    """The newest state of each session that RabbitMQ has brought."""
 
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
@@ -34,7 +34,7 @@ class States:
         return None if state is None else state.value
 
     def ids(self, updated_after_ms: int | None = None) -> list[str]:
-        """Return the sessions that have a state, all or those whose state was set later."""
+        """Return the sessions that have a state, or only those with a state set later."""
         return [
             each
             for each, state in self._states.items()
@@ -42,12 +42,12 @@ class States:
         ]
 
     def next_ms(self, session_id: str, now_ms: int) -> int:
-        """Return the time of the next change: above that of the one before."""
+        """Return the time of a session's next state: above that of the present one."""
         state = self._states.get(session_id)
         return now_ms if state is None else max(now_ms, state.updated_ms + 1)
 
     def arrived(self, session_id: str, updated_ms: int, value: bytes, tag: int) -> int | None:
-        """RabbitMQ has brought a state; return the tag of one that is to be acked."""
+        """Take a state from RabbitMQ; return the tag of the outdated state, to be acked."""
         known = self._states.get(session_id)
         if known is not None and updated_ms < known.updated_ms:
             return tag
@@ -55,10 +55,10 @@ class States:
         return None if known is None else known.tag
 
     def clear(self, session_id: str) -> int | None:
-        """A session's state is to be forgotten; return the tag to be acked."""
+        """Forget a session's state; return its tag, to be acked."""
         known = self._states.pop(session_id, None)
         return None if known is None else known.tag
 
     def lose(self) -> None:
-        """RabbitMQ has taken everything back."""
+        """Forget all states: RabbitMQ has taken them back."""
         self._states.clear()

@@ -1,4 +1,4 @@
-"""Rules of subscriptions: which messages they take, and what they change in them. Pure.
+"""Rules of subscriptions: filters select messages, actions change copies. Pure.
 
     rules        RuleSet: all rules of a topic against one message. Where to begin.
     message      what a filter sees of a message; values: of which types

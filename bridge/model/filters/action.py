@@ -1,9 +1,9 @@
-"""SQL actions: SET and REMOVE, carried out on what a message says, one after another.
+"""SQL actions: SET and REMOVE, carried out on a message's properties, one after another.
 
-A later statement sees what earlier ones did; the message itself does not change, the result is the
-list of changes. SET converts to the type that the property has, a new property takes the value's. A
-value that does not convert, a system property that does not exist or cannot be set, and an id that
-becomes too long make the action fail.
+A later statement sees the results of earlier ones; the message itself does not change, the result
+is the list of changes. SET converts a value to the present type of the property; a new property has
+the value's type. The action fails for a value that does not convert, for a system property that
+does not exist or cannot be set, and for an id that becomes too long.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ KEY_LENGTH_MAX = 128
 
 
 KEPT_MAX = 8_192
-"""Actions that are kept, so that of a changed definition only what has changed is compiled."""
+"""Compiled actions that are kept: a changed definition compiles only its changed actions."""
 
 
 def compile_action(
     text: str, new_id: NewGuid, parameters: Sequence[tuple[str, Value]] = ()
 ) -> Action | None:
-    """Return what an action does, `None` when it is empty; InvalidRule when it is none."""
+    """Return the compiled action, `None` when the text is empty; InvalidRule when it is invalid."""
     if not text.strip():
         return None
     if parameters:
@@ -78,7 +78,7 @@ def _of_statements(statements: Sequence[Statement], new_id: NewGuid) -> Action:
 
 
 class _Changed:
-    """A message with what statements have done to it (a `Message`)."""
+    """A message with the changes of earlier statements (a `Message`)."""
 
     def __init__(self, message: Message) -> None:
         self.user: dict[str, Value] = dict(message.user)
@@ -102,7 +102,7 @@ class _Changed:
         return self._message.name_of(name)
 
     def change(self, of: Property, name: str, value: Value) -> None:
-        """Set a property, or take it off with `REMOVED`."""
+        """Set a property, or remove it with `REMOVED`."""
         self._changed[of] = Change(of.is_system, of.name if of.is_system else name, value)
         if of.is_system:
             return
@@ -135,7 +135,7 @@ def _user_step(of: Property, name: str, value: Evaluate | None) -> Step:
 
 
 def _converted(state: _Changed, of: Property, value: Value) -> Value:
-    """Return the value as of the type that the property has; of a value without one, as it is."""
+    """Return the value in the property's present type; unchanged when the property has none."""
     before = of.read(state)
     if value is None or before is None or kind_of(before) is Kind.OTHER:
         return value

@@ -1,4 +1,4 @@
-"""What an action does to a message: properties set, or taken off."""
+"""The changes of an action to a message: properties set, or removed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Removed:
 
 
 REMOVED: Final = Removed()
-"""As a change's value: the property is taken off."""
+"""As a change's value: the property is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A property that an action sets (`None`: to null) or takes off (`REMOVED`).
+    """A property that an action sets (`None`: to null) or removes (`REMOVED`).
 
     Attributes:
         is_system: `sys.`; `name` is then a key of `action.SETTABLE`.
-        name: a user property's as the message spells it, else as the action does.
+        name: a user property's name as the message spells it, else as the action does.
     """
 
     is_system: bool

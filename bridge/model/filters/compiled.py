@@ -1,4 +1,4 @@
-"""A filter ready to be evaluated: a predicate, and the equality terms by which it can be found."""
+"""A filter ready to be evaluated: a predicate, and the equality terms for an index."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Predicate = Callable[[Message], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A condition that must hold for the filter to: a property equals one of some constants.
+    """A condition without which the filter is false: a property equals one of some constants.
 
     Attributes:
         of: the property.
         kind: of all the constants.
-        keys: what an index finds the constants by (`values.index_key`): where a value's key is not
-            among them the condition does not hold; where it is, it may.
+        keys: the constants' keys in an index (`values.index_key`): for a value whose key is not
+            among them the condition does not hold; for other values it may.
     """
 
     of: Property
@@ -38,9 +38,9 @@ class CompiledFilter:
     """A filter that is made once and evaluated for many messages.
 
     Attributes:
-        identity: filters with the same take the same messages.
-        predicate: whether it takes a message.
-        terms: all of them hold for every message that it takes.
+        identity: filters with the same identity take the same messages.
+        predicate: whether the filter takes a message.
+        terms: all of them hold for every message that the filter takes.
         is_typed: a value of another kind than a term's makes the filter fail, not only false.
     """
 

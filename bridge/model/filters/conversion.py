@@ -1,7 +1,7 @@
-"""SET's implicit conversion: a value becomes of the type that the property has (as .NET converts).
+"""SET's implicit conversion of a value to the property's present type (as .NET converts).
 
-A double becomes the nearest whole number, of two the even one; a text is read as what is wanted; a
-boolean is 1 or 0; everything becomes text. What has no such reading fails the action.
+A double becomes the nearest whole number, of two the even one; a text is parsed as the wanted type;
+a boolean is 1 or 0; every value becomes text. A value without such a conversion fails the action.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from bridge.model.filters.values import Value, kind_of
 
 
 def convert(value: Value, wanted: type) -> Value:
-    """Return a value as one of class `wanted` (a class of `values`); `None` stays.
+    """Return a value converted to class `wanted` (a class of `values`); `None` stays.
 
     Raises:
-        FilterException: it cannot be one.
+        FilterException: the value cannot be converted.
     """
     if value is None or type(value) is wanted:
         return value
@@ -59,7 +59,7 @@ def _to_double(value: Value) -> float:
 
 
 def _plain(text: str) -> str:
-    """Return a number's text; Python would read 1_000 and digits of other scripts, too."""
+    """Return a number's text; Python would also read 1_000 and digits of other scripts."""
     if "_" in text or not text.isascii():
         raise ValueError
     return text

@@ -15,7 +15,7 @@ from bridge.model.rules import CORRELATION_FIELDS
 
 
 def compile_correlation(source: CorrelationFilter) -> CompiledFilter:
-    """Return the filter; InvalidRule when it compares nothing, or with what has no operators."""
+    """Return the filter; InvalidRule for no fields, or for a value without operators."""
     given = [
         (Property(True, name.lower()), getattr(source, field))
         for name, field in CORRELATION_FIELDS.items()

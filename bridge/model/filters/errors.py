@@ -1,4 +1,4 @@
-"""What can go wrong with a rule: when it is made, and when it meets a message."""
+"""Errors of rules: at their creation, and at their evaluation for a message."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class InvalidRule(ArgumentError):
 class FilterException(Exception):
     """A filter or action cannot be evaluated for this message; Azure's name for it.
 
-    The message is dead-lettered in the subscription if that has
-    `dead_lettering_on_filter_evaluation_exceptions`, with this name as the reason.
+    The message is dead-lettered in the subscription, with this name as the reason, if the
+    subscription has `dead_lettering_on_filter_evaluation_exceptions`.
     """
 
 

@@ -1,8 +1,8 @@
-"""Trees of the grammar, made into closures that are called with a message.
+"""Evaluation: trees of the grammar, compiled to closures that are called with a message.
 
 `None` is unknown: an operator with an unknown operand gives unknown, `F AND U` is false, `T OR U`
-true. AND and OR go from left to right and stop where the answer is known, so what stands behind
-cannot fail. FilterException: a system property that does not exist, values without that operator.
+true. AND and OR go from left to right and stop where the answer is known, so later operands cannot
+fail. FilterException: a system property that does not exist, values without that operator.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from bridge.model.filters.operators import arithmetic, comparison, equal, operat
 from bridge.model.filters.values import Value, kind_of
 
 PATTERN_WORK = 4
-"""What a character of a computed pattern costs, in characters of a text."""
+"""The cost of a character of a computed pattern, in characters of a text."""
 
 COPIED = 1024
-"""So many characters are copied or compared in the time that LIKE takes for one."""
+"""Characters that are copied or compared in the time that LIKE takes for one character."""
 
 NewGuid = Callable[[], UUID]
 Evaluate = Callable[[Message], Value]
@@ -47,7 +47,7 @@ Found = TypeVar("Found")
 
 
 def compile_expression(node: Expression, new_id: NewGuid) -> Evaluate:
-    """Return what gives an expression's value for a message, `None` for unknown."""
+    """Return the function from a message to an expression's value, `None` for unknown."""
     match node:
         case Constant(value):
             return lambda message: value
@@ -100,7 +100,7 @@ def _unary(name: str, operand: Evaluate) -> Evaluate:
 def _binary(
     compute: Callable[[Value, Value], Found], left: Expression, right: Expression, new_id: NewGuid
 ) -> Callable[[Message], Found | None]:
-    """Return what is made of two values, `None` when one of them is unknown."""
+    """Return the function of two expressions' values, `None` when one value is unknown."""
     left_of, right_of = compile_expression(left, new_id), compile_expression(right, new_id)
 
     def evaluate(message: Message) -> Found | None:
@@ -118,10 +118,10 @@ def _binary(
 
 
 def compile_condition(node: Condition, new_id: NewGuid) -> Predicate:
-    """Return what tells whether a condition holds for a message, `None` for unknown.
+    """Return the test of a condition for a message, `None` for unknown.
 
     Raises:
-        InvalidRule: a constant pattern of LIKE cannot be one.
+        InvalidRule: a constant pattern of LIKE is invalid.
     """
     match node:
         case Comparison():
@@ -154,7 +154,7 @@ def _comparison(node: Comparison, new_id: NewGuid) -> Predicate:
 
 
 def _user_property_and_constant(operator: str, name: str, constant: Value) -> Predicate:
-    """Return the test that most filters are made of, with as few calls as can be."""
+    """Return the most frequent test of filters, with as few calls as possible."""
     kind = type(constant)
     compare, test_like = comparison(operator), operator_of(operator, kind)
 
@@ -213,7 +213,7 @@ def _like(node: Like, new_id: NewGuid) -> Predicate:
 
 
 def _matcher(node: Like, new_id: NewGuid) -> Callable[[Message], Callable[[str], bool] | None]:
-    """Return what gives a message's pattern as a test: made once when it is constant."""
+    """Return the function from a message to LIKE's test; a constant pattern is compiled once."""
     pattern = compile_expression(node.pattern, new_id)
     escape = None if node.escape is None else compile_expression(node.escape, new_id)
 
@@ -237,7 +237,7 @@ def _matcher(node: Like, new_id: NewGuid) -> Callable[[Message], Callable[[str],
 
 
 class _Nothing:
-    """What constants are evaluated with."""
+    """The message for evaluating constants."""
 
     user: dict[str, Value] = {}
     properties_bytes = 0

@@ -114,14 +114,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of two or more; none of them is an `And`."""
+    """All of two or more operands; none of them is an `And`."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of two or more; none of them is an `Or`."""
+    """At least one of two or more operands; none of them is an `Or`."""
 
     operands: tuple[Predicate, ...]
 

@@ -30,7 +30,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Token(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     KEYWORD = "keyword"
     WORD = "name"
@@ -51,9 +51,9 @@ class Lexeme:
     """A token with its place.
 
     Attributes:
-        token: its kind.
+        token: the kind.
         text: keywords in upper case, names and strings without their quotes.
-        at: its first character in the text, from 0.
+        at: index of the first character in the text, from 0.
     """
 
     token: Token
@@ -81,7 +81,7 @@ def lex(text: str) -> list[Lexeme]:
     """Return the tokens of a filter or action, an `END` last.
 
     Raises:
-        InvalidRule: it is too long, or has characters that begin no token.
+        InvalidRule: the text is too long, or has characters that begin no token.
     """
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise InvalidRule(

@@ -1,9 +1,9 @@
 """LIKE: `%` is any run of characters, `_` exactly one; case counts.
 
 A pattern is compiled to the runs between its `%`. The first run begins the text, the last ends it,
-and each one between is taken where it occurs first, so no text is gone over twice. A run without
-`_` is found by `str.find`, one with `_` by a bit for each of its characters (shift-and): linear in
-the text whatever the pattern.
+and each run between is taken where it occurs first, so no text is read twice. A run without `_` is
+found by `str.find`, a run with `_` by a bit for each of its characters (shift-and): linear in the
+text for any pattern.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from bridge.model.filters.errors import FilterException
 
 TEXT_LENGTH_MAX = 32_767
-"""Characters of a text that is matched, and of one that + makes: Azure takes no longer property."""
+"""Characters of a text for LIKE, and of a result of +: Azure takes no longer property."""
 
 PATTERN_LENGTH_MAX = 1_024
-"""Characters of a pattern: a constant cannot be longer, a computed one may not."""
+"""Characters of a pattern: a constant cannot be longer, a computed pattern must not."""
 
 _ANY = None
 
@@ -28,7 +28,7 @@ def compile_like(pattern: str, escape: str | None) -> Callable[[str], bool]:
     """Return the test of a pattern.
 
     Raises:
-        FilterException: it is too long, the escape is not one character, or escapes nothing.
+        FilterException: the pattern is too long, or the escape is not one character or is last.
     """
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise FilterException(f"A LIKE pattern has at most {PATTERN_LENGTH_MAX} characters.")
@@ -56,7 +56,7 @@ def compile_like(pattern: str, escape: str | None) -> Callable[[str], bool]:
 
 
 def _runs(pattern: str, escape: str | None) -> list[_Run]:
-    """Return what stands before, between and behind the `%`: characters, `None` for `_`."""
+    """Return the runs before, between and behind the `%`: characters, `None` for `_`."""
     if escape is not None and len(escape) != 1:
         raise FilterException("The escape of LIKE is a string of one character.")
     runs: list[list[str | None]] = [[]]
@@ -89,7 +89,7 @@ def _is_at(run: _Run, text: str, at: int) -> bool:
 
 
 def _find(run: _Run) -> _Find:
-    """Return what finds a run's first place at or behind a position, -1 for none."""
+    """Return the function that finds a run's first place at or behind a position, -1 for none."""
     literal = "".join(each for each in run if each is not None)
     if len(literal) == len(run):
         return lambda text, at: text.find(literal, at)

@@ -1,8 +1,8 @@
 """Comparisons and arithmetic of two values, by C#'s rules (Azure, SQL filter syntax).
 
-Values of one kind meet: whole numbers exactly, a whole number and a double as doubles. For values
-of two kinds C# has no operator, so the filter fails. Texts compare by code point, case counts.
-Whole numbers are Int64 and do not wrap; a division cuts off towards zero.
+Values of one kind are compared: whole numbers exactly, a whole number and a double as doubles. For
+values of two kinds C# has no operator, so the filter fails. Texts compare by code point, case
+counts. Whole numbers are Int64 and do not wrap; a division truncates towards zero.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _EQUATED = _ORDERED | {bool, bytes, UUID}
 
 
 def unlike(name: str, left: Value, right: Value) -> FilterException:
-    """Return the error of an operator that two kinds of values do not have."""
+    """Return the error of an operator for two kinds of values without that operator."""
     kinds = f"a {kind_of(left).value} and a {kind_of(right).value}"
     return FilterException(f"The operator {name} does not take {kinds}.")
 
 
 def comparison(name: str) -> Compare:
-    """Return a comparison of two values that are there."""
+    """Return a comparison of two values that are not null."""
     test = _TESTS[name]
     allowed = _EQUATED if name in ("=", "<>") else _ORDERED
 
@@ -121,7 +121,7 @@ _ON_TIMES: dict[tuple[str, type, type], Callable[..., Value]] = {
 
 
 def arithmetic(name: str) -> Compute:
-    """Return what an operator makes of two values that are there."""
+    """Return an operator's function of two values that are not null."""
     on_whole, on_doubles = _ON_WHOLE[name], _ON_DOUBLES[name]
 
     def compute(left: Value, right: Value) -> Value:

@@ -8,8 +8,8 @@
                   * / %
     binds most    unary + -
 
-Predicates and expressions are told apart by what they are, not by where they stand: `(` begins
-either. What Azure's pages leave open is in docs/filters.md.
+Predicates and expressions are told apart by their nodes, not by their places: `(` begins either.
+Questions that Azure's pages leave open are in docs/filters.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from bridge.model.filters.message import ALIASES, Property
 from bridge.model.filters.values import Kind, Value, kind_of, with_zone
 
 DEPTH_MAX = 64
-"""How deep an expression may nest, parentheses and operators counted."""
+"""Limit of the nesting of an expression, parentheses and operators counted."""
 
 STATEMENTS_MAX = 32
 """Statements of an action (Azure, Service Bus quotas)."""
@@ -73,7 +73,8 @@ def parse_filter(text: str, parameters: Mapping[str, Value] | None = None) -> Pr
         parameters: values by `@name`.
 
     Raises:
-        InvalidRule: it is not in the grammar, too long, too deep, or lacks a parameter's value.
+        InvalidRule: the text is not in the grammar, too long, too deep, or lacks a parameter's
+            value.
     """
     parser = _Parser(text, parameters or {})
     found = parser.parse(_NONE)
@@ -93,7 +94,7 @@ def parse_action(text: str, parameters: Mapping[str, Value] | None = None) -> li
 
 
 class _Parser:
-    """Reads tokens from left to right; every method leaves off behind what it returns."""
+    """Reads tokens from left to right; every method stops behind the returned node."""
 
     def __init__(self, text: str, parameters: Mapping[str, Value]) -> None:
         self._lexemes = lex(text)
@@ -103,7 +104,7 @@ class _Parser:
         self._depths: dict[int, tuple[int, object]] = {}
 
     def parse(self, power: int) -> Node:
-        """Return what operators that bind more than `power` hold together."""
+        """Return the node that operators of more than `power` bind together."""
         self._level += 1
         if self._level > DEPTH_MAX:
             raise _too_deep()
@@ -114,7 +115,7 @@ class _Parser:
         return left
 
     def predicate(self, node: Node) -> Predicate:
-        """Return a node that must be true or false."""
+        """Return a node, checked to be a condition."""
         if isinstance(node, _EXPRESSIONS):
             raise self._refusal(
                 "A value stands where a condition is expected; compare it, as in x = TRUE"
@@ -122,13 +123,13 @@ class _Parser:
         return node  # type: ignore[return-value]
 
     def expression(self, node: Node) -> Expression:
-        """Return a node that must have a value."""
+        """Return a node, checked to have a value."""
         if isinstance(node, _PREDICATES):
             raise self._refusal("A condition stands where a value is expected")
         return node  # type: ignore[return-value]
 
     def statement(self) -> Statement:
-        """Return a statement of an action, and pass over the semicolons behind it."""
+        """Return a statement of an action, and skip the semicolons behind it."""
         word = self._next()
         verb = word.text.upper() if word.token is Token.WORD else ""
         if verb not in ("SET", "REMOVE"):
@@ -145,20 +146,20 @@ class _Parser:
         return found
 
     def is_at_end(self) -> bool:
-        """Whether all is read."""
+        """Whether all tokens are read."""
         return self._peek().token is Token.END
 
     def end(self) -> None:
-        """Check that all is read."""
+        """Check that all tokens are read."""
         if not self.is_at_end():
             raise _unexpected(self._peek(), "the end")
 
     def _made(self, node: Node, *parts: Node) -> Node:
-        """Note how deep a node is."""
+        """Note the depth of a node."""
         depth = 1 + max(self._depths.get(id(part), (0, part))[0] for part in parts)
         if depth > DEPTH_MAX:
             raise _too_deep()
-        # The node is kept, so that no other gets its id.
+        # The node is kept, so that no other node gets its id.
         self._depths[id(node)] = depth, node
         return node
 
@@ -223,7 +224,7 @@ class _Parser:
         return self._made(Comparison(name, operand, right), operand, right)
 
     def _joined(self, left: Node, power: int) -> Node:
-        """Return AND or OR of what stands left and right, flat."""
+        """Return AND or OR of the left and right conditions, flat."""
         kind: type[And] | type[Or] = And if power == _AND else Or
         parts: list[Predicate] = []
         for each in (self.predicate(left), self.predicate(self.parse(power))):
@@ -278,7 +279,7 @@ class _Parser:
         return found
 
     def _property(self, first: Lexeme) -> tuple[Property, str]:
-        """Return the property that begins with this token, and its name as written."""
+        """Return the property that begins with this token, and the name as written."""
         is_system = False
         name = first
         if first.token is Token.WORD and self._take("."):

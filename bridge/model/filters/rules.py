@@ -1,4 +1,4 @@
-"""All rules of a topic against one message: what each subscription gets.
+"""Rule sets: all rules of a topic against one message, and the copies of each subscription.
 
     rules = RuleSet.of({subscription: (rule, ...), ...}, new_id=uuid4)   # once a definition
     selection = rules.select(message)                                   # once a message
@@ -22,9 +22,9 @@ subscription if that has `dead_lettering_on_filter_evaluation_exceptions`, with 
 `errors.REASON` and the failure's description; else it drops it there. A rule whose text is no
 filter fails for every message.
 
-**Cost.** Equal filters are evaluated once. A filter with an equality term (`prop = 'x'`,
-`prop IN (...)` among its ANDed conditions, any correlation filter) is found by the hash of the
-property's value, through the term that fewest others share, and evaluated only when that holds.
+**Cost.** Equal filters are evaluated once. A filter with an equality term (`prop = 'x'`, `prop IN
+(...)` among its ANDed conditions, any correlation filter) is found by the hash of the property's
+value, through the term that fewest others share, and evaluated only when that holds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Match(Generic[S]):
-    """A copy that a subscription gets; unchanged when `changes` is `None`."""
+    """A copy for a subscription; unchanged when `changes` is `None`."""
 
     subscription: S
     rule_name: str | None = None
@@ -59,7 +59,7 @@ class Match(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Failure(Generic[S]):
-    """A rule that could not be evaluated for a message, and why."""
+    """A rule that could not be evaluated for a message, with the reason."""
 
     subscription: S
     rule_name: str
@@ -68,7 +68,7 @@ class Failure(Generic[S]):
 
 @dataclass(slots=True)
 class Selection(Generic[S]):
-    """What becomes of a message; both empty: no subscription takes it."""
+    """The copies and failures of a message; both empty: no subscription takes the message."""
 
     matches: list[Match[S]]
     failures: list[Failure[S]]
@@ -99,7 +99,7 @@ def _no_id() -> UUID:
 
 @dataclass(slots=True)
 class _Target(Generic[S]):
-    """A rule of a subscription; `order` is its place among all."""
+    """A rule of a subscription; `order` is its place among all rules."""
 
     order: int
     match: Match[S]
@@ -115,21 +115,21 @@ class _Filter(Generic[S]):
 
 @dataclass(slots=True)
 class _Index(Generic[S]):
-    """The filters that a property's value leads to."""
+    """The filters for each value of a property."""
 
     of: Property
     exact: dict[tuple[Kind, object], list[_Filter[S]]] = field(default_factory=dict)
     typed: dict[Kind, list[_Filter[S]]] = field(default_factory=dict)
 
     def add(self, term: Term, found: _Filter[S]) -> None:
-        """Have a filter found by one of its terms."""
+        """Index a filter by a term."""
         for key in term.keys:
             self.exact.setdefault((term.kind, key), []).append(found)
         if found.compiled.is_typed:
             self.typed.setdefault(term.kind, []).append(found)
 
     def candidates(self, message: Message) -> Iterable[_Filter[S]]:
-        """Return the filters that hold here, and those that fail over the kind of the value."""
+        """Return the filters whose term holds, and filters that fail for the value's kind."""
         value = self.of.read(message)
         if value is None:
             return ()
@@ -179,7 +179,7 @@ class RuleSet(Generic[S]):
         return cls(filters.values())
 
     def select(self, message: Message) -> Selection[S]:
-        """Return which subscriptions get a message."""
+        """Return the subscriptions that get a message."""
         hits = list(self._always)
         failed: list[tuple[_Target[S], str]] = []
         for each in self.candidates(message):
@@ -192,7 +192,7 @@ class RuleSet(Generic[S]):
         return _selection(hits, failed, message)
 
     def candidates(self, message: Message) -> Iterable[_Filter[S]]:
-        """Return the filters that are evaluated for a message."""
+        """Return the filters to be evaluated for a message."""
         yield from self._scanned
         for index in self._indexes:
             yield from index.candidates(message)

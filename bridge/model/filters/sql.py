@@ -1,10 +1,10 @@
 """SQL filters: text -> a filter ready to be evaluated.
 
-A filter's equality terms are those of its ANDed conditions (or the only one) that say of a property
-that it equals a constant, or one of several. They are looked at first: where one of them is not
-true the message is not taken, whatever the others would say or fail over. So the answer is the
-same whether an index found the filter or not. Of the other ANDed conditions the first that is not
-true ends it.
+A filter's equality terms are the ANDed conditions (or the only condition) that compare a property
+for equality with one constant or several. The terms are evaluated first: where a term is not true
+the filter does not take the message, whatever the other conditions would give or fail on. So the
+answer is the same whether an index found the filter or not. The other ANDed conditions end at the
+first that is not true.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bridge.model.filters.parser import parse_filter
 from bridge.model.filters.values import Kind, Value
 
 KEPT_MAX = 8_192
-"""Filters that are kept, so that of a changed definition only what has changed is compiled."""
+"""Compiled filters that are kept: a changed definition compiles only its changed filters."""
 
 
 def compile_sql(source: SqlFilter, new_id: NewGuid) -> CompiledFilter:
-    """Return the filter; InvalidRule when it is none."""
+    """Return the filter; InvalidRule when the text is invalid."""
     if not source.parameters:
         return _compiled(source.expression, new_id)
     parameters: Mapping[str, Value] = dict(source.parameters)
@@ -47,7 +47,7 @@ def _of_tree(tree: Condition, new_id: NewGuid) -> CompiledFilter:
     of_terms = {id(each) for each, _ in terms}
     rest = [compile_condition(each, new_id) for each in conditions if id(each) not in of_terms]
     return CompiledFilter(
-        # Its digest, not the tree: a deep tree takes long to hash, and this is done at each change.
+        # The digest, not the tree: a deep tree takes long to hash, and each change does it.
         ("sql", blake2b(repr(tree).encode("utf-8", "surrogatepass"), digest_size=16).digest()),
         _terms_first(first, _every(rest)) if first else _every(rest),
         tuple(dict.fromkeys(term for _, term in terms)),
@@ -56,7 +56,7 @@ def _of_tree(tree: Condition, new_id: NewGuid) -> CompiledFilter:
 
 
 def _every(conditions: list[Predicate]) -> Predicate:
-    """Return whether all hold; most filters have one or two."""
+    """Return the AND of all conditions; most filters have one or two."""
     if len(conditions) == 1:
         return conditions[0]
     if len(conditions) == 2:
@@ -105,7 +105,7 @@ def _term(condition: Condition) -> Term | None:
 
 
 def _equals(of: Property, choices: tuple[Expression, ...]) -> Term | None:
-    """Return the term; `None` unless all are constants of one kind."""
+    """Return the term; `None` unless all choices are constants of one kind."""
     if of.is_system and of.name not in SYSTEM_PROPERTIES:
         return None
     constants = [each for each in choices if isinstance(each, Constant)]

@@ -1,9 +1,9 @@
-"""Values that properties, constants and parameters have, and of which kind each is.
+"""Values of properties, constants and parameters, and the kind of each.
 
 Whole numbers of every AMQP width are `int`, `float` and `double` are `float`; a timestamp is an
 aware `datetime`, `com.microsoft:timespan` a `timedelta` (both to the microsecond). `None` is both
-null and unknown. Anything else that AMQP can say (lists, maps, decimals) is there and compares
-with nothing.
+null and unknown. All other AMQP values (lists, maps, decimals) are present and compare with
+nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 
 
 class Kind(Enum):
-    """What a value may be compared with: its own kind only."""
+    """The kind of a value: values of one kind only are compared."""
 
     NUMBER = "number"
     TEXT = "string"
@@ -47,12 +47,12 @@ def kind_of(value: Value) -> Kind:
 
 
 def with_zone(value: Value) -> Value:
-    """Return a value; of a time that was given without a zone, that time in UTC."""
+    """Return a value; a time without a zone becomes that time in UTC."""
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     return value
 
 
 def index_key(value: Value) -> object:
-    """Return what is equal for equal values of one kind: long and double meet as doubles."""
+    """Return a key, equal for equal values of one kind: long and double as doubles."""
     return float(value) if type(value) is int else value
