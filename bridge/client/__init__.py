@@ -1,6 +1,6 @@
-"""A Python library straight on RabbitMQ, under the names of azure-servicebus; synchronous.
+"""The Python library on RabbitMQ under the names of azure-servicebus; synchronous.
 
-`bridge.client.aio` is the asynchronous one. docs/library.md says what differs.
+`bridge.client.aio` is the asynchronous library. docs/library.md lists the differences from the SDK.
 """
 
 from bridge.client.batch import ServiceBusMessageBatch

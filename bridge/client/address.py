@@ -1,7 +1,7 @@
-"""Where RabbitMQ is: from an AMQP URL, an argument, or the environment.
+"""The address of RabbitMQ: from an AMQP URL, an argument, or the environment.
 
 `amqp[s]://user:password@host[:port][,host2[:port]]/vhost`. A connection string of Azure's names no
-RabbitMQ, so it needs `rabbitmq_url=` or `BUSBRIDGE_RABBITMQ_URL` beside it.
+RabbitMQ: use `rabbitmq_url=` or `BUSBRIDGE_RABBITMQ_URL` beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Address:
     """RabbitMQ's nodes and a login; the password is not in its repr.
 
     Attributes:
-        tls: how to speak TLS; `None` means plain TCP.
+        tls: the TLS context; `None` means plain TCP.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -31,7 +31,7 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """The first node, as a URL names it."""
+        """The first node, in a URL's form."""
         host, port = self.hosts[0]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -40,7 +40,7 @@ class Address:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is meant as a URL of RabbitMQ."""
+    """Return whether a text is meant as a URL of RabbitMQ."""
     return text.lower().startswith(("amqp://", "amqps://"))
 
 
@@ -50,7 +50,7 @@ def rabbitmq_url(given: str | None, explicit: str | None, environment: Mapping[s
     Args:
         given: the connection string or namespace that the application was made for.
         explicit: `rabbitmq_url=`, which comes first.
-        environment: where `BUSBRIDGE_RABBITMQ_URL` may be; it comes last.
+        environment: variables, of which `BUSBRIDGE_RABBITMQ_URL` comes last.
 
     Raises:
         ValueError: none of them is an AMQP URL.
@@ -73,11 +73,11 @@ def parse(
     """Read a URL of RabbitMQ; an empty path is the virtual host `/`.
 
     Args:
-        context: how to speak TLS, instead of with the system's authorities.
+        context: the TLS context, instead of one with the system's authorities.
         ca_file: the authorities that may have signed RabbitMQ's certificate.
 
     Raises:
-        ValueError: with a sentence that says what is wrong. It never quotes the password.
+        ValueError: the URL is malformed; the text names the fault, never the password.
     """
     found = read_url(url)
     tls = (context or ssl.create_default_context(cafile=ca_file)) if found.is_tls else None

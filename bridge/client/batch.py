@@ -1,4 +1,4 @@
-"""A batch of messages under the SDK's name, and what else is sent as one."""
+"""A batch of messages under the SDK's name, and the encoding of all sent messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.client.exceptions import MessageSizeExceededError
 from bridge.client.messages import Sendable, ServiceBusMessage, encoded
 
 BATCH_BYTES_MAX = 1024 * 1024
-"""A batch's limit when nobody says another."""
+"""A batch's limit when none is given."""
 
 _BATCH_ENVELOPE_BYTES = 40
 _OVERHEAD_BYTES = 8
@@ -20,7 +20,7 @@ class ServiceBusMessageBatch:
     """Messages that are stored as a whole or not at all.
 
     Args:
-        max_size_in_bytes: the most that they may take together.
+        max_size_in_bytes: the limit of the messages' total size.
     """
 
     def __init__(self, max_size_in_bytes: int | None = None) -> None:
@@ -39,24 +39,24 @@ class ServiceBusMessageBatch:
 
     @property
     def message(self) -> Any:
-        """Not here: this library does not speak AMQP 1.0."""
+        """Not supported: this library does not speak AMQP 1.0."""
         raise NotImplementedError("message is not supported by bridge.client.")
 
     @property
     def max_size_in_bytes(self) -> int:
-        """The most that it takes."""
+        """The limit of the batch's size."""
         return self._max_bytes
 
     @property
     def size_in_bytes(self) -> int:
-        """What it takes so far."""
+        """The batch's size so far."""
         return self._size_bytes
 
     def add_message(self, message: ServiceBusMessage | Mapping[str, Any]) -> None:
         """Add a message.
 
         Raises:
-            MessageSizeExceededError: it does not fit; the batch stays as it was.
+            MessageSizeExceededError: the message does not fit; the batch stays as it was.
         """
         raw = encoded(message)
         size_bytes = self._size_bytes + len(raw) + _OVERHEAD_BYTES
@@ -74,7 +74,7 @@ def all_encoded(
     """Return the sections of all messages.
 
     Args:
-        due: when they shall be enqueued; each is told.
+        due: the scheduled enqueue time, which is set in each message.
     """
     if isinstance(message, ServiceBusMessageBatch):
         return message._encoded

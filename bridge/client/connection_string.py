@@ -1,4 +1,4 @@
-"""Connection strings taken apart: Azure's, and RabbitMQ's URL in the place of one."""
+"""Parsing of connection strings: Azure's, or RabbitMQ's URL instead."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MALFORMED = (
 
 @dataclass(kw_only=True)
 class ServiceBusConnectionStringProperties(Mapped):
-    """What a connection string says.
+    """The parts of a connection string.
 
     Attributes:
-        fully_qualified_namespace: the host; of RabbitMQ's URL that URL, which is what a client
-            takes in its place.
+        fully_qualified_namespace: the host; for RabbitMQ's URL the whole URL, which a client takes
+            as a namespace.
         endpoint: `sb://HOST/`, or RabbitMQ's URL.
-        entity_path: the entity that it is for; `None` for any.
+        entity_path: the entity that the string is for; `None` for any.
     """
 
     fully_qualified_namespace: str
@@ -37,10 +37,10 @@ class ServiceBusConnectionStringProperties(Mapped):
 
 
 def parse_connection_string(conn_str: str) -> ServiceBusConnectionStringProperties:
-    """Return what a connection string says.
+    """Return the parts of a connection string.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no connection string.
     """
     text = conn_str.strip()
     if is_url(text):

@@ -6,7 +6,7 @@ from enum import Enum, IntEnum, StrEnum
 
 
 class _Lenient(StrEnum):
-    """A text whose case does not matter; `ServiceBusReceiveMode("PeekLock")` is a member."""
+    """A text compared without case; `ServiceBusReceiveMode("PeekLock")` is a member."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Lenient | None:
@@ -15,21 +15,21 @@ class _Lenient(StrEnum):
 
 
 class ServiceBusReceiveMode(_Lenient):
-    """Whether a message is locked until it is settled, or gone as soon as it is received."""
+    """Whether a message is locked until settled, or deleted as soon as received."""
 
     PEEK_LOCK = "peeklock"
     RECEIVE_AND_DELETE = "receiveanddelete"
 
 
 class ServiceBusSubQueue(_Lenient):
-    """The hidden queue beside an entity."""
+    """The sub-queue of an entity."""
 
     DEAD_LETTER = "deadletter"
     TRANSFER_DEAD_LETTER = "transferdeadletter"
 
 
 class ServiceBusMessageState(IntEnum):
-    """What a received message was."""
+    """The state of a received or peeked message."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -45,14 +45,14 @@ class AmqpMessageBodyType(StrEnum):
 
 
 class TransportType(Enum):
-    """How an SDK reaches Service Bus; accepted, and without a meaning on RabbitMQ."""
+    """The SDK's transport to Service Bus; accepted, and without a meaning on RabbitMQ."""
 
     Amqp = 1
     AmqpOverWebsocket = 2
 
 
 class ServiceBusSessionFilter(Enum):
-    """Which session a receiver wants that names none."""
+    """The choice of a session for a receiver without a session id."""
 
     NEXT_AVAILABLE = 0
 

@@ -1,6 +1,7 @@
-"""A message's parts as AMQP 1.0, and back: what a door on AMQP 1.0 would be sent, and would send.
+"""A message's AMQP 1.0 sections: encoded as an SDK sends them, decoded as it receives them.
 
-The mapping to RabbitMQ is `bridge.wire.mapping` for every door, so all of them see one message.
+The mapping to RabbitMQ is `bridge.wire.mapping`, which the gateway uses too, so a message is the
+same to all clients.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def encode(message: ServiceBusMessage) -> bytes:
     """Return the message's AMQP 1.0 sections.
 
     Raises:
-        TypeError: an application property has a type that AMQP 1.0 has not.
+        TypeError: an application property has a type without a form in AMQP 1.0.
     """
     try:
         return b"".join(
@@ -54,7 +55,7 @@ def milliseconds(time_utc: datetime) -> int:
 
 
 def typed(value: object) -> Any:
-    """Return a value as the SDK writes it: an `int` is an int of 32 bits where it fits."""
+    """Return a value as the SDK writes it: an `int` that fits 32 bits is an AMQP int."""
     if isinstance(value, bool) or not isinstance(value, int):
         if isinstance(value, datetime):
             return Timestamp(milliseconds(value))
@@ -121,13 +122,13 @@ def _text(name: str | bytes) -> str:
 
 @dataclass(slots=True)
 class Decoded:
-    """The sections of a received message, read.
+    """The decoded sections of a received message.
 
     Attributes:
         annotations: by name.
-        properties: its list.
+        properties: the section's list.
         application_properties: with names and texts as bytes, as the SDK has them.
-        bodies: the section's code, and the values of its sections.
+        bodies: the values of the body's sections.
     """
 
     annotations: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What can go wrong, under the SDK's names, and how an error of the model becomes one of them."""
+"""The library's errors under the SDK's names, and the mapping from the model's errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bridge.model import errors as model
 
 
 class ServiceBusError(Exception):
-    """Anything that Service Bus, RabbitMQ or the connection between refuses.
+    """A refusal by Service Bus or RabbitMQ, or a failed connection.
 
     Attributes:
         message: the description.
@@ -21,19 +21,19 @@ class ServiceBusError(Exception):
 
 
 class ServiceBusConnectionError(ServiceBusError):
-    """There is no connection to RabbitMQ, or it was lost; the text says what is not known."""
+    """No connection to RabbitMQ, or a lost one; the text names what is unknown."""
 
     _retryable = True
 
 
 class OutcomeUnknownError(ServiceBusConnectionError):
-    """The connection was lost behind a publish: RabbitMQ may have the message, or not."""
+    """The connection was lost after a publish: RabbitMQ may have the message, or not."""
 
     _retryable = False
 
 
 class ServiceBusCommunicationError(ServiceBusError):
-    """No process of the bridge answers."""
+    """No bridge answers."""
 
     _retryable = True
 
@@ -47,7 +47,7 @@ class ServiceBusAuthorizationError(ServiceBusError):
 
 
 class OperationTimeoutError(ServiceBusError):
-    """The operation did not end within its time; it may have been carried out, or not."""
+    """The operation did not end in time; it may have been carried out, or not."""
 
 
 class MessageSizeExceededError(ServiceBusError, ValueError):
@@ -59,7 +59,7 @@ class MessageAlreadySettled(ValueError):
 
 
 class MessageLockLostError(ServiceBusError):
-    """The lock has ended: its time is over, or its connection was lost."""
+    """The lock has ended: by time, or with its connection."""
 
 
 class SessionLockLostError(ServiceBusError):
@@ -73,11 +73,11 @@ class SessionCannotBeLockedError(ServiceBusError):
 
 
 class MessageNotFoundError(ServiceBusError):
-    """No message has that sequence number."""
+    """No message has this sequence number."""
 
 
 class MessagingEntityNotFoundError(ServiceBusError):
-    """No such queue, topic or subscription."""
+    """The queue, topic or subscription does not exist."""
 
 
 class MessagingEntityDisabledError(ServiceBusError):
@@ -85,7 +85,7 @@ class MessagingEntityDisabledError(ServiceBusError):
 
 
 class MessagingEntityAlreadyExistsError(ServiceBusError):
-    """An entity or rule of this name is there already."""
+    """An entity or rule of this name exists already."""
 
 
 class ServiceBusQuotaExceededError(ServiceBusError):
@@ -93,7 +93,7 @@ class ServiceBusQuotaExceededError(ServiceBusError):
 
 
 class ServiceBusServerBusyError(ServiceBusError):
-    """RabbitMQ takes nothing at the moment; come back later."""
+    """RabbitMQ takes no messages at the moment; retry later."""
 
     _retryable = True
 
@@ -103,7 +103,7 @@ class AutoLockRenewFailed(ServiceBusError):
 
 
 class AutoLockRenewTimeout(ServiceBusError):
-    """A lock was renewed for as long as it should be."""
+    """The duration of a lock's renewal is over."""
 
 
 _OF_MODEL: dict[type[model.ServiceBusError], type[ServiceBusError]] = {
@@ -125,10 +125,10 @@ _OF_CONDITION = {made.condition: ours for made, ours in _OF_MODEL.items()}
 
 
 def of_model(error: model.ServiceBusError) -> ServiceBusError:
-    """Return the SDK's error for one of the model's."""
+    """Return the SDK's error for an error of the model."""
     return _OF_MODEL.get(type(error), ServiceBusError)(str(error), error=error)
 
 
 def of_condition(condition: str, description: str) -> ServiceBusError:
-    """Return the SDK's error for a condition that another process has answered."""
+    """Return the SDK's error for a condition in another process's answer."""
     return _OF_CONDITION.get(condition, ServiceBusError)(description)

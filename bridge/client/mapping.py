@@ -1,4 +1,4 @@
-"""Objects whose values are had by name, too: `dict(queue)`, as with the SDK."""
+"""Objects that are mappings of their attributes too: `dict(queue)`, as with the SDK."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Mapped:
-    """Its attributes, as a mapping."""
+    """A mapping of the object's attributes."""
 
     def keys(self) -> list[str]:
         """Return the names."""
@@ -21,11 +21,11 @@ class Mapped:
         return list(vars(self).items())
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, or the default when there is no such name."""
+        """Return a value, or the default for an unknown name."""
         return vars(self).get(key, default)
 
     def has_key(self, k: str) -> bool:
-        """Whether there is such a name."""
+        """Return whether the name exists."""
         return k in self
 
     def update(self, *given: Any, **named: Any) -> None:

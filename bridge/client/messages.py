@@ -1,4 +1,4 @@
-"""Messages under the SDK's names: to be sent."""
+"""Messages to be sent, under the SDK's names."""
 
 from __future__ import annotations
 
@@ -84,22 +84,22 @@ class ServiceBusMessage:
 
     @property
     def body_type(self) -> AmqpMessageBodyType:
-        """The body's form: always data, for what is to be sent."""
+        """The body's form: always data, for a message to be sent."""
         return AmqpMessageBodyType.DATA
 
     @property
     def raw_amqp_message(self) -> Any:
-        """Not here: this library does not speak AMQP 1.0."""
+        """Not supported: this library does not speak AMQP 1.0."""
         raise NotImplementedError("raw_amqp_message is not supported by bridge.client.")
 
     @property
     def message(self) -> Any:
-        """Likewise."""
+        """Not supported either."""
         raise NotImplementedError("message is not supported by bridge.client.")
 
     @property
     def session_id(self) -> str | None:
-        """The session that it belongs to."""
+        """The session that the message belongs to."""
         return self._session_id
 
     @session_id.setter
@@ -108,7 +108,7 @@ class ServiceBusMessage:
 
     @property
     def message_id(self) -> str | None:
-        """What tells it from others; one is made when none is given."""
+        """The message's id; a message without an id gets a random one."""
         return self._message_id
 
     @message_id.setter
@@ -117,7 +117,7 @@ class ServiceBusMessage:
 
     @property
     def reply_to_session_id(self) -> str | None:
-        """The session that answers are to have."""
+        """The session for replies."""
         return self._reply_to_session_id
 
     @reply_to_session_id.setter
@@ -126,7 +126,7 @@ class ServiceBusMessage:
 
     @property
     def partition_key(self) -> str | None:
-        """What chooses the partition; with a session it must be the session's id."""
+        """The key that chooses the partition; with a session it must be the session's id."""
         return self._partition_key
 
     @partition_key.setter
@@ -141,7 +141,7 @@ class ServiceBusMessage:
 
     @property
     def time_to_live(self) -> timedelta | None:
-        """How long it lives, from its enqueued time on."""
+        """How long the message lives, from its enqueued time on."""
         return timedelta(milliseconds=self._ttl_ms) if self._ttl_ms else None
 
     @time_to_live.setter
@@ -161,10 +161,10 @@ Sendable = ServiceBusMessage | Mapping[str, Any]
 
 
 def encoded(message: Sendable) -> bytes:
-    """Return a message's AMQP 1.0 sections; a mapping is the arguments of one.
+    """Return a message's AMQP 1.0 sections; a mapping holds a message's arguments.
 
     Raises:
-        TypeError: it is neither, or holds what AMQP 1.0 has no form for.
+        TypeError: the object is neither, or has a value without a form in AMQP 1.0.
     """
     if isinstance(message, Mapping):
         message = ServiceBusMessage(**message)
@@ -183,7 +183,7 @@ _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 def instant(time_ms: int) -> datetime:
-    """Return the time of UTC milliseconds; one that no `datetime` can hold is the nearest."""
+    """Return the time of UTC milliseconds; the nearest `datetime`, if out of range."""
     return _EPOCH + timedelta(milliseconds=min(max(time_ms, _FIRST_MS), _LAST_MS))
 
 

@@ -1,4 +1,4 @@
-"""Messages under the SDK's names: received, deferred or peeked."""
+"""Received, deferred or peeked messages, under the SDK's names."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TTL_MAX_MS = timedelta.max // timedelta(milliseconds=1)
 
 
 class ServiceBusReceivedMessage(ServiceBusMessage):
-    """A message that was received; made by receivers only.
+    """A received message; made by receivers only.
 
-    Its sections are read when somebody asks for one that RabbitMQ does not show plainly.
+    The sections are read at the first access to an attribute that only they hold.
     """
 
     def __init__(self, received: Received, *, is_peeked: bool = False) -> None:
@@ -41,7 +41,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         self.auto_renew_error: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Read the sections when somebody asks for what they hold."""
+        """Read the sections at the first access to an attribute of theirs."""
         if name.startswith("__") or self.__dict__.get("_is_loaded", True):
             raise AttributeError(f"A ServiceBusReceivedMessage has no {name}.")
         self._load()
@@ -90,7 +90,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def sequence_number(self) -> int | None:
-        """Its number in the entity."""
+        """The message's number in the entity."""
         return self._received.sequence_number
 
     @property
@@ -100,7 +100,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def enqueued_time_utc(self) -> datetime | None:
-        """When it was enqueued."""
+        """When the message was enqueued."""
         return instant(self._received.enqueued_ms) if self._received.enqueued_ms else None
 
     @property
@@ -110,7 +110,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def expires_at_utc(self) -> datetime | None:
-        """When it expires, or `None`."""
+        """When the message expires, or `None`."""
         enqueued_ms, ttl_ms = self._received.enqueued_ms, self._received.time_to_live_ms
         return instant(enqueued_ms + ttl_ms) if enqueued_ms and ttl_ms else None
 
@@ -121,12 +121,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def lock_token(self) -> uuid.UUID | None:
-        """What settles it; `None` when nothing can."""
+        """The token that settles the message; `None` without a lock."""
         return None if self._is_settled else self._received.lock_token
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """The end of its lock."""
+        """The end of the lock."""
         if self._is_settled or self._until_ms is None:
             return None
         return instant(self._until_ms)
@@ -138,23 +138,23 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """Why it is a dead letter."""
+        """Why the message was dead-lettered."""
         return self._text(headers.DEAD_LETTER_REASON)
 
     @property
     def dead_letter_error_description(self) -> str | None:
-        """What was said with that."""
+        """The description given with the reason."""
         return self._text(headers.DEAD_LETTER_ERROR_DESCRIPTION)
 
     @property
     def dead_letter_source(self) -> str | None:
-        """The entity where it was dead-lettered, if that is another one."""
+        """The entity that dead-lettered the message, if another one."""
         found = self._read().annotations.get("x-opt-deadletter-source")
         return None if found is None else str(found)
 
     @property
     def time_to_live(self) -> timedelta | None:
-        """How long it lives, from its enqueued time on; `None` for ever."""
+        """How long the message lives, from its enqueued time on; `None` for ever."""
         ttl_ms = self._received.time_to_live_ms
         return timedelta(milliseconds=min(ttl_ms, _TTL_MAX_MS)) if ttl_ms else None
 
@@ -191,7 +191,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return self._decoded
 
     def _encoded(self) -> bytes:
-        """Return what is sent when a received message is sent again."""
+        """Return the sections for sending a received message again."""
         if self.body_type is not AmqpMessageBodyType.DATA:
             raise TypeError("A received message can be sent again if its body is data.")
         self._bytes = b"".join(self.body)
@@ -203,6 +203,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 def received_messages(
     received: Iterable[Received], *, is_peeked: bool = False
 ) -> Iterator[ServiceBusReceivedMessage]:
-    """Yield messages as their receiver sees them."""
+    """Yield messages in the application's form."""
     for each in received:
         yield ServiceBusReceivedMessage(each, is_peeked=is_peeked)

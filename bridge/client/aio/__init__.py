@@ -1,4 +1,4 @@
-"""A Python library straight on RabbitMQ, under the names of azure.servicebus.aio; on asyncio."""
+"""The Python library on RabbitMQ under the names of azure.servicebus.aio; on asyncio."""
 
 from bridge.client.aio.client import ServiceBusClient
 from bridge.client.aio.receiver import ServiceBusReceiver

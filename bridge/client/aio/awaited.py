@@ -1,4 +1,4 @@
-"""Asynchronous methods, made of the synchronous ones: what both lanes say is said once."""
+"""Asynchronous methods made from synchronous ones: signature and docstring are written once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 def awaited(
     method: Callable[Concatenate[Any, Given], Result],
 ) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]:
-    """Return a method that awaits what another one returns.
+    """Return a method that awaits the result of another method.
 
     Args:
-        method: ends with a call of its object, which is a coroutine here. One that takes any named
-            options has its `self` by position only, as this one has.
+        method: returns the result of a call on its object, which is a coroutine here. A method with
+            `**options` takes `self` by position only, as the returned method does.
     """
 
     @wraps(method)

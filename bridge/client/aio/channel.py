@@ -1,6 +1,6 @@
-"""A channel of aio-pika as the core uses it: `core.wire.Channel`.
+"""An aio-pika channel for the core: `core.wire.Channel`.
 
-What is asked is done in order, in one task; publishes wait for their confirms in others.
+One task carries out the requests in order; each publish waits for its confirm in another task.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
 _Call = Callable[[], Awaitable[None]]
 
 _GONE = (AMQPError, ConnectionError, RuntimeError, ValueError, asyncio.CancelledError)
-"""What aio-pika raises on a channel that has ended."""
+"""aio-pika's exceptions on a channel that has ended."""
 
 
 class AioChannel:
-    """One channel; what is asked before RabbitMQ has opened it waits.
+    """One channel; requests wait until RabbitMQ has opened the channel.
 
     Args:
-        on_closed: called when it ends otherwise than by `close`.
+        on_closed: called when the channel ends without `close`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class AioChannel:
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
-        """Publish; mandatory."""
+        """Publish a message, mandatory."""
         if self.is_closed:
             raise ServiceBusConnectionError("The channel is closed.")
 
@@ -94,12 +94,12 @@ class AioChannel:
         self._calls.put_nowait(begin)
 
     def cancel(self, tag: str) -> None:
-        """End that."""
+        """Cancel a consumer."""
 
         async def end() -> None:
             if tag in self._ends:
                 await self._inner.basic_cancel(tag)
-                # What came before the answer is given to tasks that have not begun.
+                # Messages that came before the answer are in tasks that have not begun.
                 asyncio.get_running_loop().call_soon(self._end, tag)
 
         self._calls.put_nowait(end)
@@ -115,7 +115,7 @@ class AioChannel:
         self._calls.put_nowait(get)
 
     def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
-        """Ask how many messages are ready, and how many consumers there are."""
+        """Ask for the queue's numbers of ready messages and of consumers."""
 
         async def look() -> None:
             state = await self._inner.queue_declare(queue, passive=True)
@@ -124,11 +124,11 @@ class AioChannel:
         self._calls.put_nowait(look)
 
     def ack(self, tag: int) -> None:
-        """Settle a message for good."""
+        """Ack a message."""
         self._calls.put_nowait(lambda: self._inner.basic_ack(tag, wait=False))
 
     def written(self, call: Callable[[], None]) -> None:
-        """Have something called when what was said here is with the kernel, or lost."""
+        """Call `call` when all writes of this channel are with the kernel, or lost."""
         self._unwritten.append(call)
         if self.is_closed:
             self._tell_written()
@@ -136,15 +136,15 @@ class AioChannel:
             self._calls.put_nowait(self._on_written)
 
     def reject(self, tag: int) -> None:
-        """Give a message back, counted."""
+        """Return a message; RabbitMQ counts a failed delivery."""
         self._calls.put_nowait(lambda: self._inner.basic_reject(tag, requeue=True, wait=False))
 
     def nack(self, tag: int) -> None:
-        """Give a message back; that counts before 4.3 only."""
+        """Return a message; RabbitMQ counts a failed delivery before 4.3 only."""
         self._calls.put_nowait(lambda: self._inner.basic_nack(tag, requeue=True, wait=False))
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
-        """Have `on_passed` called when RabbitMQ has carried out all that was asked here."""
+        """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
 
         async def pass_on() -> None:
             await self._inner.basic_qos()
@@ -153,22 +153,22 @@ class AioChannel:
         self._calls.put_nowait(pass_on)
 
     def close(self) -> None:
-        """End it, when what was asked before is done."""
+        """Close the channel after the earlier requests."""
         if not self.is_closed:
             self.is_closed = True
             self._calls.put_nowait(self._outer.close)
 
     def ended(self, call: Callable[[AioChannel], object]) -> None:
-        """Have something called when its number is free."""
+        """Call `call` when the channel's number is free."""
         self._task.add_done_callback(lambda task: call(self))
 
     async def closed(self) -> None:
-        """Wait until that is done."""
+        """Wait until the channel is closed."""
         await asyncio.wait((self._task,), timeout=1.0)
         self._task.cancel()
 
     def lose(self, error: ServiceBusError) -> None:
-        """The channel has ended, or its connection."""
+        """End the channel: the channel or its connection is lost."""
         self.give_up(str(error))
         self._tell_written()
         if not self.is_closed:
@@ -177,7 +177,7 @@ class AioChannel:
             self._on_closed(error)
 
     def give_up(self, why: str) -> None:
-        """Nobody waits for confirms any more."""
+        """Fail all waiting confirms."""
         for task in list(self._publishing):
             task.cancel(why)
 
@@ -205,7 +205,7 @@ class AioChannel:
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
         raw, message_id = with_id(properties, uuid4().hex)
-        # aiormq knows a returned message by its id alone.
+        # aiormq finds a returned message by the message id alone.
         while (before := self._flying.get(message_id)) is not None:
             await before.wait()
         ended = self._flying[message_id] = asyncio.Event()

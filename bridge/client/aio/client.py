@@ -1,4 +1,4 @@
-"""The asynchronous `ServiceBusClient`: its connections, of one event loop."""
+"""The asynchronous `ServiceBusClient`, with its connections, of one event loop."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class ServiceBusClient:
     Args:
         fully_qualified_namespace: RabbitMQ's URL, or anything with `rabbitmq_url=` beside it.
         credential: accepted and not used.
-        options: those of the SDK, and `rabbitmq_url`.
+        options: the SDK's options, and `rabbitmq_url`.
 
     Raises:
-        ValueError: there is no URL of RabbitMQ, or it is malformed.
+        ValueError: the URL of RabbitMQ is missing or malformed.
         TypeError: an option is unknown.
     """
 
@@ -97,10 +97,10 @@ class ServiceBusClient:
     def list_queue_sessions(
         self, queue_name: str, *, state_updated_after: datetime | None = None, **options: Any
     ) -> AsyncIterator[str]:
-        """Iterate over the ids of a queue's sessions: those with messages or a state.
+        """Iterate over the ids of a queue's sessions with messages or a state.
 
         Args:
-            state_updated_after: those whose state was set after this time instead.
+            state_updated_after: list the sessions whose state was set after this time instead.
         """
         return self._sessions(Listing(queue_name, state_updated_after))
 
@@ -117,7 +117,7 @@ class ServiceBusClient:
                 yield each
 
     async def close(self) -> None:
-        """Close the connections; what is locked goes back to its queue at once."""
+        """Close the connections; locked messages go back to their queues at once."""
         self._is_closed = True
         if self._namespace is not None:
             self._namespace.close()
@@ -129,7 +129,7 @@ class ServiceBusClient:
         self._sending = self._receiving = self._namespace = None
 
     async def _run(self, call: Call[Result]) -> Result:
-        """Have the namespace do something; return what it answers."""
+        """Do an operation of the namespace; return its answer."""
         if not call.is_tried_again or not self._options.retry.total:
             return await self._once(call)
         attempt = partial(self._once, call)
@@ -153,7 +153,7 @@ class ServiceBusClient:
     async def _pull(
         self, call: Call[Any], put_back: Callable[[Received], Call[Any] | None]
     ) -> list[Received]:
-        """Wait for messages; what fails before any is asked for is done again."""
+        """Wait for messages; retry a failure only before messages were asked for."""
         stops: list[Callable[[], None]] = []
         attempt = partial(self._pull_once, call, put_back, stops)
         retrying = tenacity.AsyncRetrying(**self._options.retry.arguments(lambda: not stops))
@@ -165,10 +165,10 @@ class ServiceBusClient:
         put_back: Callable[[Received], Call[Any] | None],
         stops: list[Callable[[], None]],
     ) -> list[Received]:
-        """Wait for messages; when cancelled, the next receiver has what came.
+        """Wait for messages; a cancelled call gives its messages back to the next receiver.
 
         Args:
-            stops: what ends the wait, once messages are asked for.
+            stops: gets the function that ends the wait, once messages are asked for.
         """
         namespace = await self._connected(True)
         answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
@@ -185,7 +185,7 @@ class ServiceBusClient:
             raise
 
     async def _result(self, answer: asyncio.Future[Result]) -> Result:
-        """Wait for an answer; at the latest until the client is closed."""
+        """Wait for an answer; the end of the client fails the answer."""
         self._awaited.add(answer)
         try:
             return await answer
@@ -193,10 +193,10 @@ class ServiceBusClient:
             self._awaited.discard(answer)
 
     async def _connected(self, is_receiving: bool) -> Namespace:
-        """Wait until the connections are there.
+        """Wait until the connections are open.
 
         Raises:
-            ServiceBusConnectionError: they are not, in time.
+            ServiceBusConnectionError: no connection in time.
             ServiceBusAuthenticationError: RabbitMQ refuses the login.
         """
         if self._is_closed:

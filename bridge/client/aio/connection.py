@@ -1,4 +1,4 @@
-"""A connection of aio-pika's that comes back by itself: `core.wire.Wire`."""
+"""An aio-pika connection that reconnects by itself: `core.wire.Wire`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from bridge.client.exceptions import (
 CONNECT_S = 15.0
 
 CHANNELS_MAX = 65_535
-"""Where RabbitMQ names no limit: there are no higher numbers."""
+"""The highest channel number, for a RabbitMQ without a limit."""
 
 log = logging.getLogger("azure.servicebus.bridge")
 
 
 class AioWire:
-    """One connection, of one event loop.
+    """A connection of one event loop.
 
     Args:
-        purpose: what RabbitMQ shows of it.
+        purpose: part of the connection's name in RabbitMQ.
 
     Attributes:
-        is_up: whether it is there.
-        blocked: why RabbitMQ reads nothing of it; `None`: it does.
+        is_up: whether the connection is open.
+        blocked: why RabbitMQ does not read from the connection; `None`: RabbitMQ reads.
     """
 
     def __init__(self, address: Address, purpose: str) -> None:
@@ -62,12 +62,12 @@ class AioWire:
         self.last_error: ServiceBusError = ServiceBusConnectionError("not connected yet")
 
     async def ready(self, timeout_s: float) -> None:
-        """Wait until the connection is there.
+        """Wait until the connection is open.
 
         Raises:
-            ServiceBusConnectionError: it is not, in time.
+            ServiceBusConnectionError: no connection in time.
             ServiceBusAuthenticationError: RabbitMQ refuses the login.
-            OutcomeUnknownError: it is closed for good.
+            OutcomeUnknownError: the connection is closed for good.
         """
         if self._task is None and self._refused is None:
             self._task = self._loop.create_task(self._keep())
@@ -85,7 +85,7 @@ class AioWire:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether a quarter of the channels that RabbitMQ allows it are in use."""
+        """Whether a quarter of the connection's allowed channels are in use."""
         return 4 * len(self._channels) >= self._channels_max
 
     def open(
@@ -102,23 +102,23 @@ class AioWire:
         return channel
 
     def now_ms(self) -> int:
-        """UTC, ms."""
+        """Return the time, UTC, ms."""
         return time.time_ns() // 1_000_000
 
     def now_s(self) -> float:
-        """A clock that only goes forward."""
+        """Return the time of a monotonic clock."""
         return time.monotonic()
 
     def later(self, wait_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call something after a while."""
+        """Call `call` after `wait_s`."""
         return self._loop.call_later(wait_s, call)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call something at the end of this turn."""
+        """Call `call` at the end of this turn."""
         self._loop.call_soon(call)
 
     async def close(self) -> None:
-        """Close it for good, when its channels have done what they were asked."""
+        """Close the connection for good, after all earlier requests of its channels."""
         self.is_up = False
         channels = list(self._channels)
         for channel in channels:
@@ -134,7 +134,7 @@ class AioWire:
         self._changed.set()
 
     async def _keep(self) -> None:
-        """Connect, again and again."""
+        """Connect, and reconnect after each loss."""
         while True:
             lost: asyncio.Future[BaseException | None] = self._loop.create_future()
             try:

@@ -23,7 +23,7 @@ __all__ = ["AsyncItemPaged", "ServiceBusAdministrationClient"]
 
 
 class AsyncItemPaged(Generic[Described]):
-    """What is listed, one by one; it is asked for in parts, when it is needed."""
+    """An iterator over a list, read page by page as needed."""
 
     def __init__(self, client: ServiceBusAdministrationClient, listing: Listing[Described]) -> None:
         self._client = client
@@ -31,7 +31,7 @@ class AsyncItemPaged(Generic[Described]):
         self._items: AsyncIterator[Described] | None = None
 
     async def by_page(self) -> AsyncIterator[Iterator[Described]]:
-        """Yield the parts."""
+        """Yield the pages."""
         place: Place | None = self._listing.first
         while place is not None:
             items, place = await self._client._ask(self._listing.page(*place))
@@ -49,7 +49,7 @@ class AsyncItemPaged(Generic[Described]):
 def _paged(
     method: Callable[Concatenate[Any, Given], ItemPaged[Described]],
 ) -> Callable[Concatenate[Any, Given], AsyncItemPaged[Described]]:
-    """Return a method that lists what a synchronous one does."""
+    """Return the asynchronous form of a method that lists."""
 
     @wraps(method)
     def lists(self: Any, /, *given: Given.args, **named: Given.kwargs) -> AsyncItemPaged[Described]:
@@ -61,14 +61,14 @@ def _paged(
 class ServiceBusAdministrationClient:
     """Creates, changes, lists and deletes the entities of a virtual host; of one event loop.
 
-    Every bridge carries this out; what it refuses is an `HttpResponseError` or one of its kinds,
-    and where none answers or RabbitMQ refuses, an error of `bridge.client.exceptions`.
+    Any bridge does the operations. A bridge's refusal is an `HttpResponseError` or a subclass; if
+    no bridge answers or RabbitMQ refuses, the error is of `bridge.client.exceptions`.
 
     Args:
         fully_qualified_namespace: RabbitMQ's URL, or anything with `rabbitmq_url=` beside it.
         credential: accepted and not used.
         api_version: accepted and not used.
-        options: those of `ServiceBusClient`.
+        options: the options of `ServiceBusClient`.
     """
 
     def __init__(

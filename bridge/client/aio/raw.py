@@ -1,10 +1,10 @@
-"""aio-pika with encoded properties, and with all names that RabbitMQ takes.
+"""aio-pika with encoded properties, and with all names that RabbitMQ allows.
 
-pamqp, which it reads frames with, has one type for all integers, so a message that is published
-again would not be the one that came. What it decodes stays as it is; the bytes are kept beside it,
-and are all there is of a message whose text is no UTF-8.
-It also refuses names that RabbitMQ takes (`$`, `~`): that is left to RabbitMQ.
-aiormq, which it speaks to RabbitMQ with, keeps to itself that a connection is blocked.
+pamqp, aio-pika's reader of frames, has one type for all integers, so a republished message would
+differ from the received one. pamqp's decoded properties stay; the encoded bytes are kept beside
+them, and are all that is kept of a message whose text is no UTF-8.
+pamqp also refuses names that RabbitMQ takes (`$`, `~`): the check is left to RabbitMQ.
+aiormq, aio-pika's protocol layer, does not report that a connection is blocked.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pamqp import commands, constants, header
 from bridge.wire.basic import Properties
 
 _HEAD_BYTES = 12
-"""Class, weight and body size, in front of the properties."""
+"""Class, weight and body size, before the properties."""
 
 _ATTRIBUTE = "busbridge_raw"
 
 
 class RawProperties(commands.Basic.Properties):
-    """Properties as they stand on the wire: flags and list.
+    """Encoded properties: flags and list.
 
     Args:
-        message_id: theirs; by it aiormq knows what is returned.
+        message_id: the properties' message id, by which aiormq finds a returned message.
     """
 
     def __init__(self, raw: bytes, message_id: str) -> None:
@@ -36,15 +36,15 @@ class RawProperties(commands.Basic.Properties):
         self._busbridge_raw = raw
 
     def marshal(self) -> bytes:
-        """Return them."""
+        """Return the encoding."""
         return self._busbridge_raw
 
 
 def with_id(raw: bytes, new_id: str) -> tuple[bytes, str]:
-    """Return properties that have a message id, and the id.
+    """Return properties with a message id, and the id.
 
     Args:
-        new_id: for those that have none.
+        new_id: the id for properties without one.
     """
     properties = Properties.decode(raw)
     if properties.message_id:
@@ -54,15 +54,15 @@ def with_id(raw: bytes, new_id: str) -> tuple[bytes, str]:
 
 
 def raw_of(content_header: Any) -> bytes:
-    """Return the properties of a message that came, encoded."""
+    """Return the encoded properties of a received message."""
     return cast(bytes, getattr(content_header, _ATTRIBUTE))
 
 
 def tell_blocked(connection: Any, told: Callable[[str | None], None]) -> None:
-    """Have somebody told why RabbitMQ reads nothing of a connection, and when it does again.
+    """Call `told` with the reason when RabbitMQ blocks a connection, and with `None` at the end.
 
     Args:
-        connection: aiormq's, which knows it and tells nobody.
+        connection: aiormq's connection, which receives these frames and calls no callback.
     """
 
     async def blocked(frame: commands.Connection.Blocked) -> None:
@@ -76,12 +76,12 @@ def tell_blocked(connection: Any, told: Callable[[str | None], None]) -> None:
 
 
 def _keep_raw() -> None:
-    """Have pamqp keep what it decodes."""
+    """Make pamqp keep the bytes that it decodes."""
     unmarshal = header.ContentHeader.unmarshal
 
     def unmarshal_and_keep(self: Any, data: bytes) -> None:
         # A native publisher's text may be no UTF-8: the connection would end, and the message come
-        # again on the next. What pamqp has not read by then nobody asks it for.
+        # again on the next. The properties that pamqp has not read by then are not used.
         with contextlib.suppress(ValueError):
             unmarshal(self, data)
         setattr(self, _ATTRIBUTE, data[_HEAD_BYTES:])

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class ServiceBusReceiver:
-    """Receives from a queue or subscription; made by a client. Iterating gives each message."""
+    """A receiver of a queue or subscription; made by a client. Iteration yields messages."""
 
     def __init__(self, client: ServiceBusClient, entity_path: str, receiving: Receiving) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class ServiceBusReceiver:
 
     @property
     def session(self) -> Any:
-        """The session; `None` where there is none."""
+        """The session; `None` for a receiver without sessions."""
         return self._session
 
     receive_messages = awaited(Synchronous.receive_messages)
@@ -65,10 +65,10 @@ class ServiceBusReceiver:
         timeout: float | None = None,
         **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive messages that were deferred, by their sequence numbers: all of them or none.
+        """Receive deferred messages by their sequence numbers: all of them or none.
 
         Raises:
-            MessageNotFoundError: one of them is not there, or is locked.
+            MessageNotFoundError: a message does not exist, or is locked.
         """
         given = numbers_of(sequence_numbers)
         found = await self._run(lambda: self._receiving.deferred(given, timeout)) if given else []
@@ -89,11 +89,11 @@ class ServiceBusReceiver:
 
     async def _end(self, asked: Call[Any] | None) -> None:
         if asked is not None:
-            with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
+            with contextlib.suppress(ServiceBusError, ValueError):  # the lock ends with the client
                 await self._client._run(asked)
 
     async def _run(self, asking: Callable[[], Call[Result]]) -> Result:
-        """Have something carried out, when there is something to receive from."""
+        """Do an operation, after the source is open."""
         await self._open()
         return await self._client._run(asking())
 

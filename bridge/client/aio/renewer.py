@@ -48,7 +48,7 @@ class AutoLockRenewer:
         """Renew a message's lock until it is settled, or a session's until its receiver closes.
 
         Raises:
-            ValueError: the renewer is closed, or there is no lock.
+            ValueError: the renewer is closed, or the renewable has no lock.
         """
         if self._is_closed:
             raise ValueError("The AutoLockRenewer has already been shutdown.")
@@ -60,7 +60,7 @@ class AutoLockRenewer:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Renew nothing more."""
+        """Stop renewing."""
         self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:

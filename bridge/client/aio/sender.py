@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServiceBusSender:
-    """Sends to a queue or topic; made by a client."""
+    """A sender to a queue or topic; made by a client."""
 
     def __init__(
         self, client: ServiceBusClient, entity_name: str, kind: str, options: dict[str, Any]
@@ -40,5 +40,5 @@ class ServiceBusSender:
     create_message_batch = awaited(Synchronous.create_message_batch)
 
     async def close(self) -> None:
-        """Send nothing more."""
+        """Close the sender."""
         self._sending.is_closed = True

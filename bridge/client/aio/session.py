@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class ServiceBusSession:
-    """The session of a receiver; made by that.
+    """The session of a receiver; made by the receiver.
 
     Args:
-        receiver: carries out what is asked for, when it has the session.
+        receiver: does the operations, after the session is accepted.
 
     Attributes:
-        auto_renew_error: why an `AutoLockRenewer` renews it no more.
+        auto_renew_error: why an `AutoLockRenewer` has stopped renewing the session's lock.
     """
 
     def __init__(self, source: SessionSource, receiver: ServiceBusReceiver) -> None:
@@ -30,12 +30,12 @@ class ServiceBusSession:
 
     @property
     def session_id(self) -> str | None:
-        """Its id; of a next session once that is given."""
+        """The session's id; of a next session once accepted."""
         return self._source.session_id
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """The end of its lock."""
+        """The end of the session's lock."""
         return self._source.locked_until_utc
 
     get_state = awaited(Synchronous.get_state)

@@ -1,1 +1,1 @@
-"""What both lanes share: no I/O; what is to be done goes to a `wire.Channel`."""
+"""The logic that both lanes share, without I/O: all output goes to a `wire.Channel`."""

@@ -1,4 +1,4 @@
-"""Who waits for an answer otherwise than a caller: `core.wire.Answer`."""
+"""Callbacks in place of a caller's future: `core.wire.Answer`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 def ignore(outcome: object) -> None:
-    """Nobody hears it."""
+    """Ignore the outcome."""
 
 
 class Told:
-    """Has what comes of something told.
+    """An answer that calls functions.
 
     Args:
-        result: called with a result.
-        error: called with what it failed with.
+        result: called with the result.
+        error: called with the exception.
     """
 
     def __init__(
@@ -27,5 +27,5 @@ class Told:
         self.set_exception = error
 
     def done(self) -> bool:
-        """It is never given up."""
+        """Return False: a callback is never given up."""
         return False

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect: longer after each failure."""
+"""Waits between attempts to connect: longer after each failure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ MAX_S = 10.0
 
 
 class Backoff:
-    """The failures in a row so far; waits are random, so that many clients do not come at once."""
+    """The count of failures in a row; waits are random, to spread the attempts of many clients."""
 
     def __init__(self) -> None:
         self._wait = tenacity.wait_random_exponential(multiplier=2 * MIN_S, min=MIN_S, max=MAX_S)
         self._failures = 0
 
     def succeeded(self) -> None:
-        """There is a connection: the row has ended."""
+        """Reset the count: a connection is open."""
         self._failures = 0
 
     def wait_s(self) -> float:
-        """An attempt has failed; return the seconds until the next."""
+        """Count a failed attempt; return the seconds until the next attempt."""
         self._failures += 1
         nothing: Any = None
         state = tenacity.RetryCallState(nothing, None, (), {})

@@ -1,4 +1,4 @@
-"""An operation of the namespace, as a lane has it carried out."""
+"""A call: an operation of the namespace that a lane carries out and waits for."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ENDED = "The client was closed before the call had ended."
 
 @dataclass(slots=True)
 class Call(Generic[Result]):
-    """What is asked, and how it is waited for.
+    """An operation with its arguments, and how the caller waits for the result.
 
     Attributes:
-        name: of `Namespace`, or of one of its parts, behind a dot.
-        timeout_s: how long its caller waits; `None`: as long as the client says.
-        is_receiving: it needs the connection that receives.
-        is_tried_again: what failed for the moment is done again.
-        undone_by: makes what undoes a result that its caller gave up.
-        read: makes of the result what its caller is given; what it raises may be tried again.
+        name: a method of `Namespace`, or of one of its parts, behind a dot.
+        timeout_s: how long the caller waits; `None`: as long as the client's options say.
+        is_receiving: whether the operation needs the receiving connection.
+        is_tried_again: whether a temporary failure is retried.
+        undone_by: makes the call that undoes a result which the caller gave up.
+        read: turns the result into the caller's return value; its exceptions may be retried.
 
     Raises:
-        ValueError: the timeout can be none.
+        ValueError: the timeout is not positive.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Call(Generic[Result]):
             raise ValueError("The timeout must be greater than 0.")
 
     def begin(self, namespace: Any, answer: Answer, *more: Any) -> None:
-        """Have it carried out; what it raises is its waiter's."""
+        """Begin the operation; exceptions go to the waiting caller."""
         guarded(answer, attrgetter(self.name)(namespace), *self.arguments, answer, *more)
 
     def undo(self, namespace: Any, answer: Any) -> None:
-        """Its caller has given up: nothing is left of a result that was there already."""
+        """Undo a result that came after the caller had given up."""
         if self.undone_by is None or not answer.done() or answer.cancelled():
             return
         if answer.exception() is None:
@@ -57,11 +57,11 @@ class Call(Generic[Result]):
 
 
 def number_of(given: Any) -> int:
-    """Return a number that can be asked for.
+    """Return a number as an int of 64 bits.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it has more than 64 bits.
+        TypeError: the value is no whole number.
+        ValueError: the number has more than 64 bits.
     """
     number = index(given)
     if not -(1 << 63) <= number < 1 << 63:

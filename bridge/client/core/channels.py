@@ -1,9 +1,9 @@
-"""The channels that one queue is received on; what one has lost, all have.
+"""The channels of a queue's receiver; the loss of any channel loses all.
 
 RabbitMQ has faults with several consumers on one channel (docs/rabbitmq-faults.md: consumed-twice,
-returns-order), so each fetch has a channel of its own: before 4.3 it is used again when all that
-came on it is settled, since 4.3 never. In a cluster before 4.3 all are on one. When a quarter of
-the connection's channels are in use the next fetches share one.
+returns-order), so each fetch has a channel of its own: before 4.3 the channel is used again when
+all its messages are settled, since 4.3 never. In a cluster before 4.3 all fetches share one
+channel. When a quarter of the connection's channels are in use the next fetches share one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from bridge.machine.credit.windows import Windows
 from bridge.topology.description import Described
 
 IDLE_MAX = 16
-"""So many are kept for the next fetch."""
+"""How many settled channels are kept for the next fetches."""
 
 RETIRE_S = 1.0
-"""How long a channel stays when all is settled: a queue that elects a leader loses the acks that it
-has not applied when their channel ends."""
+"""How long a channel stays open when all its messages are settled: a queue that elects a leader
+loses the acks that it has not applied when their channel ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Whether each fetch has a channel of its own, and how many wait for the next one."""
+    """Whether each fetch has a channel of its own, and how many idle channels are kept."""
 
     is_apart: bool
     idle_max: int
 
 
 def way_of(described: Described) -> tuple[Strategy, Limits]:  # type: ignore[type-arg]
-    """Return how messages are received from a RabbitMQ."""
+    """Return the strategy of fetching for a RabbitMQ, and the limits of its channels."""
     if not described.capabilities.nack_counts:
         return Windows(is_apart=True), Limits(is_apart=True, idle_max=0)
     if described.is_clustered:
@@ -49,8 +49,8 @@ class Channels:
     """The channels of one queue.
 
     Args:
-        on_lost: called once when all that came on them is lost.
-        on_ready: called when something can be fetched again.
+        on_lost: called once when the channels are lost, and with them all held messages.
+        on_ready: called when a fetch may begin again.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class Channels:
         return not self._returning
 
     def returned(self, channel: Channel) -> None:
-        """A message goes back on this channel: on another one nothing may come before it."""
+        """Note a return: no fetch begins on another channel before RabbitMQ has carried it out."""
         if self._limits.is_apart:
             self._returning += 1
             channel.barrier(partial(self._on_returned, self._life))
 
     def main(self) -> Channel:
-        """Return the channel that asks the queue.
+        """Return the shared channel, which also does the looks.
 
         Raises:
-            ServiceBusError: there is no connection.
+            ServiceBusError: no connection.
         """
         if self._main is None:
             self._main = self._open()
@@ -96,7 +96,7 @@ class Channels:
         """Return a channel for a fetch.
 
         Raises:
-            ServiceBusError: there is no connection.
+            ServiceBusError: no connection.
         """
         if not self._limits.is_apart:
             return self.main()
@@ -107,12 +107,12 @@ class Channels:
         return channel
 
     def hold(self, channel: Channel) -> None:
-        """A message that came on it is to be settled there."""
+        """Count one more message to be settled on this channel."""
         if channel in self._used:
             self._used[channel] += 1
 
     def let_go(self, channel: Channel) -> None:
-        """A message was settled there, or a fetch has ended: it may be of use again."""
+        """Count one settled message or ended fetch; the last makes the channel idle."""
         count = self._used.get(channel)
         if count is None:
             return
@@ -127,13 +127,13 @@ class Channels:
             self._wire.later(RETIRE_S, channel.close)
 
     def replace(self) -> None:
-        """Use none of them for another fetch; each is closed when all is settled there."""
+        """Use no present channel for another fetch; each closes when its messages are settled."""
         self._spent.update(self._used)
         while self._idle:
             self._wire.later(RETIRE_S, self._idle.pop().close)
 
     def close(self) -> None:
-        """Close all; what is not settled goes back."""
+        """Close all channels; unsettled messages go back to the queue."""
         self._life += 1
         main = () if self._main is None else (self._main,)
         for channel in (*main, *self._idle, *self._used):

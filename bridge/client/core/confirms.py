@@ -1,4 +1,4 @@
-"""Publishes of one channel that RabbitMQ has not confirmed yet."""
+"""Unconfirmed publishes of one channel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ UNCONFIRMED = (
 
 
 def lost(exchange: str, what: str, why: str) -> Exception:
-    """Return what is known of a publish whose channel has ended.
+    """Return the error of a publish whose channel has ended.
 
     Args:
-        what: is not known, if RabbitMQ has not ended it for this exchange.
-        why: it has ended, in RabbitMQ's words.
+        what: the text of the error if the channel ended for a reason other than this exchange.
+        why: RabbitMQ's reason for the end of the channel.
     """
     if f"exchange '{exchange or 'amq.default'}' in vhost" in why:
         if "NOT_FOUND" in why:
@@ -28,10 +28,10 @@ def lost(exchange: str, what: str, why: str) -> Exception:
 
 
 class Confirms:
-    """What waits, by delivery tag.
+    """The waiting publishes, by delivery tag.
 
-    A message that is returned is known by its route only, so all that wait on it count as
-    unroutable: RabbitMQ returns it before it confirms it.
+    A returned message is known by its route only, so all waiting publishes of this route count as
+    unroutable: RabbitMQ returns a message before it confirms it.
     """
 
     def __init__(self) -> None:
@@ -40,19 +40,19 @@ class Confirms:
         self._last = 0
 
     def add(self, exchange: str, key: str, confirmed: Confirmed) -> int:
-        """Something is about to be published; return its delivery tag."""
+        """Add a publish; return its delivery tag."""
         self._last += 1
         self._waiting[self._last] = (exchange, key), confirmed
         return self._last
 
     def on_return(self, exchange: str, key: str) -> None:
-        """No queue took a message of this route."""
+        """Mark the publishes of this route as unroutable."""
         for tag, (route, _) in self._waiting.items():
             if route == (exchange, key):
                 self._returned.add(tag)
 
     def on_confirm(self, tag: int, *, is_multiple: bool, is_taken: bool) -> None:
-        """RabbitMQ has taken messages, or has not."""
+        """Take a confirm of RabbitMQ's: an ack or a nack."""
         if is_multiple:
             for each in [each for each in self._waiting if each <= tag]:
                 self._settle(each, is_taken=is_taken)
@@ -60,7 +60,7 @@ class Confirms:
             self._settle(tag, is_taken=is_taken)
 
     def lose(self, why: str) -> None:
-        """The channel has ended: what waits is told what is known of it."""
+        """Fail all waiting publishes: the channel has ended."""
         waiting, self._waiting = self._waiting, {}
         self._returned.clear()
         for (exchange, _), confirmed in waiting.values():

@@ -1,7 +1,7 @@
-"""Definitions of entities, as a bridge tells them; any bridge of the namespace does.
+"""Definitions of entities, as any bridge of the namespace describes them.
 
-A client asks all bridges which one answers, over the exchange by which they tell each other news,
-and then that one, by its queue, until it is gone.
+A client asks through the exchange of bridges' notifications which bridge answers. Then it asks that
+bridge by its queue, until the bridge is gone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from bridge.wire.notifications import WHO
 from bridge.wire.reply import Done, Refused, decode_reply
 
 FRESH_S = 15.0
-"""A definition is asked for again when it is older; a bridge takes that as a use of the entity."""
+"""Age at which a definition is asked for again; a bridge counts the question as a use of the
+entity."""
 
 KNOWN_S = 2.0
-"""After this time without an answer what was known is used, and the answer waited for meanwhile."""
+"""After this time without an answer the old definition is used, and the answer awaited
+meanwhile."""
 
 DISCOVERY_S = 10.0
 
@@ -41,7 +43,7 @@ _PASSING = (
     ServiceBusConnectionError,
     ServiceBusServerBusyError,
 )
-"""Nobody has answered: bridges restart, or RabbitMQ has an alarm; what was true holds."""
+"""No bridge has answered (bridges restart, or RabbitMQ has an alarm): the old definition holds."""
 
 NO_BRIDGE = (
     "No bridge answers in this virtual host: run `busbridge serve` or `sidecar` on it, and see "
@@ -51,11 +53,11 @@ NO_BRIDGE = (
 Then = Callable[[Described], None]
 
 Replied = Callable[[str, bytes | Exception], None]
-"""Given a bridge's queue, and its reply as it came, or why there is none."""
+"""Called with a bridge's queue and its raw reply, or an error."""
 
 
 class Directory:
-    """What is known of entities.
+    """The known definitions of entities.
 
     Args:
         held: how many active messages and dead letters of an entity this client holds.
@@ -71,7 +73,7 @@ class Directory:
         self._bridge: str | None = None
 
     def known(self, path: str, answer: Answer, then: Then) -> None:
-        """Go on with an entity's definition of the last `FRESH_S`, or have `answer` fail."""
+        """Call `then` with a definition of the last `FRESH_S`, or have `answer` fail."""
         found = self._known.get(path.lower())
         if found is not None and self._wire.now_s() - found[1] < FRESH_S:
             guarded(answer, then, found[0])
@@ -79,9 +81,9 @@ class Directory:
             self.read(path, answer, then)
 
     def read(self, path: str, answer: Answer, then: Then) -> None:
-        """Go on with an entity's definition as it is now, or have `answer` fail.
+        """Call `then` with the entity's current definition, or have `answer` fail.
 
-        Where nobody says how it is now, with what was known.
+        If no bridge answers, the old definition is used.
         """
         found = self._known.get(path.lower())
         waiting = [then]
@@ -112,18 +114,18 @@ class Directory:
             answered(error)
 
     def forget(self, path: str) -> None:
-        """An entity is not there: ask for it anew."""
+        """Forget a definition: the entity does not exist."""
         self._known.pop(path.lower(), None)
 
     def held(self, path: str) -> Table:
-        """Return what a question says of the messages that this client holds."""
+        """Return the counts of held messages as fields of a question."""
         return {"held": array([long(count) for count in self._held(path)])}
 
     def ask(self, question: Table, answered: Answered, exchange: str = "") -> None:
-        """Ask a bridge; what it refuses is an error of `exceptions`.
+        """Ask a bridge; a refusal becomes an error of `exceptions`.
 
         Args:
-            exchange: from which bridges' queues are reached by their names.
+            exchange: an exchange that routes to bridges' queues by name.
         """
 
         def replied(bridge: str, reply: bytes | Exception) -> None:
@@ -135,7 +137,7 @@ class Directory:
     def ask_any(
         self, question: Table, replied: Replied, *, wait_s: float = TIMEOUT_S, exchange: str = ""
     ) -> None:
-        """Ask a bridge; `replied` is told which one has answered, and what."""
+        """Ask a bridge; `replied` is called with the bridge and its reply."""
         body = encode_table(question)
         ask = partial(self._publisher.ask, exchange)
 
@@ -150,7 +152,7 @@ class Directory:
             ask(bridge, {}, body, partial(on_reply, bridge), wait_s=wait_s)
 
         def on_reply(bridge: str, reply: bytes | Exception) -> None:
-            if isinstance(reply, OperationTimeoutError):  # it may hang, and another one not
+            if isinstance(reply, OperationTimeoutError):  # this bridge may hang; another may not
                 self._bridge = None
             replied(bridge, reply)
 
@@ -183,7 +185,7 @@ class Directory:
 
 
 def guarded(answer: Answer, call: Callable[..., None], *arguments: object) -> None:
-    """Call something; what it raises is its waiter's."""
+    """Call a function; exceptions go to the waiting caller."""
     try:
         call(*arguments)
     except ModelError as error:
@@ -193,7 +195,7 @@ def guarded(answer: Answer, call: Callable[..., None], *arguments: object) -> No
 
 
 def content_of(reply: bytes | Exception) -> Done | Exception:
-    """Return what a bridge has answered, or why it has not."""
+    """Return a bridge's answer, or an error."""
     if isinstance(reply, Unroutable):
         return ServiceBusCommunicationError(NO_BRIDGE)
     if isinstance(reply, Exception):

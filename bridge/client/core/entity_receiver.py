@@ -1,8 +1,8 @@
-"""What a client receives of one queue of RabbitMQ: what was fetched, is locked, or leaves.
+"""A client's receiving from one queue of RabbitMQ: fetches, locks, settlement.
 
-All receivers of its that the application makes share it, so a lock outlives its receiver and ends
-with the client. The rules are those of a bridge: what is fetched (`machine.credit`), when a lock
-ends (`machine.locks`), what is a second copy (`machine.deduplicator`).
+All the application's receivers of the queue share one `EntityReceiver`, so a lock outlives its
+receiver and ends with the client. The rules are those of a bridge: fetches (`machine.credit`), ends
+of locks (`machine.locks`), second copies (`machine.deduplicator`).
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ SETTLE_S = 1.0
 order-after-kill)."""
 
 REFUSALS = "ACCESS_REFUSED", "RESOURCE_LOCKED"
-"""How RabbitMQ says that this user may not receive: asking again is in vain."""
+"""RabbitMQ's words for a user that may not receive: repeating the request is in vain."""
 
 
 class EntityReceiver:
-    """The messages of one queue that are here.
+    """The client's messages of one queue.
 
     Args:
-        wire: the connection that is received on.
-        publisher: of another connection, which may be blocked while this one is not.
-        settled: where it is remembered what is settled.
-        settlements: where it is told to whoever peeks.
+        wire: the receiving connection.
+        publisher: on the publishing connection, which may be blocked while the receiving one is
+            not.
+        settled: the memory of settled messages.
+        settlements: publishes settled numbers for peeks.
 
     Attributes:
         place: the queue.
-        record: what is told of it to whoever peeks.
+        record: the queue's settled numbers for peeks.
     """
 
     def __init__(
@@ -102,20 +103,20 @@ class EntityReceiver:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody waits here, or holds a lock."""
+        """Whether a call waits here, or a lock is held."""
         return bool(self._pulls or len(self._locks))
 
     @property
     def held_count(self) -> int:
-        """How many messages are here, unacked."""
+        """How many messages are held, unacked."""
         return len(self._deduplicator)
 
     def update(self, described: Described) -> None:
         """Take over a changed definition.
 
-        An entity that was made anew counts from 1, and is received from by other consumers, on
-        other channels: the earlier ones may hang (docs/rabbitmq-faults.md: moved-consumer). What is
-        locked stays so: it may be of the new one.
+        An entity of a new incarnation counts from 1, and is received from by new consumers on new
+        channels: the earlier consumers may hang (docs/rabbitmq-faults.md: moved-consumer). Locks
+        stay: their messages may be of the new incarnation.
         """
         if described is self._described:
             return
@@ -136,12 +137,13 @@ class EntityReceiver:
     def pull(
         self, count: int, wait_s: float | None, mode: ServiceBusReceiveMode, answer: Answer
     ) -> Callable[[], None]:
-        """Receive up to so many messages; the answer is a list of `Received`.
+        """Receive up to `count` messages; answer with a list of `Received`.
 
-        It comes when all are there, `wait_s` are over (`None`: never), or shortly after the first.
+        The answer comes when all messages are there, after `wait_s` (`None`: no limit), or shortly
+        after the first message.
 
         Returns:
-            What ends it early, with what it has.
+            A function that ends the call early, with the messages so far.
         """
         self._last_pull += 1
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -154,18 +156,18 @@ class EntityReceiver:
         return partial(self._withdraw, pull)
 
     def complete(self, token: UUID, answer: Answer) -> None:
-        """Settle a message for good; a process that ends then has not lost it."""
+        """Ack a message; answer when the ack is with the kernel, so a process may end then."""
         held = self._locks.release(token).held
         self._settling.settle(held)
         held.channel.written(partial(succeed, answer))
 
     def release(self, token: UUID, answer: Answer) -> None:
-        """Let the next receiver have a message that its caller did not take, uncounted."""
+        """Give the next receiver an untaken message, uncounted."""
         self._untouched(self._locks.release(token).held, None)
         succeed(answer)
 
     def abandon(self, token: UUID, answer: Answer) -> None:
-        """Give a message back, one more on its count."""
+        """Return a message to the queue, counted as a failed delivery."""
         self._settling.give_back(self._locks.release(token).held)
         succeed(answer)
 
@@ -185,7 +187,7 @@ class EntityReceiver:
         self._settling.move(self._locks, token, publishes, Left.DEAD_LETTERED, answer)
 
     def defer(self, token: UUID, answer: Answer) -> None:
-        """Set a message aside; the queue for that is there."""
+        """Defer a message; the queue of deferred messages exists."""
 
         def publishes(held: Held) -> Move:
             return moves.defer(self.place, held, {})
@@ -193,11 +195,11 @@ class EntityReceiver:
         self._settling.move(self._locks, token, publishes, Left.MOVED, answer)
 
     def renew(self, token: UUID, answer: Answer) -> None:
-        """Give a lock its full duration from now; the answer is its end (UTC ms)."""
+        """Give a lock its full duration from now; answer with its end (UTC ms)."""
         succeed(answer, self._locks.renew(token, self.place.queue.lock_duration_ms))
 
     def refuse(self, error: Exception) -> None:
-        """Nothing can be received from here any more: tell those who wait."""
+        """Fail all waiting calls: no message can be received from here any more."""
         pulls, self._pulls = self._pulls, {}
         for pull in pulls.values():
             self._withdrawals[self._credit.withdraw(pull.number)] = pull
@@ -205,12 +207,12 @@ class EntityReceiver:
         self._turn_soon()
 
     def lose(self) -> None:
-        """Nothing that was begun here can be relied on: what is held comes again."""
+        """Give up the channels: RabbitMQ delivers held messages again."""
         self._channels.close()
         self._on_lost()
 
     def close(self) -> None:
-        """End all; what is locked goes back to its queue."""
+        """End all calls; locked messages go back to their queue."""
         self._is_closed = True
         for pull in list(self._pulls.values()):
             self._finish(pull)
@@ -219,10 +221,10 @@ class EntityReceiver:
         if self._timer is not None:
             self._timer.cancel()
 
-    # What comes.
+    # Deliveries.
 
     def _on_delivery(self, fetch: int, channel: Channel, delivery: Delivery) -> None:
-        if channel.is_closed:  # RabbitMQ has taken it back already, and brings it again
+        if channel.is_closed:  # RabbitMQ has taken the message back, and delivers it again
             return
         self._channels.hold(channel)
         try:
@@ -242,7 +244,7 @@ class EntityReceiver:
         self._turn_soon()
 
     def _on_held(self, held: Held) -> None:
-        """Keep a message unless it is one too many, or belongs elsewhere."""
+        """Hold a delivered message, unless it is a second copy or of another queue."""
         if is_stray(held, self.place, self.place.active_exchange):
             self._credit.discarded(held.fetch)
             self._settling.surely(held, moves.send_back(self.place, held), Left.MOVED)
@@ -291,9 +293,9 @@ class EntityReceiver:
             self._turn_soon()
 
     def _finish(self, pull: Pull[Held]) -> None:
-        """Give a caller what has come; when he is gone, nobody had it."""
+        """Give the caller the messages; if the caller has given up, release them."""
         self._pulls.pop(pull.number, None)
-        if pull.is_finished:  # it was full before RabbitMQ had answered its end
+        if pull.is_finished:  # the call was full before RabbitMQ had answered its end
             return
         is_taken = pull.finish()
         for held, received in pull.got:
@@ -303,14 +305,14 @@ class EntityReceiver:
                 self._settling.settle(held)
 
     def _untouched(self, held: Held, token: UUID | None) -> None:
-        """Let the next receiver have a message; before 4.3 RabbitMQ counts what is returned."""
+        """Release a message for the next receiver; before 4.3 RabbitMQ counts returns."""
         if token is not None:
             self._locks.drop(token)
         if not held.channel.is_closed:
             self._credit.released(held, self._wire.now_s())
             self._turn_soon()
 
-    # What is fetched.
+    # Fetches.
 
     def _turn_soon(self) -> None:
         if not self._is_turn_due and not self._is_closed:
@@ -318,7 +320,7 @@ class EntityReceiver:
             self._wire.soon(self._act)
 
     def _act(self) -> None:
-        """Bring what is fetched in line with what is asked for."""
+        """Carry out the strategy's effects, which bring the fetches in line with the calls."""
         self._is_turn_due = False
         if self._is_closed:
             return
@@ -338,7 +340,7 @@ class EntityReceiver:
     def _carry_out(self, effect: Any) -> None:
         try:
             self._fetching.carry_out(effect)
-        except ServiceBusError:  # there is no channel for it; what came on others stays locked
+        except ServiceBusError:  # no channel for the effect; messages of other channels stay locked
             self._not_before_s = self._wire.now_s() + SETTLE_S
             self._credit.closed(effect.fetch)
             self._turn_soon()
@@ -353,7 +355,7 @@ class EntityReceiver:
             self._turn_soon()
 
     def _watch(self) -> None:
-        """Wake when there is something to do though nothing happens."""
+        """Set the timer for the next time-driven effect."""
         due_s = self._credit.due_s()
         if self._pulls and self._not_before_s > self._wire.now_s():
             due_s = min(self._not_before_s, due_s or self._not_before_s)
@@ -372,7 +374,7 @@ class EntityReceiver:
         self._turn_soon()
 
     def _on_lost(self, error: ServiceBusError | None = None) -> None:
-        """RabbitMQ has taken everything back; who asked still asks, unless nobody may receive."""
+        """Forget held messages, as RabbitMQ took them back; calls wait on, unless refused."""
         self._not_before_s = self._wire.now_s() + SETTLE_S
         self._fetching.lose()
         self._credit.lost()
@@ -380,5 +382,5 @@ class EntityReceiver:
         self._locks.lose()
         if any(refusal in str(error) for refusal in REFUSALS):
             self.refuse(ServiceBusAuthorizationError(str(error)))
-        self._is_turn_due = False  # a turn that was interrupted never ended
+        self._is_turn_due = False  # an interrupted turn never ended
         self._turn_soon()

@@ -1,4 +1,4 @@
-"""What is sent, as the envelopes that a sequencer takes; checked as every door checks it."""
+"""Envelopes of sent messages for the sequencer, checked as in a bridge."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def new_identity() -> bytes:
 
 
 def send_entity(described: Described) -> model.SendEntity:
-    """Return the definition of what takes messages.
+    """Return the definition of an entity that takes messages.
 
     Raises:
-        ServiceBusError: it is a subscription.
+        ServiceBusError: the entity is a subscription.
         MessagingEntityDisabledError: its status forbids sends.
     """
     entity = described.entity
@@ -52,7 +52,7 @@ def batch_body(
 
     Args:
         batch: AMQP 1.0 sections of each message.
-        scheduled_ms: when to enqueue all of them (UTC ms); `None`: as each says.
+        scheduled_ms: when to enqueue all messages (UTC ms); `None`: each at its own time.
 
     Raises:
         ServiceBusQuotaExceededError: the entity is full.

@@ -1,4 +1,4 @@
-"""Windows, gets and looks at one queue: what its strategy decides, carried out on channels."""
+"""Carries out a strategy's effects: windows, gets and looks on the channels of one queue."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Fetching:
     """The fetches of one queue.
 
     Args:
-        credit: the strategy; it is told what comes of them.
-        on_delivery: called with the fetch, its channel and what it has brought.
+        credit: the strategy, which is told the results.
+        on_delivery: called with the fetch, its channel and the delivery.
         on_change: called when a fetch has ended.
     """
 
@@ -37,10 +37,10 @@ class Fetching:
         self._life = 0
 
     def carry_out(self, effect: Open | Get | Look | Close) -> None:
-        """Do what was decided.
+        """Carry out one effect of the strategy.
 
         Raises:
-            ServiceBusError: there is no connection.
+            ServiceBusError: no connection.
         """
         match effect:
             case Open(fetch, size):
@@ -61,7 +61,7 @@ class Fetching:
             channel.cancel(_tag(fetch))
 
     def lose(self) -> None:
-        """The channels are gone."""
+        """Forget all windows: their channels are gone."""
         self._life += 1
         self._windows.clear()
 
@@ -102,5 +102,5 @@ class Fetching:
 
 
 def _tag(fetch: int) -> str:
-    """Return a consumer tag: never a decimal number, which RabbitMQ takes for a get's."""
+    """Return a consumer tag: never a decimal number, by which RabbitMQ names a get."""
     return f"window-{fetch}"

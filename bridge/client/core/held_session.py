@@ -1,4 +1,4 @@
-"""One session that a client holds: what was asked for, what has come, and why it ended."""
+"""A session that a client holds: credit, messages, and why the lock ended."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ LOCK_LOST = "The session lock has expired on the MessageSession. Accept a new Me
 
 
 class Asked(Protocol):
-    """Who is asked for the session's messages."""
+    """Requests to the bridge for the session's messages."""
 
     def credit(self, held: HeldSession, count: int) -> None:
-        """So many more are wanted."""
+        """Ask for `count` more messages."""
 
     def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
-        """None is wanted any more; `done` is called behind the last that comes."""
+        """Take back all credit; `done` is called after the last message."""
 
 
 class HeldSession:
-    """A session's lock, and its messages that are here.
+    """A session's lock, and its messages in this client.
 
     Args:
-        number: names the receiver to the bridge that holds it for this client.
-        bridge: that bridge's queue.
+        number: names the receiver to the bridge that holds the session for this client.
+        bridge: the queue of that bridge.
 
     Attributes:
-        path: the entity's.
-        session_id: the session.
+        path: the entity's path.
+        session_id: the session's id.
         until_ms: the lock's end (UTC ms).
-        lost: why it has ended; `None` while it has not.
+        lost: why the lock has ended; `None` while it has not.
         arrived: how many messages have come.
     """
 
@@ -76,10 +76,10 @@ class HeldSession:
             raise SessionLockLostError(self.lost)
 
     def pull(self, count: int, wait_s: float | None, answer: Answer) -> Callable[[], None]:
-        """Receive up to so many messages; the answer is a list of `Received`.
+        """Receive up to `count` messages; answer with a list of `Received`.
 
         Returns:
-            What ends the wait early.
+            A function that ends the wait early.
         """
         self.check()
         pull: Pull[None] = Pull(count, answer)
@@ -91,20 +91,20 @@ class HeldSession:
         return partial(self._withdraw, pull)
 
     def put_back(self, received: Received) -> None:
-        """The next pull has a message that its caller did not take."""
+        """Give the next pull a message that the last caller did not take."""
         place = sum(each.sequence_number < received.sequence_number for each in self._buffer)
         self._buffer.insert(place, received)
         self._fill()
 
     def on_message(self, received: Received) -> None:
-        """A message has come."""
+        """Buffer a message, and fill the pulls."""
         self.arrived += 1
         self._credit = max(self._credit - 1, 0)
         self._buffer.append(received)
         self._fill()
 
     def lose(self, why: str) -> None:
-        """The lock has ended."""
+        """End the lock, and fail the pulls."""
         if self.lost is None:
             self.lost = why
             self._buffer.clear()
@@ -127,7 +127,7 @@ class HeldSession:
             self._buffer.extendleft(received for _, received in reversed(pull.got))
 
     def _withdraw(self, pull: Pull[None]) -> None:
-        """End a pull with what has come, and what is on its way."""
+        """End a pull with the messages that have come, or are in flight."""
         if pull not in self._pulls or pull.is_withdrawn:
             return
         pull.is_withdrawn = True
@@ -147,7 +147,7 @@ class HeldSession:
         self._ask()
 
     def _ask(self) -> None:
-        """Ask for what the pulls lack; while credit is taken back, nothing."""
+        """Ask for as many messages as the pulls lack; not while credit is taken back."""
         lacks = sum(pull.lacks for pull in self._pulls if not pull.is_withdrawn)
         count = lacks - self._credit - len(self._buffer)
         if count > 0 and not self._is_draining and self.lost is None:

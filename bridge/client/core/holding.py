@@ -1,4 +1,4 @@
-"""What a client holds, unacked."""
+"""Messages that a client holds, unacked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bridge.message.received import Received
 
 @dataclass(slots=True, eq=False)
 class Held(Message):
-    """A message that this client holds.
+    """A held message.
 
     Attributes:
-        fetch: what brought it.
-        channel: where it is settled, under `tag`.
+        fetch: the get or window that brought the message.
+        channel: the channel on which the message is settled, by `tag`.
     """
 
     fetch: int
@@ -24,7 +24,7 @@ class Held(Message):
     tag: int
 
     def received(self, token: UUID | None = None, until_ms: int | None = None) -> Received:
-        """Return it as the application sees it."""
+        """Return the message in the application's form."""
         return Received(
             record=self.record,
             sequence_number=max(self.number, 0),
@@ -39,7 +39,7 @@ class Held(Message):
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """A second copy, unacked."""
+    """A second copy of a message, unacked."""
 
     fetch: int
     channel: Channel

@@ -1,4 +1,4 @@
-"""The locks that a client gives on one queue's messages, and the timer that ends them."""
+"""A client's locks on one queue's messages, and the timer that ends these locks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LOCK_LOST = (
 
 
 class LockTable:
-    """Which token locks which message, and until when.
+    """The locks by token, with the end of each.
 
     Args:
-        on_lock_expired: called with a message whose lock has ended by itself.
+        on_lock_expired: called with a message whose lock has expired.
     """
 
     def __init__(self, wire: Wire, on_lock_expired: Callable[[Held], None]) -> None:
@@ -44,7 +44,7 @@ class LockTable:
         """Give a lock its full duration from now; return its end (UTC ms).
 
         Raises:
-            MessageLockLostError: it has ended.
+            MessageLockLostError: the lock has ended.
         """
         now_ms = self._wire.now_ms()
         held = self._locks.find(token.bytes, now_ms=now_ms)
@@ -60,7 +60,7 @@ class LockTable:
         """End a lock and return it.
 
         Raises:
-            MessageLockLostError: it has ended before.
+            MessageLockLostError: the lock has ended before.
         """
         lock = self._locks.release(token.bytes, now_ms=self._wire.now_ms())
         if lock is None or lock.held.channel.is_closed:
@@ -68,20 +68,20 @@ class LockTable:
         return lock
 
     def restore(self, token: UUID, lock: Lock[Held]) -> None:
-        """Put a lock back: its message has not left."""
+        """Put a lock back: its message has not left the queue."""
         self._locks.restore(token.bytes, lock)
         self._watch()
 
     def drop(self, token: UUID) -> None:
-        """End a lock, if it has not ended."""
+        """End a lock, if not ended yet."""
         self._locks.release(token.bytes, now_ms=self._wire.now_ms())
 
     def lose(self) -> None:
-        """RabbitMQ has taken everything back."""
+        """Forget all locks: RabbitMQ has taken the messages back."""
         self._locks.lose(lambda held: True)
 
     def close(self) -> None:
-        """End no lock any more."""
+        """Stop the timer: no lock expires any more."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""What a client does, each operation with a future that is answered; both lanes call this."""
+"""All operations of a client, each answered by a future; both lanes call this module."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from bridge.wire.reply import Refused as RefusedReply
 from bridge.wire.reply import decode_reply
 
 REFRESH_S = 15.0
-"""A queue that is received from has its definition read again, which also shows that it is used."""
+"""Interval at which the definition of a queue in use is read again; the bridge counts the question
+as a use of the queue."""
 
 PLAIN_ON_SESSION_ENTITY = (
     "It is not possible for an entity that requires sessions to create a non-sessionful message "
@@ -51,14 +52,14 @@ RECEIVER_OF_FORWARDED = (
 
 
 class Namespace:
-    """The entities of a virtual host, as one client uses them.
+    """The entities of a virtual host, for one client.
 
     Args:
         sending: the connection that publishes; RabbitMQ may block it.
         receiving: the connection that receives and settles.
 
     Attributes:
-        sessions: those that the client holds.
+        sessions: the sessions that the client holds.
     """
 
     def __init__(self, sending: Wire, receiving: Wire) -> None:
@@ -88,7 +89,7 @@ class Namespace:
         self._directory.known(path, answer, then)
 
     def schedule(self, path: str, batch: Sequence[bytes], due_ms: int, answer: Answer) -> None:
-        """Store messages for later; the answer is their sequence numbers."""
+        """Store messages for later; answer with their sequence numbers."""
 
         def then(described: Described) -> None:
             body = batch_body(Operation.SCHEDULE, described, batch, due_ms)
@@ -113,7 +114,7 @@ class Namespace:
         self._directory.known(path, answer, then)
 
     def message_bytes_max(self, path: str, answer: Answer) -> None:
-        """Answer with the largest message that an entity takes."""
+        """Answer with the entity's maximum message size."""
 
         def then(described: Described) -> None:
             send_entity(described)
@@ -122,7 +123,7 @@ class Namespace:
         self._directory.known(path, answer, then)
 
     def check(self, path: str, answer: Answer) -> None:
-        """Answer when an entity is there."""
+        """Answer when the entity is found."""
         self._directory.known(path, answer, lambda described: succeed(answer))
 
     def pull(
@@ -134,10 +135,10 @@ class Namespace:
         answer: Answer,
         begun: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Receive up to so many messages; the answer is a list of `Received`.
+        """Receive up to `count` messages; answer with a list of `Received`.
 
         Args:
-            begun: given what ends the wait early.
+            begun: called with the function that ends the wait early.
         """
 
         def then(described: Described) -> None:
@@ -155,7 +156,7 @@ class Namespace:
         description: str | None,
         answer: Answer,
     ) -> None:
-        """End a lock; that of a deferred message is a bridge's.
+        """End a lock; a bridge holds the locks of deferred messages.
 
         Args:
             how: complete, abandon, release, dead-letter (with reason and description), defer.
@@ -181,7 +182,7 @@ class Namespace:
                 raise AssertionError(how)
 
     def renew(self, path: EntityPath, locked: Received, answer: Answer) -> None:
-        """Give a lock its full duration from now; the answer is its end (UTC ms)."""
+        """Give a lock its full duration from now; answer with its end (UTC ms)."""
         token = _token(locked)
         if locked.is_deferred:
             self._remote.renew(path, token, answer)
@@ -209,13 +210,13 @@ class Namespace:
         self._remote.administer(request, answer)
 
     def lose(self) -> None:
-        """Nothing of what was begun can be relied on: what is held comes again."""
+        """Give up all state of the connections: RabbitMQ delivers held messages again."""
         self._settlements.lose()
         for receiver in self._receivers.values():
             receiver.lose()
 
     def close(self) -> None:
-        """End all that is held and waited for; what is locked goes back to its queue."""
+        """End all locks and waits; locked messages go back to their queues."""
         self._is_closed = True
         self.sessions.close_all()
         self._settlements.close()
@@ -258,7 +259,7 @@ class Namespace:
         return receiver
 
     def _refresh(self, receiver: EntityReceiver) -> None:
-        """Read the definition of a queue that is in use again, now and then."""
+        """Read the definition of a queue in use at intervals."""
         if self._is_closed:
             return
         if receiver.is_in_use:
@@ -301,7 +302,7 @@ def _token(locked: Received) -> UUID:
 
 
 def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
-    """Refuse what nobody may receive from now."""
+    """Refuse an entity that no receiver may receive from now."""
     if isinstance(entity, model.Topic):
         raise MessagingEntityNotFoundError(
             f"'{entity.path}' is a topic: receive from its subscriptions."
@@ -317,7 +318,7 @@ def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
 
 
 def _learn(receiver: EntityReceiver, described: Described) -> None:
-    """Have a receiver follow its definition, and receive no more if that is so now."""
+    """Give a receiver its new definition; fail its waiting calls if receiving is refused now."""
     place, entity = receiver.place, described.entity
     if not isinstance(entity, model.Topic):
         receiver.update(described)
@@ -328,6 +329,6 @@ def _learn(receiver: EntityReceiver, described: Described) -> None:
 
 
 def _not_learnt(receiver: EntityReceiver, error: BaseException) -> None:
-    """Tell those who wait, if no waiting helps."""
+    """Fail the receiver's waiting calls if the entity does not exist."""
     if isinstance(error, MessagingEntityNotFoundError):
         receiver.refuse(error)

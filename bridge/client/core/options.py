@@ -1,4 +1,4 @@
-"""What a client is made with, whatever the lane."""
+"""A client's options, for both lanes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IGNORED = frozenset(
         "keep_alive",
     }
 )
-"""Options of the SDK's that mean nothing on RabbitMQ."""
+"""Options of the SDK that mean nothing on RabbitMQ."""
 
 
 class Options:
@@ -36,7 +36,7 @@ class Options:
         credential: accepted and not used: RabbitMQ's login is in its URL.
 
     Raises:
-        ValueError: there is no URL of RabbitMQ, or it is malformed.
+        ValueError: the URL of RabbitMQ is missing or malformed.
         TypeError: an option is unknown.
     """
 
@@ -67,11 +67,11 @@ def subscription_path(topic: str, subscription: str) -> str:
 
 
 def sub_queue_of(value: object, path: str) -> SubQueue:
-    """Return what `sub_queue=` means.
+    """Return the sub-queue of a `sub_queue=` argument.
 
     Raises:
         NotImplementedError: the transfer dead-letter queue, which no bridge has.
-        ValueError: it is no sub-queue.
+        ValueError: the argument is no sub-queue.
     """
     if value is None:
         return SubQueue.NONE

@@ -1,9 +1,9 @@
-"""Peeks of a client: they show nothing that it has settled itself, as with Service Bus.
+"""A client's peeks: messages that the client has settled are not shown, as with Service Bus.
 
-A bridge answers them, and knows only what it was told. So first the client tells what it has
-settled, and waits until RabbitMQ has it. Where nobody has peeked before there is nothing that could
-be told to: then a peek of no message begins that, and the client tells what it remembers of an
-entity that is still the one that it has settled from.
+A bridge answers a peek, and knows only what was published to the `$settled` stream. So the client
+first publishes the numbers that it has settled, and waits for the confirm. Before the first peek
+that stream does not exist: then a peek of no message makes it, and the client publishes the numbers
+that it remembers, if the entity is still of the incarnation that it settled from.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Peeking:
         """Answer with messages from a sequence number on, `count` at most.
 
         Args:
-            receivers: what this client receives from of the entity.
+            receivers: this client's receivers of the entity.
         """
         ask = partial(self._remote.peek, path, start, count)
         self._tell(path, receivers, ask, answer, is_first=False)
@@ -83,7 +83,7 @@ class Peeking:
     def _tell_next(
         self, receivers: list[EntityReceiver], told: Callable[[Exception | None], None]
     ) -> None:
-        """Tell one queue after the other."""
+        """Publish the settled numbers of one queue after the other."""
         if not receivers:
             told(None)
             return

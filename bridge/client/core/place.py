@@ -1,4 +1,4 @@
-"""Where a message is: one queue of RabbitMQ, and the entity that it belongs to."""
+"""A queue of RabbitMQ, and the entity that the queue belongs to."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from bridge.topology.definitions import incarnation_of
 from bridge.topology.description import Described
 
 UNLIMITED = 1 << 31
-"""So many failed deliveries dead-letter what is a dead letter already."""
+"""The delivery limit of dead letters, which are not dead-lettered again."""
 
 
 class QueuePlace:
     """See `message.fate.Place`.
 
     Attributes:
-        path: the entity's.
-        queue: its definition.
+        path: the entity's path.
+        queue: the entity's definition.
         resource: the RabbitMQ queue's name.
-        is_dead_letter: whether it is a dead-letter queue.
-        active_exchange: where a sequencer publishes what it has numbered.
-        reader: reads what a topic's message says of its subscriptions.
+        is_dead_letter: whether the RabbitMQ queue is a dead-letter queue.
+        active_exchange: the exchange to which a sequencer publishes numbered messages.
+        reader: reads the subscriptions' part of a topic's message.
     """
 
     def __init__(self, described: Described, sub_queue: SubQueue) -> None:
@@ -41,7 +41,7 @@ class QueuePlace:
         return UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
 
     def update(self, described: Described) -> bool:
-        """Take over a changed definition; return whether the entity was made anew."""
+        """Take over a changed definition; return whether the entity was created anew."""
         assert not isinstance(described.entity, model.Topic)
         is_new = incarnation_of(described.entity) != incarnation_of(self.queue)
         self.queue, self.reader = described.entity, reader_of(described.entity)

@@ -1,8 +1,8 @@
-"""What a client publishes: messages, and questions that are answered by direct reply-to.
+"""A client's publishing: messages, and questions that are answered by direct reply-to.
 
-To others a channel is an address: what is said to it comes here, in order, as long as it lasts.
-RabbitMQ ends a channel on which something is published to an exchange that is not there, or that
-its user may not write to. So what is asked of bridges, and sessions with it, has one of its own.
+A channel is also the client's address: messages of bridges come there in order until the channel
+ends. RabbitMQ ends a channel on a publish to an exchange that does not exist or that the user may
+not write to. So questions to bridges, and with them sessions, have a channel of their own.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TIMEOUT_S = 30.0
 """A sequencer that takes over an inbox needs a few seconds."""
 
 Answered = Callable[[bytes | Exception], None]
-"""Given the body of an answer, or why there is none."""
+"""Called with the body of an answer, or with an error."""
 
 
 class Publisher:
-    """Two channels of the publishing connection, opened when they are needed."""
+    """Two channels of the publishing connection, opened when needed."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -42,10 +42,10 @@ class Publisher:
         self._listeners: dict[str, Answered] = {}
 
     def check(self) -> None:
-        """See that RabbitMQ would read what is published.
+        """Check that RabbitMQ reads published messages now.
 
         Raises:
-            ServiceBusServerBusyError: it has an alarm; it would store it when that is over.
+            ServiceBusServerBusyError: RabbitMQ has an alarm, and would store messages at its end.
         """
         if self._wire.blocked is not None:
             raise ServiceBusServerBusyError(f"RabbitMQ has an alarm: {self._wire.blocked}")
@@ -53,7 +53,7 @@ class Publisher:
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
-        """Publish; `confirmed` is called once, after `TIMEOUT_S` at the latest.
+        """Publish a message; `confirmed` is called once, after `TIMEOUT_S` at the latest.
 
         Raises:
             ServiceBusError: there is no connection, or an alarm; nothing was published.
@@ -75,7 +75,7 @@ class Publisher:
         channel.publish(exchange, key, properties, body, tell)
 
     def publish_all(self, publishes: Sequence[Publication], confirmed: Confirmed) -> None:
-        """Publish; `confirmed` is called once: when all are confirmed, or with the first error.
+        """Publish messages; call `confirmed` once: when all are confirmed, or with the first error.
 
         Raises:
             ServiceBusError: there is no connection, or an alarm; nothing was published.
@@ -105,10 +105,10 @@ class Publisher:
 
         Args:
             kind: the message's type.
-            is_kept: it outlives a restart of RabbitMQ.
+            is_kept: whether the message outlives a restart of RabbitMQ.
 
         Raises:
-            ServiceBusError: there is no connection, or an alarm; nothing was asked.
+            ServiceBusError: no connection, or an alarm; the question was not published.
         """
         number = str(next(self._numbers))
 
@@ -132,14 +132,14 @@ class Publisher:
         channel.publish(exchange, key, properties.encode(), body, confirmed)
 
     def listen(self, name: str, heard: Answered) -> None:
-        """Have what bridges say under a name heard.
+        """Call `heard` with each message of a bridge to this name.
 
-        Until their channel ends: then `heard` is told so.
+        At the end of the channel `heard` is called with the error.
         """
         self._listeners[name] = heard
 
     def ignore(self, name: str) -> None:
-        """Hear nothing more under a name."""
+        """Stop listening to a name."""
         self._listeners.pop(name, None)
 
     def _open(self, exchange: str) -> Channel:
@@ -181,5 +181,5 @@ class Publisher:
 
 
 def _is_bridges(exchange: str) -> bool:
-    """Whether bridges are reached by it: it is always there."""
+    """Whether this exchange leads to bridges; such an exchange always exists."""
     return exchange in ("", names.EVENTS)

@@ -1,4 +1,4 @@
-"""One call that waits for messages."""
+"""A call that waits for messages."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from bridge.client.core.wire import Answer, Timer, Wire, fail, succeed
 from bridge.message.received import Received
 
 FURTHER_S = 0.2
-"""How long a call goes on waiting when it has one message and was asked for more."""
+"""How long a call for several messages waits on after the first."""
 
 
 HeldT = TypeVar("HeldT")
 
 
 class Pull(Generic[HeldT]):
-    """What it wants, and what it has.
+    """A call's wanted count of messages, and the messages so far.
 
     Attributes:
-        number: names it to the strategy of receiving, where there is one.
-        deletes: what it gets is gone.
-        got: what has come for it, as it is held and as its caller will see it.
-        is_withdrawn: it takes what is on its way, and then ends.
-        is_finished: what it has was given to its caller, or back.
+        number: names the call to the strategy of fetching, where there is one.
+        deletes: whether the messages are received and deleted.
+        got: the messages so far, as held and as the caller will see them.
+        is_withdrawn: whether the call ends once messages in flight have come.
+        is_finished: whether the messages were given to the caller, or back.
     """
 
     def __init__(
@@ -41,28 +41,28 @@ class Pull(Generic[HeldT]):
 
     @property
     def lacks(self) -> int:
-        """How many more it wants."""
+        """How many more messages the call wants."""
         return self._count - len(self.got)
 
     @property
     def is_full(self) -> bool:
-        """Whether it has all that it wants."""
+        """Whether the call has all wanted messages."""
         return len(self.got) >= self._count
 
     def end_in(self, wire: Wire, wait_s: float, end: Callable[[], None]) -> None:
-        """Have `end` called after a while."""
+        """Call `end` after `wait_s`."""
         self._end_s = wire.now_s() + wait_s
         self._timer = wire.later(wait_s, end)
 
     def end_soon(self, wire: Wire, end: Callable[[], None]) -> None:
-        """Have it called sooner: there is something."""
+        """Call `end` sooner: a message has come."""
         now_s = wire.now_s()
         if self._end_s is None or self._end_s > now_s + FURTHER_S:
             self._cancel()
             self.end_in(wire, FURTHER_S, end)
 
     def finish(self) -> bool:
-        """Give its caller what it has; return whether there is still one."""
+        """Give the caller the messages; return False if the caller has given up."""
         self.is_finished = True
         self._cancel()
         if self._answer.done():
@@ -71,7 +71,7 @@ class Pull(Generic[HeldT]):
         return True
 
     def fail(self, error: Exception) -> None:
-        """Tell its caller that nothing will come."""
+        """Give the caller an error."""
         self._cancel()
         fail(self._answer, error)
 

@@ -1,4 +1,4 @@
-"""One receiver, whatever the lane: its arguments, checked, and the calls that they make."""
+"""A receiver of either lane: the checked arguments, and the receiver's calls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bridge.message.received import Received
 from bridge.model.name import EntityPath, SubQueue
 
 WAIT_S = 60.0
-"""How long `receive_messages` waits when nobody says, as the SDK's does; iterating has no end."""
+"""Default wait of `receive_messages`, as the SDK's; iteration waits without end."""
 
 
 class Queue:
-    """A queue, subscription or sub-queue without sessions, as one receiver's calls name it.
+    """A queue, subscription or sub-queue without sessions, as a receiver's source.
 
     Attributes:
-        is_open: it was seen that it is there.
+        is_open: whether the entity was found.
     """
 
     def __init__(self, path: EntityPath, mode: ServiceBusReceiveMode) -> None:
@@ -32,29 +32,29 @@ class Queue:
         self.is_open = False
 
     def open(self, wait_s: float | None) -> Call[Any]:
-        """See that it is there."""
+        """Check that the entity exists."""
         return Call("check", (self._path.entity,), is_receiving=True)
 
     def opened(self, found: Any) -> None:
-        """It is there."""
+        """Note that the entity exists."""
         self.is_open = True
 
     def pull(self, count: int, wait_s: float | None) -> Call[Any]:
-        """Receive up to so many messages."""
+        """Receive up to `count` messages."""
         return Call("pull", (self._path, count, wait_s, self._mode))
 
     def put_back(self, received: Received) -> Call[Any] | None:
-        """Let the next receiver have a message that its caller did not take."""
+        """Give the next receiver a message that the caller did not take."""
         if received.lock_token is None:
             return None
         return self._settle(received, "release", None, None)
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
-        """Return messages from a number on."""
+        """Return messages from sequence number `start` on."""
         return Call("peek", (self._path, start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
-        """Receive what was deferred."""
+        """Receive deferred messages by number."""
         asked = self._path, numbers, self._mode
         return Call("receive_deferred", asked, timeout, is_tried_again=False)
 
@@ -68,7 +68,7 @@ class Queue:
         """End a message's lock.
 
         Raises:
-            MessageLockLostError: it has ended.
+            MessageLockLostError: the lock has ended.
         """
         return self._settle(_locked(message), how, reason, description)
 
@@ -76,7 +76,7 @@ class Queue:
         """Renew a message's lock.
 
         Raises:
-            MessageLockLostError: it has ended.
+            MessageLockLostError: the lock has ended.
         """
         asked = self._path, _locked(message)
         return Call("renew", asked, timeout, is_receiving=True)
@@ -88,21 +88,21 @@ class Queue:
         return Call("settle", asked, is_receiving=True, is_tried_again=False)
 
     def close(self) -> Call[Any] | None:
-        """Nothing is to be done: locks stay until they end or the client is closed."""
+        """Do nothing: locks stay until they end or the client is closed."""
         return None
 
 
 class Receiving:
-    """What one receiver asks for.
+    """The state and calls of one receiver.
 
     Args:
-        source: what it receives from.
-        max_wait_time: seconds; the receiver's own.
-        renewer: keeps the locks of what is received.
+        source: the queue or session to receive from.
+        max_wait_time: seconds; the receiver's default.
+        renewer: renews the locks of received messages, or of the session.
 
     Attributes:
-        session: the session that it receives from; `None` without one.
-        is_closed: it asks for nothing any more.
+        session: the source, if it is a session; else `None`.
+        is_closed: whether the receiver makes no more calls.
         identifier: the receiver's name in logs.
 
     Raises:
@@ -132,20 +132,20 @@ class Receiving:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to receive from, for all that is known."""
+        """Whether the source was found or accepted."""
         return self._source.is_open
 
     def open(self, wait_s: float | None = None) -> Call[Any]:
-        """See that there is something to receive from; a session is accepted.
+        """Check that the source exists; accept a session.
 
         Args:
-            wait_s: how long the first call waits, if it says so.
+            wait_s: how long the first call waits, if that call has a limit.
         """
         _check_wait(wait_s)
         return self._source.open(wait_s)
 
     def opened(self, receiver: Any, found: Any) -> Call[Any] | None:
-        """It is there; a session's lock is kept, or ends where somebody closed the receiver."""
+        """Note that the source is open: register a session with the renewer."""
         self._source.opened(found)
         if self.is_closed:
             return self._source.close()
@@ -154,17 +154,17 @@ class Receiving:
         return None
 
     def close(self) -> Call[Any] | None:
-        """Ask for nothing more; a session's lock ends."""
+        """Make no more calls; end a session's lock."""
         self.is_closed = True
         return self._source.close()
 
     def next(self) -> Call[Any]:
-        """Wait for the next message, without an end unless the receiver has one."""
+        """Wait for the next message; without end, unless the receiver has a `max_wait_time`."""
         self.check()
         return self._source.pull(1, self._max_wait_s)
 
     def pull(self, count: int | None, max_wait_time: float | None) -> Call[Any]:
-        """Receive up to so many messages."""
+        """Receive up to `count` messages."""
         self.check()
         _check_wait(max_wait_time)
         if count is not None and count <= 0:
@@ -172,13 +172,13 @@ class Receiving:
         return self._source.pull(count or 1, max_wait_time or self._max_wait_s or WAIT_S)
 
     def put_back(self, received: Received) -> Call[Any] | None:
-        """Return what gives a message back that its caller did not take."""
+        """Return the call that gives back a message which the caller did not take."""
         return self._source.put_back(received)
 
     def peek(
         self, count: int, sequence_number: int, timeout: float | None
     ) -> Call[list[ServiceBusReceivedMessage]]:
-        """Return messages from a number on, or behind those that were peeked last."""
+        """Return messages from a number on, or behind the last peeked message."""
         self.check()
         if count < 1:
             raise ValueError("max_message_count must be 1 or greater.")
@@ -188,7 +188,7 @@ class Receiving:
         return call
 
     def _peeked(self, found: list[Received]) -> list[ServiceBusReceivedMessage]:
-        """Return what was peeked, as the application sees it."""
+        """Return peeked messages in the application's form."""
         if found:
             self._next_peek = found[-1].sequence_number + 1
         return list(received_messages(found, is_peeked=True))
@@ -199,7 +199,7 @@ class Receiving:
         return self._source.deferred(numbers, timeout)
 
     def received(self, receiver: Any, found: list[Received]) -> list[ServiceBusReceivedMessage]:
-        """Return what was received, as the application sees it; its locks are kept."""
+        """Return received messages in the application's form; register their locks."""
         messages = list(received_messages(found))
         if self._renewer is not None and self.session is None:
             for message in messages:
@@ -213,10 +213,10 @@ class Receiving:
         reason: str | None = None,
         description: str | None = None,
     ) -> Call[None]:
-        """End a message's lock; see `_locked` for what is refused.
+        """End a message's lock; `_locked` lists the refusals.
 
         Raises:
-            TypeError, ValueError: a reason or description is no text, or none that can be encoded.
+            TypeError, ValueError: a reason or description is no text, or cannot be encoded.
         """
         self.check()
         _check_text("reason", reason)
@@ -227,7 +227,7 @@ class Receiving:
         return call
 
     def renew(self, message: object, timeout: float | None) -> Call[datetime]:
-        """Give a message's lock its full duration; see `_locked` for what is refused."""
+        """Give a message's lock its full duration; `_locked` lists the refusals."""
         self.check()
         locked = self._locked(message)
         call = self._source.renew(locked, timeout)
@@ -243,9 +243,9 @@ class Receiving:
         """Return a message that may have a lock.
 
         Raises:
-            TypeError: it is no received message.
-            ValueError: it was received and deleted, or peeked.
-            MessageAlreadySettled: it was settled before.
+            TypeError: the object is no received message.
+            ValueError: the message was received and deleted, or peeked.
+            MessageAlreadySettled: the message was settled before.
         """
         if not isinstance(message, ServiceBusReceivedMessage):
             raise TypeError("Parameter 'message' must be of type ServiceBusReceivedMessage")
@@ -274,7 +274,7 @@ def receiving_from(
     """Return a receiver of a queue or subscription, or of its dead-letter sub-queue.
 
     Raises:
-        ValueError, NotImplementedError: an argument means nothing here.
+        ValueError, NotImplementedError: an argument is invalid here.
     """
     mode = ServiceBusReceiveMode(receive_mode)
     found = sub_queue_of(sub_queue, path)

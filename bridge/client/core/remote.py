@@ -1,4 +1,4 @@
-"""What a bridge does for a client: peeks, deferred messages and their locks, administration."""
+"""Operations that a bridge does for a client: peeks, deferred messages, administration."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from bridge.wire.basic import Table, array, encode_table, long, text
 from bridge.wire.reply import Done
 
 INSTANCE_BYTES = 6
-"""The part of a lock's token that names the bridge which holds it."""
+"""Length of the part of a lock's token that names the bridge which holds the message."""
 
 _NOTHING: Table = {}
 
 
 class Remote:
-    """Asks any bridge, or the one that holds a lock."""
+    """Asks any bridge, or the bridge that holds a lock."""
 
     def __init__(self, publisher: Publisher, directory: Directory) -> None:
         self._publisher = publisher
@@ -38,7 +38,7 @@ class Remote:
     def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
         """Answer with messages from a sequence number on, `count` at most.
 
-        With a count of 0 bridges and clients only begin to tell what leaves the entity.
+        A peek of 0 messages only makes bridges and clients begin to record the numbers that leave.
         """
         question = _question("client-peek", path)
         question |= {"start": long(start), "count": long(count)} | self._directory.held(path.entity)
@@ -47,7 +47,7 @@ class Remote:
     def receive_deferred(
         self, path: EntityPath, numbers: Sequence[int], is_locking: bool, answer: Answer
     ) -> None:
-        """Answer with the deferred messages of these numbers, locked or received for good."""
+        """Answer with the deferred messages of these numbers, locked or deleted."""
         question = _question("client-deferred", path)
         question["numbers"] = array([long(number) for number in numbers])
         question["lock"] = ("t", is_locking)
@@ -58,7 +58,7 @@ class Remote:
 
         def answered(reply: bytes | Exception) -> None:
             if isinstance(reply, OutcomeUnknownError) and request.method == "GET":
-                fail(answer, ServiceBusConnectionError(reply.message))  # it may be asked again
+                fail(answer, ServiceBusConnectionError(reply.message))  # a GET may be repeated
             elif isinstance(reply, Exception):
                 fail(answer, _permission(reply))
             else:
@@ -67,7 +67,7 @@ class Remote:
         self._directory.ask(encode_request(request), answered, names.ADMINISTRATION)
 
     def prepare(self, path: EntityPath, answer: Answer, then: Callable[[], None]) -> None:
-        """Have the queue of an entity's deferred messages, then go on."""
+        """Have a bridge make the entity's queue of deferred messages, then go on."""
 
         def answered(reply: bytes | Exception) -> None:
             if isinstance(reply, Exception):
@@ -128,13 +128,13 @@ def _question(what: str, path: EntityPath) -> Table:
 
 
 def details_of(reason: str | None, description: str | None) -> Table:
-    """Return what is said with a settlement."""
+    """Return the reason and description of a settlement as a table."""
     given = {"reason": reason, "description": description}
     return {name: text(value) for name, value in given.items() if value is not None}
 
 
 def _permission(error: Exception) -> Exception:
-    """Return what helps where RabbitMQ has refused the exchange, and so the question."""
+    """Return an error that names the missing permission, if RabbitMQ refused the exchange."""
     if "ACCESS_REFUSED" in str(error) and names.ADMINISTRATION in str(error):
         return ServiceBusAuthorizationError(
             "RabbitMQ's user may not administer: it needs the permission to write to the exchange "

@@ -1,4 +1,4 @@
-"""When and for how long a lock is renewed, whatever the lane."""
+"""Renewal of one lock, for both lanes: when, and for how long."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ log = logging.getLogger("azure.servicebus.auto_lock_renewer")
 
 DURATION_S = 300.0
 MARGIN_S = 10.0
-"""A lock is renewed so long before its end, or after half of a shorter one."""
+"""A lock is renewed this many seconds before its end, a short lock after half of the time left."""
 
 CALLBACK_FAILED = "The callback on_lock_renew_failure has failed."
 
 
 class Renewal:
-    """One lock that is kept.
+    """A lock that is renewed.
 
     Args:
         renewable: a message, or a session.
-        duration_s: for how long it is kept.
-        on_failure: called with it when it is lost; a lane's own kind of function.
+        duration_s: for how long the lock is renewed.
+        on_failure: called with the renewable when its lock is lost; a coroutine function in the
+            asynchronous lane.
 
     Raises:
-        ValueError: it has no lock.
+        ValueError: the renewable has no lock.
     """
 
     def __init__(self, receiver: Any, renewable: Any, duration_s: float, on_failure: Any) -> None:
@@ -40,34 +41,34 @@ class Renewal:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to keep any more: it was settled, or its receiver closed."""
+        """Whether no lock is left: the message was settled, or the receiver closed."""
         return self.renewable.locked_until_utc is None
 
     @property
     def is_enough(self) -> bool:
-        """Whether it was kept for as long as it should be."""
+        """Whether the duration is over."""
         return time.monotonic() >= self._end_s
 
     def due_s(self) -> float:
-        """Return when it is to be renewed next (by the monotonic clock)."""
+        """Return the time of the next renewal (monotonic clock)."""
         until = self.renewable.locked_until_utc
         left_s = 0.0 if until is None else until.timestamp() - time.time()
         return time.monotonic() + max(left_s - MARGIN_S, left_s / 2)
 
     def renew(self) -> Any:
-        """Renew it: what is returned is awaited in the asynchronous lane."""
+        """Renew the lock; the asynchronous lane awaits the returned value."""
         if isinstance(self.renewable, ServiceBusReceivedMessage):
             return self.receiver.renew_message_lock(self.renewable)
         return self.renewable.renew_lock()
 
     def expire(self) -> None:
-        """Renew it no more; its lock ends when it ends."""
+        """End the renewal: the duration is over, and the lock ends by itself."""
         self.renewable.auto_renew_error = AutoLockRenewTimeout(
             "The lock was renewed for as long as it should be."
         )
 
     def fail(self, error: Exception) -> bool:
-        """It was not renewed; return whether that is a failure: it may be settled meanwhile."""
+        """Note a failed renewal; return whether `on_failure` is to be called."""
         if self.is_over:
             return False
         log.debug("A lock could not be renewed: %r", error)

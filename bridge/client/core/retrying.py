@@ -1,4 +1,4 @@
-"""Which failed operations are done again, how often and after how long: the SDK's options."""
+"""Retries of failed operations, by the SDK's options."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class RetryOptions:
     mode: str
 
     def arguments(self, may_again: Callable[[], bool] = lambda: True) -> dict[str, Any]:
-        """Return what tenacity's `Retrying` and `AsyncRetrying` take.
+        """Return the arguments of tenacity's `Retrying` and `AsyncRetrying`.
 
         Args:
-            may_again: whether what has failed may still be done again.
+            may_again: whether the failed operation may still be repeated.
         """
         if self.mode == "fixed":
             wait: Any = tenacity.wait_fixed(self.backoff_factor)
@@ -37,5 +37,5 @@ class RetryOptions:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether an error of the library's says that doing it again is safe, and may help."""
+    """Return whether the library marks an error as safe to retry, and a retry may help."""
     return getattr(error, "_retryable", False)

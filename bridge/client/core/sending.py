@@ -1,4 +1,4 @@
-"""One sender, whatever the lane: its arguments, checked, and the calls that they make."""
+"""A sender of either lane: the checked arguments, and the sender's calls."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SUB_QUEUE = f"/{SubQueue.DEAD_LETTER.value}"
 
 
 class Sending:
-    """What one sender asks for.
+    """The state and calls of one sender.
 
     Attributes:
-        is_closed: it asks for nothing any more.
+        is_closed: whether the sender makes no more calls.
         identifier: the sender's name in logs.
     """
 
@@ -32,33 +32,33 @@ class Sending:
         self.identifier = options.get("client_identifier") or f"SBSender-{uuid4()}"
 
     def limit(self) -> Call[int]:
-        """Ask for the largest message that the entity takes; so it is seen that it is there."""
+        """Ask for the entity's maximum message size; this also checks that the entity exists."""
         self._check()
         return Call("message_bytes_max", (self._entity_name,))
 
     def send(
         self, message: Sendable | ServiceBusMessageBatch | Iterable[Sendable], timeout: float | None
     ) -> Call[None]:
-        """Send."""
+        """Send messages."""
         self._check()
         return Call("send", (self._entity_name, all_encoded(message)), timeout)
 
     def schedule(
         self, messages: Sendable | Iterable[Sendable], due: datetime, timeout: float | None
     ) -> Call[list[int]]:
-        """Send for later; each message has that time then, as with the SDK."""
+        """Send messages for later; each message object gets the due time, as with the SDK."""
         self._check()
         asked = self._entity_name, all_encoded(messages, due), milliseconds(due)
         return Call("schedule", asked, timeout, read=list)
 
     def cancel(self, sequence_numbers: int | Iterable[int], timeout: float | None) -> Call[None]:
-        """Remove what is scheduled."""
+        """Cancel scheduled messages."""
         self._check()
         asked = self._entity_name, numbers_of(sequence_numbers)
         return Call("cancel", asked, timeout, read=lambda found: None)
 
     def batch(self, wanted_bytes: int | None) -> Call[ServiceBusMessageBatch]:
-        """Make an empty batch, of the largest message that the entity takes at most."""
+        """Make an empty batch, limited to the entity's maximum message size."""
         self._check()
         made = partial(_batch, wanted_bytes)
         return Call("message_bytes_max", (self._entity_name,), read=made)

@@ -12,7 +12,7 @@ PAGE = 1_000
 
 
 class Listing:
-    """Where a list of sessions goes on.
+    """The position in a list of session ids.
 
     Args:
         updated_after: only sessions whose state was set after this time; `None`: those that have
@@ -29,5 +29,5 @@ class Listing:
         return Call("sessions.list", (self._path, self._after_ms, self._read, PAGE))
 
     def read(self, count: int) -> None:
-        """So many more were read."""
+        """Move the position by `count` ids."""
         self._read += count

@@ -1,4 +1,4 @@
-"""One session as a receiver's calls name it."""
+"""A session as a receiver's source of messages."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RENEWAL_REFUSED = (
 
 
 class SessionSource:
-    """A session of an entity; accepted by the first call.
+    """A session of an entity; the first call accepts it.
 
     Args:
-        session_id: `None` for the next one that has messages.
-        max_wait_time: seconds to wait for that one.
+        session_id: `None` for the next session that has messages.
+        max_wait_time: seconds to wait for the next session.
 
     Attributes:
-        held: its lock; `None` until it is accepted.
-        is_over: its receiver is closed.
+        held: the session's lock; `None` until the session is accepted.
+        is_over: whether the receiver is closed.
     """
 
     def __init__(
@@ -47,49 +47,49 @@ class SessionSource:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was accepted."""
+        """Whether the session was accepted."""
         return self.held is not None
 
     @property
     def session_id(self) -> str | None:
-        """The session, once that is known."""
+        """The session's id, once known."""
         return self._session_id if self.held is None else self.held.session_id
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """The end of its lock; `None` before it is accepted, and when its receiver is closed."""
+        """The lock's end; `None` before the accept, and after the receiver is closed."""
         if self.held is None or self.is_over:
             return None
         return instant(self.held.until_ms)
 
     def open(self, wait_s: float | None) -> Call[Any]:
-        """Accept it.
+        """Accept the session.
 
         Args:
-            wait_s: how long the first call waits, if it says so.
+            wait_s: how long the first call waits, if that call has a limit.
         """
         waits_s = [each for each in (wait_s, self._max_wait_s) if each is not None]
         asked = self._path, self._session_id, min(waits_s, default=None), self._mode
         return Call("sessions.accept", asked, undone_by=_close)
 
     def opened(self, held: HeldSession) -> None:
-        """It was accepted."""
+        """Keep the accepted session."""
         self.held = held
 
     def pull(self, count: int, wait_s: float | None) -> Call[Any]:
-        """Receive up to so many messages."""
+        """Receive up to `count` messages."""
         return Call("sessions.pull", (self._lock(), count, wait_s))
 
     def put_back(self, received: Received) -> Call[Any]:
-        """Let the next call have a message that its caller did not take."""
+        """Give the next call a message that the last caller did not take."""
         return Call("sessions.put_back", (self._lock(), received))
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
-        """Return messages from a number on."""
+        """Return messages from sequence number `start` on."""
         return Call("sessions.peek", (self._lock(), start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
-        """Receive what was deferred."""
+        """Receive deferred messages by number."""
         asked = self._lock(), numbers
         return Call("sessions.receive_deferred", asked, timeout, is_tried_again=False)
 
@@ -105,7 +105,7 @@ class SessionSource:
         return Call("sessions.settle", asked, is_tried_again=False)
 
     def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call[Any]:
-        """Refuse: the session's lock is renewed.
+        """Refuse: a session's messages have no locks to renew, only the session has.
 
         Raises:
             TypeError: always.

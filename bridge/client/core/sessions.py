@@ -1,8 +1,8 @@
-"""The sessions that a client holds: a bridge accepts them for it, and tells it of their messages.
+"""The sessions that a client holds: a bridge accepts them and sends their messages.
 
-Which bridge that is does not matter to the client: wherever the entity's sessions are kept, the
-bridge that it asks finds them (`bridge.engine.client_sessions` says what is asked and answered).
-The lock is lost when that bridge is gone, or the channel at whose address the client hears.
+The client need not know where an entity's sessions are kept: any bridge that it asks finds them
+(`bridge.engine.client_sessions` lists the questions and answers). The lock is lost when the asked
+bridge is gone, or when the client's reply-to channel ends.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from bridge.wire.reply import Done
 from bridge.wire.sessions import decode_state
 
 ACCEPT_S = 65.0
-"""How long a client that does not say waits for a next session, as with Service Bus."""
+"""How long an accept of a next session waits by default, as with Service Bus."""
 
 ACCEPT_MAX_S = 30 * 86_400.0
-"""RabbitMQ takes no question that expires later than in 49 days."""
+"""RabbitMQ refuses messages that expire later than in 49 days."""
 
 PING_S = 2.0
-"""So often the bridges that hold sessions for this client are asked whether they are there."""
+"""Interval in which the client asks the bridges of its sessions whether they still answer."""
 
 Then = Callable[[Done], None]
 
 
 class Sessions:
-    """Accepts sessions, and asks for what a session has."""
+    """Accepts sessions, and does the operations of accepted sessions."""
 
     def __init__(
         self, wire: Wire, publisher: Publisher, directory: Directory, remote: Remote
@@ -69,7 +69,7 @@ class Sessions:
         mode: ServiceBusReceiveMode,
         answer: Any,
     ) -> None:
-        """Lock a session, or (`None`) the next one that has messages; answer with `HeldSession`."""
+        """Lock a session, or (`None`) the next with messages; answer with `HeldSession`."""
         number = next(self._numbers)
         wait_s = min(wait_s or ACCEPT_S, ACCEPT_MAX_S)
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -117,12 +117,12 @@ class Sessions:
         answer: Answer,
         begun: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Receive up to so many messages; see `HeldSession.pull`."""
+        """Receive up to `count` messages; see `HeldSession.pull`."""
         self._publisher.check()
         begun(held.pull(count, wait_s, answer))
 
     def put_back(self, held: HeldSession, received: Received, answer: Answer) -> None:
-        """The next pull has a message that its caller did not take."""
+        """Give the next pull a message that the last caller did not take."""
         held.put_back(received)
         succeed(answer)
 
@@ -147,7 +147,7 @@ class Sessions:
         self._remote.settle(EntityPath(held.path), token, how, details, told)
 
     def renew(self, held: HeldSession, answer: Answer) -> None:
-        """Give the session's lock its full duration from now; the answer is its end (UTC ms)."""
+        """Give the session's lock its full duration from now; answer with its end (UTC ms)."""
 
         def then(reply: Done) -> None:
             held.until_ms = reply.numbers[0]
@@ -156,7 +156,7 @@ class Sessions:
         self._ask(held, "renew", {}, answer, then)
 
     def state(self, held: HeldSession, answer: Answer) -> None:
-        """Answer with what is stored with the session, or `None`."""
+        """Answer with the session's state, or `None`."""
 
         def then(reply: Done) -> None:
             succeed(answer, decode_state(reply.content))
@@ -164,7 +164,7 @@ class Sessions:
         self._ask(held, "state", {}, answer, then)
 
     def store(self, held: HeldSession, state: bytes | None, answer: Answer) -> None:
-        """Store something with the session, or clear it."""
+        """Store the session's state, or clear the state."""
         fields: Table = {"state": ("x", state)} if state else {}
         self._ask(held, "store", fields, answer, lambda reply: succeed(answer))
 
@@ -179,7 +179,7 @@ class Sessions:
         self._ask(held, "deferred", fields, answer, partial(_show, answer))
 
     def close(self, held: HeldSession, answer: Answer) -> None:
-        """End the session's lock; answer when it is free."""
+        """End the session's lock; answer when the session is free."""
         self._forget(held)
         if held.lost is not None:
             succeed(answer)
@@ -188,26 +188,26 @@ class Sessions:
         question = encode_table(_question("close", held.number))
 
         def closed(reply: bytes | Exception) -> None:
-            succeed(answer)  # where nobody answers, its lock ends by itself
+            succeed(answer)  # without an answer the lock ends by itself
 
         self._publisher.ask("", held.bridge, {}, question, closed)
 
     def close_all(self) -> None:
-        """End all locks, without waiting for that."""
+        """End all locks, without waiting for answers."""
         for held in list(self._held.values()):
             try:
                 self.close(held, Told())
             except ServiceBusError:
-                continue  # there is no connection: they end with its address
+                continue  # no connection: the locks end with the reply-to address
 
-    # What a session asks for.
+    # Requests of a held session.
 
     def credit(self, held: HeldSession, count: int) -> None:
-        """A session's receiver wants so many more messages."""
+        """Ask for `count` more messages for a session's receiver."""
         self._ask_surely(held, "credit", {"count": long(count)}, ignore)
 
     def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
-        """It wants no more; all that it was told of has come before this is answered."""
+        """Take back the session's credit; all messages sent before the answer have come then."""
 
         def then(reply: Done) -> None:
             self._compare(held, reply.numbers[0])
@@ -215,7 +215,7 @@ class Sessions:
 
         self._ask_surely(held, "drain", {}, then)
 
-    # What bridges say.
+    # Answers and events of bridges.
 
     def _accepted(
         self,
@@ -226,7 +226,7 @@ class Sessions:
         reply: bytes | Exception,
     ) -> None:
         found = content_of(reply)
-        if isinstance(found, OutcomeUnknownError):  # what was given ended with the channel
+        if isinstance(found, OutcomeUnknownError):  # a granted session ended with the channel
             found = ServiceBusConnectionError(str(found))
         if isinstance(found, Exception):
             fail(answer, found)
@@ -243,7 +243,7 @@ class Sessions:
         self._publisher.listen(f"session-{number}", partial(self._hear, held))
         self._ping_later()
         succeed(answer, held)
-        if answer.cancelled():  # its caller has given up
+        if answer.cancelled():  # the caller has given up
             self.close(held, Told())
 
     def _hear(self, held: HeldSession, said: bytes | Exception) -> None:
@@ -255,7 +255,7 @@ class Sessions:
             held.on_message(each)
 
     def _ask_surely(self, held: HeldSession, what: str, fields: Table, then: Then) -> None:
-        """Ask what the session's messages do not come without: it is lost with the answer."""
+        """Ask a question that the session's messages depend on: no answer loses the session."""
         told = Told(error=lambda error: held.lose(str(error)))
         guarded(told, self._ask, held, what, fields, told, then)
 
@@ -279,7 +279,7 @@ class Sessions:
         self._publisher.ask("", held.bridge, {}, question, answered)
 
     def _compare(self, held: HeldSession, told: int) -> None:
-        """See whether all has come that a bridge has told of: it comes in order."""
+        """Compare the bridge's count of sent messages with those arrived, which come in order."""
         if told < 0:
             self._lose(held, LOCK_LOST)
         elif told > held.arrived:
@@ -301,7 +301,7 @@ class Sessions:
             self._wire.later(PING_S, self._ping)
 
     def _ping(self) -> None:
-        """See whether the bridges are there, and hold what they should."""
+        """Check that the bridges answer and still hold the sessions."""
         self._is_pinging = False
         for bridge in {each.bridge for each in self._held.values()}:
             ours = [each for each in self._held.values() if each.bridge == bridge]
@@ -311,7 +311,7 @@ class Sessions:
             try:
                 self._publisher.ask("", bridge, {}, encode_table(question), ponged)
             except ServiceBusError:
-                continue  # there is no connection
+                continue  # no connection
         self._ping_later()
 
     def _on_pong(self, asked: Sequence[HeldSession], reply: bytes | Exception) -> None:

@@ -1,8 +1,9 @@
-"""What a client tells those who peek: the numbers of the messages that it has settled.
+"""The numbers of settled messages, published for peeks.
 
-As bridges do (`wire.settled`), into the stream beside the queue, from the first peek of the entity
-on: then what is remembered first, and afterwards what leaves, every `FLUSH_S` at most, and at once
-before the client itself peeks. While nobody has peeked nothing is written.
+A client publishes numbers as bridges do (`wire.settled`), to the stream beside the queue, from the
+first peek of the entity on: first the remembered numbers, later each number that leaves, every
+`FLUSH_S` at most, and at once before a peek of the client's own. Before the first peek the client
+publishes no numbers.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ FLUSH_S = 0.05
 AGAIN_S = 1.0
 
 AT_ONCE = 20_000
-"""So many remembered numbers are told at a time."""
+"""How many remembered numbers are published at a time."""
 
 UNTOLD_MAX = 1_000_000
-"""So many wait while RabbitMQ takes nothing; more are forgotten."""
+"""How many numbers wait while RabbitMQ takes no messages; more are forgotten."""
 
 
 class Record:
-    """What is to be told of one queue.
+    """The numbers to be published for one queue.
 
     Args:
-        queue: its name.
-        known: yields the numbers that are remembered to be settled.
-        changed: called when there is something to tell.
+        queue: the queue's name.
+        known: yields the remembered numbers of settled messages.
+        changed: called when numbers wait to be published.
 
     Attributes:
-        stream: where it is told.
-        is_on: it is told, for all that is known.
-        is_telling: something is on its way, and more will follow by itself.
+        stream: the stream to publish to.
+        is_on: whether numbers are published: the entity was peeked, as far as known.
+        is_telling: whether a publish is under way; the next follows without a call.
     """
 
     def __init__(
@@ -56,24 +57,24 @@ class Record:
 
     @property
     def is_silent(self) -> bool:
-        """Whether something is remembered that nobody was told."""
+        """Whether there are remembered numbers, and none is published yet."""
         return not self.is_on and next(self._known(), None) is not None
 
     def begin(self) -> None:
-        """Somebody has peeked: tell what is known, and from now on what leaves."""
+        """Begin to publish: the remembered numbers, and from now on each number that leaves."""
         if not self.is_on:
             self.is_on = True
             self._earlier = self._known()
             self._changed()
 
     def stop(self) -> None:
-        """There is nobody to tell: nobody has peeked, or the entity was deleted."""
+        """Stop publishing: the entity has never been peeked, or was deleted."""
         self.is_on = False
         self._earlier = iter(())
         self._untold.clear()
 
     def left(self, number: int) -> None:
-        """A message has left the queue."""
+        """Note the number of a message that has left the queue."""
         if self.is_on and number >= 0 and len(self._untold) < UNTOLD_MAX:
             self._untold.add(number)
             if not self.is_telling:
@@ -81,17 +82,17 @@ class Record:
 
     @property
     def has_untold(self) -> bool:
-        """Whether something waits to be told."""
+        """Whether numbers wait to be published."""
         return bool(self._untold)
 
     def part(self) -> tuple[list[int], bool]:
-        """Return what RabbitMQ has not confirmed yet, and whether that is all there is to tell."""
+        """Return the unconfirmed numbers, and whether these are all."""
         earlier = list(islice(self._earlier, AT_ONCE))
         self._untold.update(earlier)
         return list(self._untold), len(earlier) < AT_ONCE
 
     def told(self, numbers: list[int]) -> None:
-        """RabbitMQ has these."""
+        """Forget confirmed numbers."""
         self._untold.difference_update(numbers)
 
 
@@ -106,19 +107,19 @@ class Settlements:
         self._is_closed = False
 
     def of(self, queue: str, known: Callable[[], Iterator[int]]) -> Record:
-        """Return a record of a queue of RabbitMQ."""
+        """Return a new record for a queue of RabbitMQ."""
         record = Record(queue, known, partial(self._later, FLUSH_S))
         self._records.append(record)
         return record
 
     def close(self) -> None:
-        """Tell the last."""
+        """Publish the last numbers."""
         for record in self._records:
             self.tell(record, lambda error: None)
         self._is_closed = True
 
     def lose(self) -> None:
-        """What was on its way may have been lost without a word."""
+        """Publish unconfirmed numbers again later: their publishes may be lost."""
         self._is_due = False
         for record in self._records:
             record.is_telling = False
@@ -126,11 +127,11 @@ class Settlements:
                 self._later(AGAIN_S)
 
     def tell(self, record: Record, told: Confirmed) -> None:
-        """Tell all of one queue at once.
+        """Publish all numbers of one queue now.
 
         Args:
-            told: called when RabbitMQ has it, or with the first error: `Unroutable` while nobody
-                has peeked.
+            told: called when RabbitMQ has confirmed all, or with the first error: `Unroutable`
+                before the first peek.
         """
         numbers, is_all = record.part()
 

@@ -1,4 +1,4 @@
-"""How messages leave a client: settled, given back, moved (publish, confirm, ack)."""
+"""Settlement of a client's messages: acks, returns, moves (publish, confirm, ack)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED
 from bridge.message.moves import Move
 
 RETRY_S = 1.0
-"""RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
+"""Wait after a refused publish (an alarm, or an election of a leader); the message stays held."""
 
 
 class Settling:
-    """The ways out of one queue.
+    """Settles the held messages of one queue.
 
     Args:
-        credit: what is fetched; it is told what comes back.
-        turn_soon: called when something may be fetched again.
-        record: hears of what has left.
+        credit: the strategy of fetching, which is told of returned messages.
+        turn_soon: called when the strategy may fetch again.
+        record: is told the numbers of messages that have left the queue.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class Settling:
         self._record = record
 
     def settle(self, held: Held) -> None:
-        """Have a message gone for good."""
+        """Ack a message: it leaves the queue for good."""
         self._leave(held, Left.SETTLED)
 
     def give_back(self, held: Held) -> None:
-        """Give a message back, one more on its count."""
+        """Return a message to the queue, counted as a failed delivery."""
         self._credit.returning()
         self._turn_soon()
         self.requeue(held, is_counted=True)
 
     def requeue(self, held: Held, *, is_counted: bool) -> None:
-        """Give a message back, and the copies of it that wait."""
+        """Return a message to the queue, and its waiting copies."""
         if held.channel.is_closed:
             return
         self._deduplicator.let_go(held)
@@ -82,14 +82,14 @@ class Settling:
             self._send_back(copy, is_counted=is_counted)
 
     def drop(self, copy: Copy) -> None:
-        """Have a second copy gone."""
+        """Ack a second copy."""
         if not copy.channel.is_closed:
             self._before_settling(copy.fetch)
             copy.channel.ack(copy.tag)
             self._channels.let_go(copy.channel)
 
     def end(self, held: Held, fate: Fate) -> None:
-        """End a message that no receiver may have any more."""
+        """Complete or dead-letter a message that no receiver may have any more."""
         place = self._place
         if fate is Fate.EXPIRED and not place.queue.dead_lettering_on_message_expiration:
             self.settle(held)
@@ -99,7 +99,7 @@ class Settling:
         self.surely(held, dead, Left.DEAD_LETTERED)
 
     def refuse(self, held: Held, error: Exception) -> None:
-        """Have a message made a dead letter that cannot be handled."""
+        """Dead-letter a message that cannot be handled."""
         description = f"The message cannot be handled: {type(error).__name__}: {error}"
         publishes = moves.refuse(self._place, held, MALFORMED_MESSAGE, description)
         self.surely(held, publishes, Left.MOVED)
@@ -108,7 +108,7 @@ class Settling:
         self, locks: LockTable, token: UUID, make: Callable[[Held], Move], how: Left,
         answer: Answer,
     ) -> None:  # fmt: skip
-        """Publish a locked message, and when that is confirmed ack it; else its lock stays.
+        """Publish a locked message, and ack it after the confirm; else its lock stays.
 
         Raises:
             MessageLockLostError, MessageSizeExceededError, ServiceBusError: nothing was published.
@@ -136,7 +136,7 @@ class Settling:
             raise
 
     def surely(self, held: Held, publishes: Move, how: Left) -> None:
-        """Move a message, and try again until it is done or RabbitMQ has taken it back."""
+        """Move a message; retry until that is done or RabbitMQ has taken the message back."""
         fitting = moves.fitting(publishes)
 
         def confirmed(error: Exception | None) -> None:
@@ -175,7 +175,7 @@ class Settling:
         self._channels.let_go(held.channel)
 
     def _before_settling(self, fetch: int) -> None:
-        """Close the window that an ack or return of its message would refill in vain."""
+        """Close a window before an ack or return that would make RabbitMQ refill it in vain."""
         close = self._credit.settling(fetch, self._wire.now_s())
         if close is not None:
             self._fetching.end(close.fetch)

@@ -1,7 +1,7 @@
-"""What the core needs of a connection to RabbitMQ; each lane has one, on its library.
+"""The core's interface to a RabbitMQ connection; each lane implements it on its library.
 
-All is called, and calls back, in one place: the lane's I/O thread or its event loop. A channel may
-be used from the moment it is made: what is asked before RabbitMQ has opened it waits.
+All calls and callbacks run in one place: the lane's I/O thread or its event loop. A channel may be
+used at once: requests wait until RabbitMQ has opened the channel.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, Protocol
 from bridge.client.exceptions import ServiceBusError
 
 BLOCKED_GRACE_S = 2.0
-"""What RabbitMQ had read before it raised its alarm is confirmed within this time."""
+"""Messages that RabbitMQ had read before its alarm are confirmed within this time."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """What RabbitMQ delivers.
+    """A message that RabbitMQ delivers.
 
     Attributes:
-        tag: its delivery tag.
-        exchange: where it was published last.
-        properties: encoded, as they came.
-        remaining: how many more are ready; of a get only.
+        tag: the delivery tag.
+        exchange: the exchange of the last publish.
+        properties: encoded, as delivered.
+        remaining: how many more messages are ready; of a get only.
     """
 
     tag: int
@@ -37,35 +37,35 @@ class Delivery:
 
 
 class Unroutable(Exception):
-    """No queue took a message."""
+    """No queue took the message."""
 
 
 class Refused(Exception):
-    """RabbitMQ did not take a message: a queue is full, or has no leader."""
+    """RabbitMQ refused the message: a queue is full, or has no leader."""
 
 
 Confirmed = Callable[[Exception | None], None]
-"""Told when RabbitMQ has a message, or why not: `Unroutable`, `Refused`, `ServiceBusError`."""
+"""Called at the confirm, or with an error: `Unroutable`, `Refused`, `ServiceBusError`."""
 
 
 class Timer(Protocol):
-    """Something that will be called."""
+    """A call at a later time."""
 
     def cancel(self) -> None:
-        """It will not."""
+        """Drop the call."""
 
 
 class Channel(Protocol):
-    """A channel; what is published on needs confirms."""
+    """A channel; publishes need confirms."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended; RabbitMQ has taken back what was not settled."""
+        """Whether the channel has ended; RabbitMQ has taken back its unsettled messages."""
 
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
-        """Publish; mandatory."""
+        """Publish a message, mandatory."""
 
     def consume(
         self,
@@ -77,96 +77,97 @@ class Channel(Protocol):
         *,
         no_ack: bool = False,
     ) -> None:
-        """Begin to consume; `on_ended` is called once, when nothing more comes."""
+        """Begin to consume; `on_ended` is called once, after the last delivery."""
 
     def cancel(self, tag: str) -> None:
-        """End that; what comes before RabbitMQ has answered is delivered."""
+        """Cancel a consumer; messages that come before RabbitMQ's answer are delivered."""
 
     def get(self, queue: str, on_got: Callable[[Delivery | None], None]) -> None:
         """Get one message, or none."""
 
     def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
-        """Ask how many messages are ready, and how many consumers there are."""
+        """Ask for the queue's numbers of ready messages and of consumers."""
 
     def ack(self, tag: int) -> None:
-        """Settle a message for good."""
+        """Ack a message."""
 
     def written(self, call: Callable[[], None]) -> None:
-        """Have something called when what was said here is with the kernel, or lost."""
+        """Call `call` when all writes of this channel are with the kernel, or lost."""
 
     def reject(self, tag: int) -> None:
-        """Give a message back; that counts as a failed delivery on every version."""
+        """Return a message; on every version RabbitMQ counts a failed delivery."""
 
     def nack(self, tag: int) -> None:
-        """Give a message back; that counts before 4.3 only."""
+        """Return a message; RabbitMQ counts a failed delivery before 4.3 only."""
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
-        """Have `on_passed` called when RabbitMQ has carried out all that was asked here."""
+        """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
 
     def close(self) -> None:
-        """End it; what is not settled goes back to its queue."""
+        """Close the channel; unsettled messages go back to their queue."""
 
 
 class Wire(Protocol):
-    """A connection that comes back by itself.
+    """A connection that reconnects by itself.
 
     Attributes:
-        blocked: why RabbitMQ reads nothing of it, as it does with one that publishes in an alarm.
+        blocked: why RabbitMQ does not read from the connection (an alarm blocks publishers), or
+            `None`.
     """
 
     blocked: str | None
 
     @property
     def is_crowded(self) -> bool:
-        """Whether a quarter of the channels that RabbitMQ allows it are in use."""
+        """Whether a quarter of the connection's allowed channels are in use."""
 
     def open(
         self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
     ) -> Channel:
-        """Return a channel; `on_closed` is called when it ends without `close`.
+        """Return a channel; `on_closed` is called when the channel ends without `close`.
 
         Args:
-            has_confirms: it is published on.
+            has_confirms: whether the channel is for publishing.
 
         Raises:
-            ServiceBusError: there is no connection now.
+            ServiceBusError: no connection now.
         """
 
     def now_ms(self) -> int:
-        """UTC, ms."""
+        """Return the time, UTC, ms."""
 
     def now_s(self) -> float:
-        """A clock that only goes forward."""
+        """Return the time of a monotonic clock."""
 
     def later(self, wait_s: float, call: Callable[[], None]) -> Timer:
-        """Call something after a while."""
+        """Call `call` after `wait_s`."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call something at the end of this turn."""
+        """Call `call` at the end of this turn."""
 
 
 class Answer(Protocol):
     """A future of either lane."""
 
     def done(self) -> bool:
-        """Whether it has a result, or was given up."""
+        """Return whether the future has a result, or was given up."""
 
     def set_result(self, result: Any) -> None:
-        """Have its waiter go on."""
+        """Set the result for the waiting caller."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Have its waiter fail."""
+        """Set the exception for the waiting caller."""
 
 
 def succeed(answer: Answer, result: Any = None) -> None:
-    """Give a result to whoever still waits; he may give up in this instant, in his own thread."""
+    """Set the result, unless the caller has given up, even in this instant in another thread."""
     if not answer.done():
         with contextlib.suppress(InvalidStateError):
             answer.set_result(result)
 
 
 def fail(answer: Answer, error: BaseException) -> None:
-    """Give an error to whoever still waits."""
+    """Set the exception, unless the caller has given up."""
     if not answer.done():
         with contextlib.suppress(InvalidStateError):
             answer.set_exception(error)

@@ -1,6 +1,6 @@
 """Administration over RabbitMQ, under the names of azure.servicebus.management; synchronous.
 
-A bridge of the virtual host carries it out, by the rules and with the errors that it has for the
+A bridge of the virtual host does the operations, with the same rules and errors as for the
 administration clients of the Azure SDKs.
 """
 

@@ -1,4 +1,4 @@
-"""Requests to the administration API, and how answers are read: that raises what was refused."""
+"""Requests to the administration API, and the reading of answers, which raises refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KINDS: dict[type, str] = {
     SubscriptionRuntimeProperties: "Subscription",
     RuleProperties: "Rule",
 }
-"""What each describes."""
+"""The kind of entity that each class describes."""
 
 _LISTS = {
     "Queue": "$Resources/Queues",
@@ -48,24 +48,24 @@ _LISTS = {
     "Subscription": "Subscriptions",
     "Rule": "Rules",
 }
-"""Where all of a kind are listed, below what they belong to."""
+"""The path of each kind's list, below the path of the parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Described]):
-    """A list: how a part of it is asked for, and where the first begins."""
+    """A list: the call for a page, and the place of the first page."""
 
     page: Callable[[int, int], Call[tuple[list[Described], Place | None]]]
     first: Place
 
 
 class Calls:
-    """Makes requests.
+    """Makes the calls of the administration clients.
 
-    Names are those on the way to an entity: queue, or topic, subscription, rule.
+    Names are the steps of the path to an entity: queue, or topic, subscription, rule.
 
     Args:
-        host: what the client calls the namespace; URLs of entities begin with `sb://` and this.
+        host: the client's name of the namespace; URLs of entities begin with `sb://` and this name.
     """
 
     def __init__(self, host: str) -> None:
@@ -75,7 +75,7 @@ class Calls:
         """Ask for an entity or a rule.
 
         Args:
-            made: what it is read as: properties, or runtime properties.
+            made: the class to read the answer as: properties, or runtime properties.
         """
         return self._call(partial(_described, made, names[-1]), "GET", path_of(*names))
 
@@ -96,7 +96,7 @@ class Calls:
         """Create an entity.
 
         Raises:
-            TypeError: an option is no property of it.
+            TypeError: an option is no property of the entity.
         """
         properties: Any = made
         nothing = dict.fromkeys(each.name for each in fields(properties) if each.name != "name")
@@ -107,14 +107,14 @@ class Calls:
     def update(
         self, made: type[Any], given: object, options: Mapping[str, object], *topic: str
     ) -> Call[None]:
-        """Describe an entity anew.
+        """Replace the description of an entity.
 
         Args:
-            given: all its properties, or a mapping of them; `options` come before these.
-            topic: a subscription's.
+            given: all properties, or a mapping of these; `options` override them.
+            topic: the topic of a subscription.
 
         Raises:
-            TypeError: an option is no property of it.
+            TypeError: an option is no property of the entity.
         """
         found = _properties_of(made, given)
         body = writing.entity_document(_root(made), replace(found, **options))
@@ -127,7 +127,7 @@ class Calls:
         return self._put_rule(read, topic, subscription, rule)
 
     def change_rule(self, topic: str, subscription: str, given: object) -> Call[None]:
-        """Describe a rule anew."""
+        """Replace the description of a rule."""
         rule = _properties_of(RuleProperties, given)
         return self._put_rule(_done, topic, subscription, rule, etag="*")
 
@@ -141,7 +141,7 @@ class Calls:
         """List entities, or the rules of a subscription.
 
         Args:
-            names: what they belong to.
+            names: the path of the parent.
 
         Raises:
             TypeError: a list has no such option.
@@ -184,10 +184,10 @@ def path_of(entity: str, *below: str) -> str:
     """Return the path of an entity or a rule, percent-encoded.
 
     Args:
-        below: of a topic a subscription, of that a rule.
+        below: a subscription of a topic, then a rule of the subscription.
 
     Raises:
-        TypeError: a name is no text; without it the path would name what is above.
+        TypeError: a name is no text; a path without that name would be the parent's.
     """
     for name in (entity, *below):
         if not isinstance(name, str):
@@ -199,7 +199,7 @@ def path_of(entity: str, *below: str) -> str:
 
 
 def _properties_of(made: type[Result], given: object) -> Result:
-    """Return properties that were given as they are, or as a mapping."""
+    """Return properties, given as an object or as a mapping."""
     if isinstance(given, made):
         return given
     if not isinstance(given, Mapping):
@@ -208,7 +208,7 @@ def _properties_of(made: type[Result], given: object) -> Result:
 
 
 def _root(made: type) -> str:
-    """Return the element that describes it."""
+    """Return the name of the element that describes a kind."""
     return f"{_KINDS[made]}Description"
 
 

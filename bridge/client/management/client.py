@@ -34,7 +34,7 @@ Described = TypeVar("Described")
 
 
 class ItemPaged(Generic[Described]):
-    """What is listed, one by one; it is asked for in parts, when it is needed."""
+    """An iterator over a list, read page by page as needed."""
 
     def __init__(self, client: ServiceBusAdministrationClient, listing: Listing[Described]) -> None:
         self._client = client
@@ -42,7 +42,7 @@ class ItemPaged(Generic[Described]):
         self._items: Iterator[Described] | None = None
 
     def by_page(self) -> Iterator[Iterator[Described]]:
-        """Yield the parts."""
+        """Yield the pages."""
         place: Place | None = self._listing.first
         while place is not None:
             items, place = self._client._ask(self._listing.page(*place))
@@ -60,14 +60,14 @@ class ItemPaged(Generic[Described]):
 class ServiceBusAdministrationClient:
     """Creates, changes, lists and deletes the entities of a virtual host, under the SDK's name.
 
-    Every bridge carries this out; what it refuses is an `HttpResponseError` or one of its kinds,
-    and where none answers or RabbitMQ refuses, an error of `bridge.client.exceptions`.
+    Any bridge does the operations. A bridge's refusal is an `HttpResponseError` or a subclass; if
+    no bridge answers or RabbitMQ refuses, the error is of `bridge.client.exceptions`.
 
     Args:
         fully_qualified_namespace: RabbitMQ's URL, or anything with `rabbitmq_url=` beside it.
         credential: accepted and not used.
         api_version: accepted and not used.
-        options: those of `ServiceBusClient`.
+        options: the options of `ServiceBusClient`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ServiceBusAdministrationClient:
     # -- queues
 
     def create_queue(self, queue_name: str, **options: Unpack[QueueOptions]) -> QueueProperties:
-        """Create a queue; what is not given has the service's default."""
+        """Create a queue; omitted options have the service's defaults."""
         return self._ask(self._calls.create(QueueProperties, options, queue_name))
 
     def get_queue(self, queue_name: str) -> QueueProperties:
@@ -120,11 +120,11 @@ class ServiceBusAdministrationClient:
     def update_queue(
         self, queue: QueueProperties | Mapping[str, Any], **options: Unpack[QueueOptions]
     ) -> None:
-        """Change a queue; it is described whole, and options come before what is described."""
+        """Change a queue to the given properties; options override these."""
         return self._ask(self._calls.update(QueueProperties, queue, options))
 
     def delete_queue(self, queue_name: str) -> None:
-        """Delete a queue with all that is in it."""
+        """Delete a queue with all its messages."""
         return self._ask(self._calls.delete(queue_name))
 
     def list_queues(self, **options: Unpack[PageOptions]) -> ItemPaged[QueueProperties]:
@@ -140,7 +140,7 @@ class ServiceBusAdministrationClient:
     # -- topics
 
     def create_topic(self, topic_name: str, **options: Unpack[TopicOptions]) -> TopicProperties:
-        """Create a topic; what is not given has the service's default."""
+        """Create a topic; omitted options have the service's defaults."""
         return self._ask(self._calls.create(TopicProperties, options, topic_name))
 
     def get_topic(self, topic_name: str) -> TopicProperties:
@@ -154,11 +154,11 @@ class ServiceBusAdministrationClient:
     def update_topic(
         self, topic: TopicProperties | Mapping[str, Any], **options: Unpack[TopicOptions]
     ) -> None:
-        """Change a topic; it is described whole, and options come before what is described."""
+        """Change a topic to the given properties; options override these."""
         return self._ask(self._calls.update(TopicProperties, topic, options))
 
     def delete_topic(self, topic_name: str) -> None:
-        """Delete a topic with its subscriptions and all that is in them."""
+        """Delete a topic with its subscriptions and all their messages."""
         return self._ask(self._calls.delete(topic_name))
 
     def list_topics(self, **options: Unpack[PageOptions]) -> ItemPaged[TopicProperties]:
@@ -176,7 +176,7 @@ class ServiceBusAdministrationClient:
     def create_subscription(
         self, topic_name: str, subscription_name: str, **options: Unpack[SubscriptionOptions]
     ) -> SubscriptionProperties:
-        """Create a subscription that takes every message; what is not given has the default."""
+        """Create a subscription to every message; omitted options have the defaults."""
         names = topic_name, subscription_name
         return self._ask(self._calls.create(SubscriptionProperties, options, *names))
 
@@ -198,12 +198,12 @@ class ServiceBusAdministrationClient:
         subscription: SubscriptionProperties | Mapping[str, Any],
         **options: Unpack[SubscriptionOptions],
     ) -> None:
-        """Change a subscription; it is described whole, and options come before that."""
+        """Change a subscription to the given properties; options override these."""
         made = SubscriptionProperties
         return self._ask(self._calls.update(made, subscription, options, topic_name))
 
     def delete_subscription(self, topic_name: str, subscription_name: str) -> None:
-        """Delete a subscription with all that is in it."""
+        """Delete a subscription with all its messages."""
         return self._ask(self._calls.delete(topic_name, subscription_name))
 
     def list_subscriptions(
@@ -231,7 +231,7 @@ class ServiceBusAdministrationClient:
         filter: Filter | None = None,  # noqa: A002 (the SDK's name)
         action: SqlRuleAction | None = None,
     ) -> RuleProperties:
-        """Create a rule; without a filter it takes every message."""
+        """Create a rule; a rule without a filter takes every message."""
         rule = RuleProperties(rule_name, filter=filter, action=action, created_at_utc=None)
         return self._ask(self._calls.put_rule(topic_name, subscription_name, rule))
 

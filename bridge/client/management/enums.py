@@ -1,4 +1,4 @@
-"""The words of the administration API, under the SDK's names; properties hold them as text."""
+"""Enumerations of the administration API, under the SDK's names; properties hold plain texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ApiVersion(StrEnum):
-    """Accepted and not used: there is one version of what a bridge answers."""
+    """Accepted and not used: a bridge has one version of its API."""
 
     V2024_05 = "2024-05"
     V2021_05 = "2021-05"
@@ -14,7 +14,7 @@ class ApiVersion(StrEnum):
 
 
 class AccessRights(StrEnum):
-    """What a shared access rule allows."""
+    """The rights of a shared access rule."""
 
     MANAGE = "Manage"
     SEND = "Send"
@@ -22,7 +22,7 @@ class AccessRights(StrEnum):
 
 
 class EntityStatus(StrEnum):
-    """What may be done with an entity."""
+    """Which operations an entity allows."""
 
     ACTIVE = "Active"
     CREATING = "Creating"
@@ -54,7 +54,7 @@ class MessagingSku(StrEnum):
 
 
 class NamespaceType(StrEnum):
-    """What a namespace is for."""
+    """The kind of a namespace."""
 
     MESSAGING = "Messaging"
     NOTIFICATION_HUB = "NotificationHub"

@@ -1,7 +1,7 @@
-"""What a bridge refuses of administration, under azure-core's names.
+"""A bridge's refusals of administration, under azure-core's names.
 
-Where azure-core is installed these are its errors too: `except` clauses that name those go on
-working.
+If azure-core is installed, these are subclasses of its errors too, so `except` clauses with its
+names go on working.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ except ImportError:
 
 
 _STATUSES_TRIED_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-"""Those of azure-core. Every request is idempotent, as HTTP has it: it gets, puts or deletes."""
+"""azure-core's set. Every request is idempotent in HTTP's sense: a GET, PUT or DELETE."""
 
 
 class HttpResponseError(_Refused):
     """A bridge has refused a request.
 
     Attributes:
-        message: why, with Azure's sub-code.
-        status_code: the status of HTTP that stands for it, such as 400.
+        message: the reason, with Azure's sub-code.
+        status_code: the HTTP status of the refusal, such as 400.
     """
 
     def __init__(self, message: str, status_code: int, content: str = "") -> None:
@@ -46,11 +46,11 @@ class HttpResponseError(_Refused):
 
 
 class ResourceNotFoundError(HttpResponseError, _NotFound):
-    """No such entity or rule."""
+    """The entity or rule does not exist."""
 
 
 class ResourceExistsError(HttpResponseError, _Exists):
-    """The name is taken, or somebody else is changing the entity."""
+    """The name is taken, or another change of the entity is under way."""
 
 
 _OF_STATUS: dict[int, type[HttpResponseError]] = {
@@ -60,5 +60,5 @@ _OF_STATUS: dict[int, type[HttpResponseError]] = {
 
 
 def of_status(status: int, detail: str, content: str) -> HttpResponseError:
-    """Return the error of an answer."""
+    """Return the error for an answer's status."""
     return _OF_STATUS.get(status, HttpResponseError)(detail, status, content)

@@ -1,4 +1,4 @@
-"""What entities can be created with, and lists be read with."""
+"""Options for creating and updating entities, and for reading lists."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class _Received(_Any, total=False):
 
 
 class QueueOptions(_Stored, _Received, total=False):
-    """Of `create_queue`."""
+    """Options of `create_queue` and `update_queue`."""
 
 
 class TopicOptions(_Stored, total=False):
-    """Of `create_topic`."""
+    """Options of `create_topic` and `update_topic`."""
 
     filtering_messages_before_publishing: Flag
     size_in_bytes: Count
@@ -47,13 +47,13 @@ class TopicOptions(_Stored, total=False):
 
 
 class SubscriptionOptions(_Received, total=False):
-    """Of `create_subscription`."""
+    """Options of `create_subscription` and `update_subscription`."""
 
     dead_lettering_on_filter_evaluation_exceptions: Flag
 
 
 class PageOptions(TypedDict, total=False):
-    """Of lists: where to begin, from 0, and how much to ask for at a time (100)."""
+    """Options of lists: the first index, from 0, and the size of a page (100)."""
 
     start_index: int
     max_page_size: int

@@ -1,6 +1,6 @@
-"""What queues, topics, subscriptions and namespaces are described by, under the SDK's names.
+"""Properties of queues, topics, subscriptions and namespaces, under the SDK's names.
 
-All can be read and written by name as well, as a mapping: `dict(queue)`.
+Each object is a mapping of its properties too: `dict(queue)`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Rules = list[AuthorizationRule] | None
 
 @dataclass
 class QueueProperties(Mapped):
-    """A queue."""
+    """A queue's properties."""
 
     name: str
     _: KW_ONLY
@@ -66,7 +66,7 @@ class QueueProperties(Mapped):
 
 @dataclass
 class TopicProperties(Mapped):
-    """A topic."""
+    """A topic's properties."""
 
     name: str
     _: KW_ONLY
@@ -90,7 +90,7 @@ class TopicProperties(Mapped):
 
 @dataclass
 class SubscriptionProperties(Mapped):
-    """A subscription."""
+    """A subscription's properties."""
 
     name: str
     _: KW_ONLY
@@ -111,7 +111,7 @@ class SubscriptionProperties(Mapped):
 
 @dataclass
 class NamespaceProperties(Mapped):
-    """A namespace: a virtual host of RabbitMQ."""
+    """A namespace's properties; a namespace is a virtual host of RabbitMQ."""
 
     name: str
     _: KW_ONLY

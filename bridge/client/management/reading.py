@@ -1,4 +1,4 @@
-"""Answers of the administration API: Atom documents, as what a client has."""
+"""Answers of the administration API: Atom documents read into the client's objects."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from bridge.wire.atom.rules import read_action, read_filter
 from bridge.wire.atom.xml import Element, parse
 
 FOR_EVER = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microseconds=477_581)
-"""The longest duration, as the SDK rounds it."""
+"""The longest duration, with the SDK's rounding."""
 
 Described = TypeVar("Described")
 
 Place = tuple[int, int]
-"""Where a part of a list begins, and how long it is."""
+"""The first index and the length of a page of a list."""
 
 
 def root_of(response: Response) -> Element:
@@ -50,12 +50,12 @@ def root_of(response: Response) -> Element:
 
 
 def description_of(root: Element, name: str) -> Element | None:
-    """Return what an entry describes; `None` when that is not of this name."""
+    """Return the description in an entry; `None` if of another name."""
     return root.find("content", name)
 
 
 def page_of(root: Element, name: str) -> tuple[list[tuple[str, Element]], Place | None]:
-    """Return the entries of a feed that describe something of this name, and where it goes on."""
+    """Return a feed's entries with a description of this name, and the place of the next page."""
     entries = []
     for entry in root.all("entry"):
         description = description_of(entry, name)
@@ -72,7 +72,7 @@ def _place(url: str) -> Place:
 
 
 def described(made: Callable[..., Described], name: str, found: Element) -> Described:
-    """Return the properties of an entity, each by the type that it has."""
+    """Return the properties of an entity, each read by its type."""
     values: dict[str, Any] = {}
     for each in fields(made):  # type: ignore[arg-type]  # a dataclass
         if each.name == "name":

@@ -14,7 +14,7 @@ Values = Mapping[str, Value] | None
 
 @dataclass(kw_only=True)
 class CorrelationRuleFilter:
-    """Takes messages whose fields and properties equal all that are given."""
+    """A filter of messages whose fields and properties equal all given ones."""
 
     correlation_id: str | None = None
     message_id: str | None = None
@@ -29,7 +29,7 @@ class CorrelationRuleFilter:
 
 @dataclass
 class SqlRuleFilter:
-    """Takes messages for which an expression is true; parameters are named `@name` in it."""
+    """A filter by a SQL expression, which names parameters as `@name`."""
 
     sql_expression: str | None = None
     parameters: Values = None
@@ -37,14 +37,14 @@ class SqlRuleFilter:
 
 
 class TrueRuleFilter(SqlRuleFilter):
-    """Takes every message."""
+    """A filter that takes every message."""
 
     def __init__(self) -> None:
         super().__init__("1=1", None)
 
 
 class FalseRuleFilter(SqlRuleFilter):
-    """Takes no message."""
+    """A filter that takes no message."""
 
     def __init__(self) -> None:
         super().__init__("1>1", None)
@@ -52,7 +52,7 @@ class FalseRuleFilter(SqlRuleFilter):
 
 @dataclass
 class SqlRuleAction:
-    """Changes what a rule has taken."""
+    """An action that changes the messages of a rule."""
 
     sql_expression: str | None = None
     parameters: Values = None
@@ -64,7 +64,7 @@ Filter = CorrelationRuleFilter | SqlRuleFilter
 
 @dataclass
 class RuleProperties(Mapped):
-    """A rule; without a filter it takes every message."""
+    """A rule; a rule without a filter takes every message."""
 
     name: str
     _: KW_ONLY

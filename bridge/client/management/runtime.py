@@ -1,4 +1,4 @@
-"""What an entity holds now, under the SDK's names."""
+"""Times and counts of entities, under the SDK's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Time = datetime | None
 
 @dataclass(frozen=True, kw_only=True)
 class MessageCountDetails:
-    """How many messages there are of each kind."""
+    """The numbers of messages of each kind."""
 
     active_message_count: Count = None
     dead_letter_message_count: Count = None

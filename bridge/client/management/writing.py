@@ -1,4 +1,4 @@
-"""Descriptions as Atom documents: what a client has, as the administration API reads it."""
+"""Atom documents for the administration API, made from the client's objects."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from bridge.wire.atom.rules import action_node, filter_node
 from bridge.wire.atom.writing import ATOM, INSTANCE, SERVICE_BUS, Node, document, typed
 
 ELEMENTS = {"availability_status": "EntityAvailabilityStatus"}
-"""Names that are not the element's in snake case."""
+"""Elements whose name is not the property's name in camel case."""
 
 
 def element_of(name: str) -> str:
-    """Return the element of a property."""
+    """Return the name of a property's element."""
     return ELEMENTS.get(name) or "".join(word.capitalize() for word in name.split("_"))
 
 
 def entity_document(root: str, given: Mapped) -> bytes:
-    """Return the document of an entity; what is `None` is left to the service."""
+    """Return the document of an entity; the service chooses the properties that are `None`."""
     values = ((name, value) for name, value in given.items() if name != "name")
     nodes = [_node(name, value) for name, value in values if value is not None]
     return _entry(root, nodes)

@@ -1,4 +1,4 @@
-"""A channel of pika as the core uses it: `core.wire.Channel`."""
+"""A pika channel for the core: `core.wire.Channel`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _Got = Callable[[Delivery | None], None]
 
 
 class PikaChannel:
-    """One channel; what is asked before RabbitMQ has opened it waits.
+    """One channel; requests wait until RabbitMQ has opened the channel.
 
     Args:
-        on_closed: called when it ends otherwise than by `close`.
+        on_closed: called when the channel ends without `close`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PikaChannel:
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
-        """Publish; mandatory."""
+        """Publish a message, mandatory."""
         if self.is_closed:
             raise ServiceBusConnectionError("The channel is closed.")
         self._confirms.add(exchange, key, confirmed)
@@ -74,8 +74,8 @@ class PikaChannel:
             self._ends[tag] = on_ended
             if prefetch:
                 self._channel.basic_qos(prefetch_count=prefetch, callback=lambda frame: None)
-            # pika holds a later method back until this one is answered, a cancel too: one that
-            # came before would end the connection (docs/rabbitmq-faults.md: early-cancel).
+            # pika holds later methods back until the consume-ok, a cancel too: an earlier
+            # cancel would end the connection (docs/rabbitmq-faults.md: early-cancel).
             self._channel.basic_consume(
                 queue,
                 on_message,
@@ -87,17 +87,17 @@ class PikaChannel:
         self._do(begin)
 
     def cancel(self, tag: str) -> None:
-        """End that."""
+        """Cancel a consumer."""
         self._do(lambda: self._channel.basic_cancel(tag, callback=lambda frame: self._end(tag)))
 
     def get(self, queue: str, on_got: _Got) -> None:
-        """Get one message, or none; one after another, as pika wants it."""
+        """Get one message, or none; pika allows one get at a time."""
         self._gets.append((queue, on_got))
         if len(self._gets) == 1:
             self._do(self._get)
 
     def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
-        """Ask how many messages are ready, and how many consumers there are."""
+        """Ask for the queue's numbers of ready messages and of consumers."""
 
         def seen(frame: Any) -> None:
             on_seen(frame.method.message_count, frame.method.consumer_count)
@@ -105,39 +105,39 @@ class PikaChannel:
         self._do(lambda: self._channel.queue_declare(queue, passive=True, callback=seen))
 
     def ack(self, tag: int) -> None:
-        """Settle a message for good."""
+        """Ack a message."""
         if self._channel.is_open:
             self._connection.ack(self._channel.channel_number, tag)
         elif not self.is_closed:
             self.lose(ServiceBusConnectionError("The channel was lost."))
 
     def written(self, call: Callable[[], None]) -> None:
-        """Have something called when what was said here is with the kernel, or lost."""
+        """Call `call` when all writes of this channel are with the kernel, or lost."""
         self._connection.written(call)
 
     def reject(self, tag: int) -> None:
-        """Give a message back, counted."""
+        """Return a message; RabbitMQ counts a failed delivery."""
         self._do(lambda: self._channel.basic_reject(tag, requeue=True))
 
     def nack(self, tag: int) -> None:
-        """Give a message back; that counts before 4.3 only."""
+        """Return a message; RabbitMQ counts a failed delivery before 4.3 only."""
         self._do(lambda: self._channel.basic_nack(tag, requeue=True))
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
-        """Have `on_passed` called when RabbitMQ has carried out all that was asked here."""
+        """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
         self._do(lambda: self._channel.basic_qos(callback=lambda frame: on_passed()))
 
     def close(self) -> None:
-        """End it."""
+        """Close the channel."""
         if self.is_closed:
             return
         self.is_closed = True
         if self._channel.is_open:
-            with contextlib.suppress(AMQPError):  # its connection may be gone
+            with contextlib.suppress(AMQPError):  # the connection may be gone
                 self._channel.close()
 
     def lose(self, error: ServiceBusError) -> None:
-        """The connection has ended, and this with it."""
+        """End the channel: the channel or its connection is lost."""
         was_closed, self.is_closed = self.is_closed, True
         self._waiting.clear()
         self._gets.clear()
@@ -146,7 +146,7 @@ class PikaChannel:
             self._on_closed(error)
 
     def give_up(self, why: str) -> None:
-        """Nobody waits for confirms any more."""
+        """Fail all waiting confirms."""
         self._confirms.lose(why)
 
     def _do(self, call: Callable[[], None]) -> None:
@@ -187,7 +187,7 @@ class PikaChannel:
         if not self._has_confirms:
             self._begin()
             return
-        # pika holds this back behind other methods, but no publish.
+        # pika holds `confirm.select` back behind other methods, but no publish.
         self._channel.add_on_return_callback(self._on_return)
         self._channel.confirm_delivery(self._on_confirm, callback=lambda frame: self._begin())
 

@@ -1,4 +1,4 @@
-"""The synchronous `ServiceBusClient`: its connections, its thread, and what waits for them."""
+"""The synchronous `ServiceBusClient`: connections, I/O thread, waiting calls."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ServiceBusClient:
     Args:
         fully_qualified_namespace: RabbitMQ's URL, or anything with `rabbitmq_url=` beside it.
         credential: accepted and not used.
-        options: those of the SDK, and `rabbitmq_url`.
+        options: the SDK's options, and `rabbitmq_url`.
 
     Raises:
-        ValueError: there is no URL of RabbitMQ, or it is malformed.
+        ValueError: the URL of RabbitMQ is missing or malformed.
         TypeError: an option is unknown.
     """
 
@@ -99,10 +99,10 @@ class ServiceBusClient:
     def list_queue_sessions(
         self, queue_name: str, *, state_updated_after: datetime | None = None, **options: Any
     ) -> Iterator[str]:
-        """Iterate over the ids of a queue's sessions: those with messages or a state.
+        """Iterate over the ids of a queue's sessions with messages or a state.
 
         Args:
-            state_updated_after: those whose state was set after this time instead.
+            state_updated_after: list the sessions whose state was set after this time instead.
         """
         return self._sessions(Listing(queue_name, state_updated_after))
 
@@ -118,7 +118,7 @@ class ServiceBusClient:
             yield from page
 
     def close(self) -> None:
-        """Close the connections; what is locked goes back to its queue at once.
+        """Close the connections; locked messages go back to their queues at once.
 
         May be called in a signal handler, and more than once.
         """
@@ -147,7 +147,7 @@ class ServiceBusClient:
             thread.stop()
 
     def _run(self, call: Call[Result]) -> Result:
-        """Have the namespace do something; return what it answers."""
+        """Do an operation of the namespace; return its answer."""
         if not call.is_tried_again or not self._options.retry.total:
             return self._once(call)
         attempt = partial(self._once, call)
@@ -177,16 +177,16 @@ class ServiceBusClient:
             thread.call(partial(call.undo, self._namespace, answer))
 
     def _pull(self, call: Call[Any]) -> Any:
-        """Wait for messages; what fails before any is asked for is done again."""
+        """Wait for messages; retry a failure only before messages were asked for."""
         stops: list[Callable[[], None]] = []
         attempt = partial(self._pull_once, call, stops)
         return tenacity.Retrying(**self._options.retry.arguments(lambda: not stops))(attempt)
 
     def _pull_once(self, call: Call[Any], stops: list[Callable[[], None]]) -> Any:
-        """Wait for messages; an interrupt ends the wait, and gives back what comes after it.
+        """Wait for messages; an interrupt ends the wait, and later messages are given back.
 
         Args:
-            stops: what ends the wait, once messages are asked for.
+            stops: gets the function that ends the wait, once messages are asked for.
         """
         namespace, thread = self._connected(True)
         answer: Outcome = Outcome()
@@ -202,10 +202,10 @@ class ServiceBusClient:
             raise
 
     def _connected(self, is_receiving: bool) -> tuple[Namespace, IoThread]:
-        """Wait until the connections are there.
+        """Wait until the connections are open.
 
         Raises:
-            ServiceBusConnectionError: they are not, in time.
+            ServiceBusConnectionError: no connection in time.
             ServiceBusAuthenticationError: RabbitMQ refuses the login.
         """
         thread = self._thread or self._start()
@@ -237,12 +237,12 @@ class ServiceBusClient:
                 self._thread = thread
             started = self._thread
         if started is None or self._is_closed:
-            self.close()  # the other close may have come before there was a thread to end
+            self.close()  # the other close may have come before the thread was made
             raise ValueError("The ServiceBusClient is closed.")
         return started
 
 
 def _is_foreign(error: BaseException) -> bool:
-    """Whether an error is none that the library raises: a signal handler's, or a defect's."""
+    """Whether the library does not raise this error: a signal handler's, or of a defect."""
     is_ours = type(error).__module__.startswith("bridge.")
     return not is_ours and not isinstance(error, ValueError | TypeError | NotImplementedError)

@@ -1,4 +1,4 @@
-"""A connection of pika's that comes back by itself: `core.wire.Wire`."""
+"""A pika connection that reconnects by itself: `core.wire.Wire`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ log = logging.getLogger("azure.servicebus.bridge")
 
 
 class PikaWire:
-    """One connection; to be used in turns of the I/O thread.
+    """One connection; used only in turns of the I/O thread.
 
     Args:
-        purpose: what RabbitMQ shows of it.
+        purpose: part of the connection's name in RabbitMQ.
 
     Attributes:
-        is_up: whether it is there.
-        blocked: why RabbitMQ reads nothing of it; `None`: it does.
+        is_up: whether the connection is open.
+        blocked: why RabbitMQ does not read from the connection; `None`: RabbitMQ reads.
     """
 
     def __init__(self, thread: IoThread, address: Address, purpose: str) -> None:
@@ -64,17 +64,17 @@ class PikaWire:
 
     @property
     def is_closing(self) -> bool:
-        """Whether RabbitMQ has not answered yet that it is closed."""
+        """Whether RabbitMQ has not yet answered the close."""
         return self._ending is not None and not self._ending.is_closed
 
     def start_once(self) -> None:
-        """Begin to connect, unless that was begun."""
+        """Begin to connect, unless begun before."""
         if not self._is_started:
             self._is_started = True
             self.start()
 
     def start(self) -> None:
-        """Connect."""
+        """Begin an attempt to connect."""
         if self._is_closed:
             return
         host, port = self._address.hosts[self._next_host % len(self._address.hosts)]
@@ -99,7 +99,7 @@ class PikaWire:
         )
 
     def ready(self, answer: Answer) -> None:
-        """Answer when the connection is there, or RabbitMQ refuses the login."""
+        """Answer when the connection is open, or RabbitMQ refuses the login."""
         if self.is_up:
             succeed(answer)
         elif self._refused is not None:
@@ -109,7 +109,7 @@ class PikaWire:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether a quarter of the channels that RabbitMQ allows it are in use."""
+        """Whether a quarter of the connection's allowed channels are in use."""
         return self._connection is not None and self._connection.is_crowded
 
     def open(
@@ -131,23 +131,23 @@ class PikaWire:
         return channel
 
     def now_ms(self) -> int:
-        """UTC, ms."""
+        """Return the time, UTC, ms."""
         return time.time_ns() // 1_000_000
 
     def now_s(self) -> float:
-        """A clock that only goes forward."""
+        """Return the time of a monotonic clock."""
         return time.monotonic()
 
     def later(self, wait_s: float, call: Callable[[], None]) -> Timer:
-        """Call something after a while."""
+        """Call `call` after `wait_s`."""
         return self._thread.loop.call_later(wait_s, call)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call something at the end of this turn."""
+        """Call `call` at the end of this turn."""
         self._thread.soon(call)
 
     def close(self) -> None:
-        """Close it for good."""
+        """Close the connection for good."""
         self._is_closed = True
         connection, self._connection = self._connection, None
         self.is_up = False
@@ -191,7 +191,7 @@ class PikaWire:
             self._again()
 
     def _give_up_connection(self) -> None:
-        """What is known of it, or was written, may be half of what should be."""
+        """Abort the connection: its state, or a write, may be half done."""
         if self._connection is not None and self._connection.is_open:
             self._connection.abort()
 
@@ -213,7 +213,7 @@ class PikaWire:
 
 
 def _reason(error: BaseException, address: Address) -> ServiceBusError:
-    """Return the SDK's error for one of pika's; how it says why is nested."""
+    """Return the SDK's error for an error of pika's, which nests the cause."""
     cause: Any = error
     while isinstance(cause, AMQPConnectionError) and cause.args:
         inner = cause.args[0]

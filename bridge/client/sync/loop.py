@@ -1,7 +1,7 @@
-"""The loop on which pika's connections of a client run: sockets, timers, and calls.
+"""The event loop of a client's pika connections: sockets, timers, and calls.
 
-A turn of it may be taken in any thread, by one at a time (`thread.IoThread` sees to that); its
-timers are called, and sockets waited for, in the I/O thread only.
+Any thread may take a turn of the loop, one thread at a time (`thread.IoThread` has the lock).
+Timers are called, and sockets waited for, in the I/O thread only.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ log = logging.getLogger("azure.servicebus.bridge")
 Handler = Callable[[int, int], None]
 
 _SLACK = 256
-"""So many cancelled timers may be kept beside as many as were there when they were dropped last."""
+"""Cancelled timers are dropped when the timers are this many more than twice those left at the last
+drop."""
 
 WAIT_MAX_S = 5.0
-"""So long is waited at most: a timer that is due later wakes nobody when it is made."""
+"""The longest wait: a new timer due later need not wake the I/O thread."""
 
 
 class Timer:
-    """Something that will be called."""
+    """A call at a later time."""
 
     __slots__ = ("call", "due_s")
 
@@ -42,21 +43,22 @@ class Timer:
         return self.due_s < other.due_s
 
     def cancel(self) -> None:
-        """It will not be called."""
+        """Drop the call."""
         self.call = None
 
 
 class Loop:
-    """What pika wants of a loop, and turns of it.
+    """The loop interface that pika needs, and turns of the loop.
 
     Attributes:
-        calls: what is to be called; others append to it without a lock, and `wake`.
-        soons: what is to be called at the end of this turn; appended to in turns.
+        calls: functions to call in the next turn; any thread appends without a lock, and calls
+            `wake`.
+        soons: functions to call at the end of this turn; appended to in turns only.
     """
 
     READ = selectors.EVENT_READ
     WRITE = selectors.EVENT_WRITE
-    ERROR = 0  # it shows as both
+    ERROR = 0  # selectors report an error as both events
 
     def __init__(self) -> None:
         self.calls: deque[Callable[[], None]] = deque()
@@ -72,24 +74,24 @@ class Loop:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
-        # Not before nobody can wake it: by then its number may be another file's.
+        # Only when no thread can wake the loop any more: another file may reuse the number.
         weakref.finalize(self, os.close, self._writing)
         self.add_handler(self._reading, self._on_wake, self.READ)
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Close the selector and the pipe's reading end."""
         self._selector.close()
         os.close(self._reading)
 
-    # What pika calls, in a turn.
+    # Called by pika, in a turn.
 
     def add_handler(self, fd: int, handler: Handler, events: int) -> None:
-        """Have a handler called when there is one of these events."""
+        """Call a handler at these events of a file."""
         self._handlers[fd] = handler, events
         self._changed.add(fd)
 
     def update_handler(self, fd: int, events: int) -> None:
-        """Have it called for these events instead."""
+        """Change the events of a file's handler."""
         self._handlers[fd] = self._handlers[fd][0], events
         if self._waited.get(fd) == events:  # within a turn pika may begin to write, and be done
             self._changed.discard(fd)
@@ -97,14 +99,14 @@ class Loop:
             self._changed.add(fd)
 
     def remove_handler(self, fd: int) -> None:
-        """Call it no more; its file is about to be closed."""
+        """Remove a file's handler; the file is about to be closed."""
         del self._handlers[fd]
         self._changed.discard(fd)
         if self._waited.pop(fd, None) is not None:
             self._selector.unregister(fd)
 
     def call_later(self, wait_s: float, call: Callable[[], None]) -> Timer:
-        """Call something after a while."""
+        """Call `call` after `wait_s`."""
         timer = Timer(time.monotonic() + wait_s, call)
         if len(self._timers) >= self._timers_max:
             self._timers = [each for each in self._timers if each.call is not None]
@@ -114,11 +116,11 @@ class Loop:
         return timer
 
     def remove_timeout(self, timer: Timer) -> None:
-        """Call it no more."""
+        """Drop a timer's call."""
         timer.cancel()
 
     def add_callback(self, call: Callable[[], None]) -> None:
-        """Call something in a turn of the I/O thread; for any thread."""
+        """Call `call` in a turn of the I/O thread; for any thread."""
         self.calls.append(call)
         self.wake()
 
@@ -126,31 +128,31 @@ class Loop:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the I/O thread waits for less than there is to wait for now."""
+        """Whether the I/O thread must wake: calls, changed handlers, or an earlier timer."""
         return bool(self.calls or self.soons or self._changed) or self._next_s() < self._until_s
 
     def wake(self) -> None:
         """Have the I/O thread take a turn; for any thread."""
         if not self._is_woken:
             self._is_woken = True
-            with contextlib.suppress(OSError):  # it is full, or nobody reads
+            with contextlib.suppress(OSError):  # the pipe is full, or has no reader
                 os.write(self._writing, b"!")
 
     def do(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Call something; whatever it raises, the loop goes on."""
+        """Call a function; log an exception, so the loop goes on."""
         try:
             call(*arguments)
         except Exception:
             log.exception("The client's I/O goes on after an error.")
 
     def do_all(self, calls: deque[Callable[[], None]]) -> None:
-        """Call what was to be called when this began."""
+        """Call the functions that are queued now, but none added meanwhile."""
         for _ in range(len(calls)):
             self.do(calls.popleft())
 
     def turn(self, ready: Iterable[tuple[int, int]]) -> None:
-        """Call handlers of what is ready, timers that are due, and what is to be called."""
-        self._is_woken = False  # also when what said so was interrupted, and has not written
+        """Call the handlers of ready files, the due timers, and the queued functions."""
+        self._is_woken = False  # also if `wake` was interrupted before its write
         for fd, events in ready:
             handler, wanted = self._handlers.get(fd, (None, 0))
             if handler is not None and events & wanted:
@@ -164,7 +166,7 @@ class Loop:
         self.do_all(self.soons)
 
     def prepare(self) -> None:
-        """See what is to be waited for."""
+        """Register changed handlers, and compute the end of the next wait."""
         while self._changed:
             fd = self._changed.pop()
             events = self._handlers[fd][1]
@@ -175,13 +177,13 @@ class Loop:
         self._until_s = -math.inf if self.calls or self.soons else until_s
 
     def wait(self) -> list[tuple[int, int]]:
-        """Wait for that; return the files that are ready, with what for."""
+        """Wait for events or the next timer; return the ready files with their events."""
         wait_s = max(0.0, self._until_s - time.monotonic())
         found = self._selector.select(wait_s)
         return [(key.fd, events) for key, events in found]
 
     def _next_s(self) -> float:
-        """Return when the next timer is due."""
+        """Return the time of the next timer."""
         timers = self._timers
         while timers and timers[0].call is None:
             heapq.heappop(timers)

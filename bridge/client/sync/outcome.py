@@ -1,4 +1,4 @@
-"""What an operation comes to: a future for one waiter, which costs little when it need not wait."""
+"""A future for one waiter, cheap when the result is there before the wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Outcome:
-    """Pending until it has a result or an error, or was given up: whichever comes first."""
+    """A future: pending until a result, an error or a cancel, whichever comes first."""
 
     __slots__ = ("_error", "_first", "_is_cancelled", "_is_done", "_ready", "_result")
 
@@ -22,22 +22,22 @@ class Outcome:
         self._error: BaseException | None = None
 
     def done(self) -> bool:
-        """Whether it is not pending."""
+        """Return whether the future is not pending any more."""
         return self._is_done
 
     def cancelled(self) -> bool:
-        """Whether it was given up."""
+        """Return whether the waiter gave up."""
         return self._is_cancelled
 
     def cancel(self) -> bool:
-        """Give it up; return whether it was pending, or given up before."""
+        """Give up; return whether the future was pending, or given up before."""
         if self._first.acquire(blocking=False):
             self._is_cancelled = self._is_done = True
             self._ready.release()
         return self._is_cancelled
 
     def set_result(self, result: Any) -> None:
-        """Have its waiter go on.
+        """Set the result.
 
         Raises:
             InvalidStateError: it is not pending.
@@ -48,7 +48,7 @@ class Outcome:
         self._ready.release()
 
     def set_exception(self, error: BaseException) -> None:
-        """Have its waiter fail.
+        """Set the exception.
 
         Raises:
             InvalidStateError: it is not pending.
@@ -59,28 +59,28 @@ class Outcome:
         self._ready.release()
 
     def end(self, error: BaseException) -> None:
-        """Have its waiter fail, though what set its result may have been interrupted in between."""
+        """Set an exception even if setting a result was interrupted in the middle."""
         if not self._is_done:
             self._first.acquire(blocking=False)
             self._error = error
             self._is_done = True
-        with contextlib.suppress(RuntimeError):  # it was told before
+        with contextlib.suppress(RuntimeError):  # released before
             self._ready.release()
 
     def exception(self) -> BaseException | None:
-        """Return its error, when it is done."""
+        """Return the exception of a finished future."""
         return self._error
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is not pending; return whether it is so in time. For one waiter."""
+        """Wait for the end; return whether that came in time. For one waiter."""
         return self._is_done or self._ready.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
     def result(self) -> Any:
-        """Return its result.
+        """Return the result.
 
         Raises:
-            CancelledError: it was given up.
-            BaseException: its error.
+            CancelledError: the waiter gave up.
+            BaseException: the exception that was set.
         """
         if self._is_cancelled:
             raise CancelledError

@@ -1,8 +1,8 @@
-"""pika with encoded properties, and without what it does to messages on its own.
+"""pika with encoded properties, and without rejects that the application did not ask for.
 
-pika reads every integer as one type and cuts a double to an integer, so a message that is published
-again would not be the one that came. And from `basic_cancel` on it rejects what a consumer is still
-sent: a failed delivery that nobody had.
+pika reads every integer as one type and cuts a double to an integer, so a republished message would
+differ from the received one. And from `basic_cancel` on pika rejects the messages that RabbitMQ
+still delivers to the consumer: failed deliveries that no receiver caused.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _KINDS = {spec.FRAME_METHOD, spec.FRAME_HEADER, spec.FRAME_BODY, spec.FRAME_HEAR
 _DELIVER = spec.Basic.Deliver.INDEX
 
 RECEIVED_BYTES = 1 << 16
-"""So much is read at a time."""
+"""How much is read at a time."""
 
 FULL_S = 0.005
-"""So often it is looked whether the kernel has taken the rest, when its buffer was full."""
+"""Interval of checks whether the kernel has taken the rest, when its buffer was full."""
 
 
 class RawProperties(spec.BasicProperties):  # type: ignore[misc]
-    """Properties as they stand on the wire: flags and list.
+    """Encoded properties: flags and list.
 
     Attributes:
-        raw: what `bridge.wire.basic.Properties` encodes and decodes.
+        raw: the encoding of `bridge.wire.basic.Properties`.
     """
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
 
     def encode(self) -> list[bytes]:
-        """Return them in pieces."""
+        """Return the encoding in pieces."""
         return [self.raw]
 
 
 class RawChannel(Channel):  # type: ignore[misc]
-    """A channel that gives a consumer all that it is sent: tag, exchange, properties and body."""
+    """A channel that passes tag, exchange, encoded properties and body to the consumer."""
 
     def _on_deliver(self, method_frame: Any, header_frame: Any, body: bytes) -> None:
         consumer = self._consumers.get(method_frame.method.consumer_tag)
@@ -60,7 +60,7 @@ class RawChannel(Channel):  # type: ignore[misc]
 
 
 class RawConnection(SelectConnection):  # type: ignore[misc]
-    """A connection whose messages have `RawProperties`, and are written in one piece, at once."""
+    """A connection whose messages have `RawProperties`, and are written at once, in one piece."""
 
     _frame_buffer: bytes
 
@@ -70,7 +70,7 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         return bool(4 * len(self._channels) >= self.params.channel_max)
 
     def written(self, call: Callable[[], None]) -> None:
-        """Have something called when all is with the kernel, or lost."""
+        """Call `call` when all written data is with the kernel, or lost."""
         transport = self._transport
         if transport is None or not transport.get_write_buffer_size():
             call()
@@ -78,26 +78,26 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
             self._nbio.call_later(FULL_S, partial(self.written, call))
 
     def ack(self, channel: int, tag: int) -> None:
-        """Write an ack; most of what is written are these."""
+        """Write an ack, the most frequent frame."""
         self._output_marshaled_frames([_ACK.pack(1, channel, 13, 60, 80, tag, 0, 0xCE)])
 
     def abort(self) -> None:
-        """End it without a word to RabbitMQ."""
+        """End the connection without a close frame."""
         self._terminate_stream(StreamLostError("It was interrupted in the middle of a write."))
 
     def _adapter_emit_data(self, data: bytes) -> None:
-        """Give it to the kernel now, not when the loop has found that it takes more."""
+        """Give data to the kernel now; pika would wait until its loop reports a writable socket."""
         transport = self._transport
         if transport is None or transport._state != transport._STATE_ACTIVE:
-            return  # it has ended, maybe in the middle of a frame
+            return  # the transport has ended, maybe in the middle of a frame
         sent = 0
         if not transport.get_write_buffer_size():
             try:
                 sent = transport._sock.send(data)
-            except TimeoutError:  # a signal handler's, maybe behind the write
+            except TimeoutError:  # of a signal handler, maybe after the write
                 raise
             except OSError:
-                pass  # the transport meets it again, and does what is due
+                pass  # the transport meets the error again, and handles it
         if sent < len(data):
             transport.write(data[sent:])
 
@@ -105,7 +105,7 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         return RawChannel(self, channel_number, on_open_callback)
 
     def _output_marshaled_frames(self, marshaled_frames: Any) -> None:
-        """Write a message's frames at once: each would be a packet of its own."""
+        """Write a message's frames in one piece; otherwise each would be a packet of its own."""
         data = b"".join(marshaled_frames)
         self.bytes_sent += len(data)
         self.frames_sent += len(marshaled_frames)
@@ -116,7 +116,7 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         super()._proto_connection_made(transport)
 
     def _on_data_available(self, data_in: bytes) -> None:
-        """Read frames: those of a message at once where they are all there."""
+        """Read frames; deliver a message at once if all its frames have come."""
         self.bytes_received += len(data_in)
         data, at = self._frame_buffer + data_in, 0
         while at < len(data):
@@ -132,9 +132,9 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         self._frame_buffer = data[at:]
 
     def _deliver(self, data: bytes, at: int) -> int:
-        """Give a consumer its message; return the message's end, or where it began.
+        """Deliver a message; return its end, or `at` if no whole delivery begins there.
 
-        pika makes eight objects of a delivery, and asks its callbacks about each frame.
+        pika makes eight objects for a delivery, and calls callbacks for each frame.
         """
         if len(data) < at + _METHOD.size:
             return at
@@ -148,7 +148,7 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         if (front, head_number) != (spec.FRAME_HEADER, number) or len(data) < end:
             return at
         if _HEAD.unpack_from(data, body_at) != (spec.FRAME_BODY, number, body_bytes):
-            return at  # it is in several frames, or in none
+            return at  # the body is in several frames, or in none
         if not data[head_at - 1] == data[body_at - 1] == data[end - 1] == spec.FRAME_END:
             return at
         tag, tag_at = _short(data, at + _METHOD.size)
@@ -181,18 +181,18 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
 
 
 def _frame_end(data: bytes, at: int) -> int:
-    """Return the end of a frame, or of all that is there of it."""
+    """Return the end of a frame, or of its part that has come."""
     if len(data) < at + _HEAD.size or data[at] not in _KINDS:
         return len(data)
     return at + int(_HEAD.unpack_from(data, at)[2]) + _FRAME_BYTES
 
 
 def _short(data: bytes, at: int) -> tuple[str, int]:
-    """Return a short string, and its end."""
+    """Return a short string and the offset of its end."""
     end = at + 1 + data[at]
     return text_of(data[at + 1 : end]), end
 
 
 def text_of(value: str | bytes) -> str:
-    """Return a short string of pika's, which leaves one that is no UTF-8 as it is."""
+    """Return a short string as text; pika leaves a string that is no UTF-8 as bytes."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class ServiceBusReceiver:
-    """Receives from a queue or subscription; made by a client. Iterating gives each message."""
+    """A receiver of a queue or subscription; made by a client. Iteration yields messages."""
 
     def __init__(self, client: ServiceBusClient, entity_path: str, receiving: Receiving) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class ServiceBusReceiver:
         return found[0]
 
     def next(self) -> ServiceBusReceivedMessage:
-        """Return the next message, as iterating does."""
+        """Return the next message, as iteration does."""
         return next(self)
 
     def __str__(self) -> str:
@@ -55,16 +55,17 @@ class ServiceBusReceiver:
 
     @property
     def session(self) -> Any:
-        """The session; `None` where there is none."""
+        """The session; `None` for a receiver without sessions."""
         return self._session
 
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive up to so many messages.
+        """Receive up to `max_message_count` messages.
 
         Args:
-            max_wait_time: seconds to wait for the first; by default the receiver's, else 60.
+            max_wait_time: seconds to wait for the first message; by default the receiver's, else
+                60.
         """
         return self._pull(
             lambda: self._receiving.pull(max_message_count, max_wait_time), max_wait_time
@@ -79,7 +80,7 @@ class ServiceBusReceiver:
         timeout: float | None = None,
         **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
-        """Return messages without locking any: from a number on, or behind those peeked last."""
+        """Return messages without locks: from a number on, or behind the last peeked message."""
         return self._run(lambda: self._receiving.peek(max_message_count, sequence_number, timeout))
 
     def receive_deferred_messages(
@@ -89,25 +90,25 @@ class ServiceBusReceiver:
         timeout: float | None = None,
         **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive messages that were deferred, by their sequence numbers: all of them or none.
+        """Receive deferred messages by their sequence numbers: all of them or none.
 
         Raises:
-            MessageNotFoundError: one of them is not there, or is locked.
+            MessageNotFoundError: a message does not exist, or is locked.
         """
         given = numbers_of(sequence_numbers)
         found = self._run(lambda: self._receiving.deferred(given, timeout)) if given else []
         return self._receiving.received(self, found)
 
     def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Settle a message for good.
+        """Complete a message, which removes the message from the entity.
 
         Raises:
-            MessageLockLostError: its lock has ended; it will come again.
+            MessageLockLostError: the lock has ended; the message will come again.
         """
         return self._client._run(self._receiving.settle(message, "complete"))
 
     def abandon_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Give a message back, one more on its count."""
+        """Return a message to the entity, with one more delivery on its count."""
         return self._client._run(self._receiving.settle(message, "abandon"))
 
     def dead_letter_message(
@@ -122,7 +123,7 @@ class ServiceBusReceiver:
         )
 
     def defer_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Set a message aside; it is received by its sequence number only."""
+        """Defer a message: it can then be received by its sequence number only."""
         return self._client._run(self._receiving.settle(message, "defer"))
 
     def renew_message_lock(
@@ -132,9 +133,9 @@ class ServiceBusReceiver:
         return self._run(lambda: self._receiving.renew(message, timeout))
 
     def close(self) -> None:
-        """Receive nothing more; locks stay until they end or the client is closed.
+        """Close the receiver; locks stay until they end or the client is closed.
 
-        A session's lock ends, and those of its messages.
+        A session's lock and those of its messages end.
         """
         return self._end(self._receiving.close())
 
@@ -146,11 +147,11 @@ class ServiceBusReceiver:
 
     def _end(self, asked: Call[Any] | None) -> None:
         if asked is not None:
-            with contextlib.suppress(ServiceBusError, ValueError):  # it ends with the client
+            with contextlib.suppress(ServiceBusError, ValueError):  # the lock ends with the client
                 self._client._run(asked)
 
     def _run(self, asking: Callable[[], Call[Result]]) -> Result:
-        """Have something carried out, when there is something to receive from."""
+        """Do an operation, after the source is open."""
         self._open()
         return self._client._run(asking())
 

@@ -1,4 +1,4 @@
-"""The synchronous `AutoLockRenewer`: a thread that knows when, and a pool that renews locks."""
+"""The synchronous `AutoLockRenewer`: a thread as the timer, and a pool that renews locks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class AutoLockRenewer:
     Args:
         max_lock_renewal_duration: for how long, in seconds.
         on_lock_renew_failure: called with a message or session whose lock is lost.
-        executor: renews; a session's lock, or that of a deferred message, may take a bridge long.
-        max_workers: so many threads do, where there is no executor.
+        executor: runs the renewals; a bridge may take long for a session's lock, or a deferred
+            message's.
+        max_workers: threads of the renewer's own pool, when no executor is given.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class AutoLockRenewer:
         """Renew a message's lock until it is settled, or a session's until its receiver closes.
 
         Raises:
-            ValueError: the renewer is closed, or there is no lock.
+            ValueError: the renewer is closed, or the renewable has no lock.
         """
         duration_s = max_lock_renewal_duration or self._duration_s
         on_failure = on_lock_renew_failure or self._on_failure
@@ -74,7 +75,7 @@ class AutoLockRenewer:
             self._push(renewal)
 
     def close(self, wait: bool = True) -> None:
-        """Renew nothing more."""
+        """Stop renewing."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -91,7 +92,7 @@ class AutoLockRenewer:
         while (renewal := self._next()) is not None:
             try:
                 self._executor.submit(self._keep, renewal)
-            except RuntimeError:  # it is shut down, or the main thread has ended
+            except RuntimeError:  # the pool is shut down, or the main thread has ended
                 self._keep(renewal)
 
     def _next(self) -> Renewal | None:
@@ -111,7 +112,7 @@ class AutoLockRenewer:
                 self._push(renewal)
 
     def _renew(self, renewal: Renewal) -> bool:
-        """Renew once; return whether it goes on."""
+        """Renew once; return whether to renew again."""
         if renewal.is_over:
             return False
         if renewal.is_enough:

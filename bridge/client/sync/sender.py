@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ServiceBusSender:
-    """Sends to a queue or topic; made by a client."""
+    """A sender to a queue or topic; made by a client."""
 
     def __init__(
         self, client: ServiceBusClient, entity_name: str, kind: str, options: dict[str, Any]
@@ -44,10 +44,10 @@ class ServiceBusSender:
         timeout: float | None = None,
         **options: Any,
     ) -> None:
-        """Send; returns when RabbitMQ has confirmed it. A list is stored as a whole or not at all.
+        """Send messages; return after RabbitMQ's confirm. A list is stored whole or not at all.
 
         Raises:
-            MessageSizeExceededError: a message, or all together, are too large.
+            MessageSizeExceededError: a message, or all messages together, are too large.
             OutcomeUnknownError: the connection was lost before the confirm.
             ServiceBusError: see `bridge.client.exceptions`.
         """
@@ -73,10 +73,10 @@ class ServiceBusSender:
         timeout: float | None = None,
         **options: Any,
     ) -> None:
-        """Remove scheduled messages, all of them or none.
+        """Cancel scheduled messages, all of them or none.
 
         Raises:
-            MessageNotFoundError: one of them is not scheduled any more.
+            MessageNotFoundError: a message is not scheduled any more.
         """
         return self._client._run(self._sending.cancel(sequence_numbers, timeout))
 
@@ -84,10 +84,10 @@ class ServiceBusSender:
         """Return an empty batch.
 
         Raises:
-            ValueError: it would be larger than the entity's largest message.
+            ValueError: the size is above the entity's maximum message size.
         """
         return self._client._run(self._sending.batch(max_size_in_bytes))
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Close the sender."""
         self._sending.is_closed = True

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class ServiceBusSession:
-    """The session of a receiver; made by that.
+    """The session of a receiver; made by the receiver.
 
     Args:
-        receiver: carries out what is asked for, when it has the session.
+        receiver: does the operations, after the session is accepted.
 
     Attributes:
-        auto_renew_error: why an `AutoLockRenewer` renews it no more.
+        auto_renew_error: why an `AutoLockRenewer` has stopped renewing the session's lock.
     """
 
     def __init__(self, source: SessionSource, receiver: ServiceBusReceiver) -> None:
@@ -28,16 +28,16 @@ class ServiceBusSession:
 
     @property
     def session_id(self) -> str | None:
-        """Its id; of a next session once that is given."""
+        """The session's id; of a next session once accepted."""
         return self._source.session_id
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """The end of its lock."""
+        """The end of the session's lock."""
         return self._source.locked_until_utc
 
     def get_state(self, /, *, timeout: float | None = None, **options: Any) -> bytes | None:
-        """Return what is stored with it."""
+        """Return the session's state."""
         return self._receiver._run(lambda: self._source.state(timeout))
 
     def set_state(
@@ -48,13 +48,13 @@ class ServiceBusSession:
         timeout: float | None = None,
         **options: Any,
     ) -> None:
-        """Store something with it; `None` clears it."""
+        """Store the session's state; `None` clears the state."""
         return self._receiver._run(lambda: self._source.store(state, timeout))
 
     def renew_lock(self, /, *, timeout: float | None = None, **options: Any) -> datetime:
-        """Give its lock the full duration from now; return its end.
+        """Give the session's lock its full duration from now; return its end.
 
         Raises:
-            SessionLockLostError: it has ended before.
+            SessionLockLostError: the lock has ended before.
         """
         return self._receiver._run(lambda: self._source.renew_session(timeout))

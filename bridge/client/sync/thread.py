@@ -1,8 +1,8 @@
-"""The I/O thread of a client, and how the threads of the application work beside it.
+"""A client's I/O thread, and the turns of the application's threads beside it.
 
-A handler of the application may take an hour: what RabbitMQ sends is read, and heartbeats are sent,
-in the I/O thread. What the application asks is done in its own thread, if nobody else is at work at
-that moment: handing it over and back would take longer than most of it.
+The application may handle a message for an hour: the I/O thread reads what RabbitMQ sends, and
+sends heartbeats. The application's own thread does the application's requests, if no other thread
+takes a turn at that moment: handing a request over and back takes longer than most requests.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bridge.client.sync.loop import Loop
 from bridge.client.sync.outcome import Outcome
 
 PASS_S = 0.0005
-"""Who has not taken another turn within this time does something else."""
+"""A thread that has taken no further turn within this time is not waited for any more."""
 
 PASS_MAX_S = 0.005
-"""So long what RabbitMQ sends may wait for them."""
+"""How long incoming data may wait for the application's turns."""
 
 TORN = "The client was interrupted in the middle of a call: nobody knows what came of this one."
 INTERRUPTING = (
@@ -32,18 +32,18 @@ INTERRUPTING = (
 
 
 class IoThread:
-    """A thread that ends with `stop`, or with the process.
+    """The I/O thread, which ends with `stop` or with the process.
 
     Attributes:
-        loop: pika's; to be used in turns of this object only.
+        loop: pika's loop; used in turns of this object only.
         on_torn: called when an exception of the application's (a signal handler's, an interrupt)
-            has ended a turn in the middle: nothing of the connections can be relied on then.
+            has ended a turn in the middle: the state of the connections is unreliable then.
     """
 
     def __init__(self) -> None:
         self.loop = Loop()
         self.on_torn: list[Callable[[], None]] = []
-        # It knows its owner: a signal handler may run in the middle of a turn of its own thread.
+        # Reentrant: a signal handler may run in the middle of a turn of its own thread.
         self._turn = threading.RLock()
         self._is_wanted = False
         self._torn: list[Outcome] | None = None
@@ -56,7 +56,7 @@ class IoThread:
         self._thread.start()
 
     def call(self, call: Callable[[], None]) -> None:
-        """Have something called in the thread; without a lock, so for a signal handler too.
+        """Call `call` in the I/O thread; without a lock, so for signal handlers too.
 
         Raises:
             ServiceBusError: this process was forked from the one that made the client.
@@ -65,11 +65,11 @@ class IoThread:
         self.loop.add_callback(call)
 
     def do(self, call: Callable[[], None]) -> None:
-        """Call something: here and now, unless something is under way or waits for its turn.
+        """Call `call` here and now; in the I/O thread, if a turn or call is waiting there.
 
         Raises:
-            ServiceBusError: this process was forked from the one that made the client, or it is in
-                the middle of a turn: nothing could be waited for.
+            ServiceBusError: this process was forked from the one that made the client, or this
+                thread is in the middle of a turn: a wait would never end.
         """
         self._check_process()
         if self._is_interrupted:
@@ -92,13 +92,13 @@ class IoThread:
                     loop.wake()
 
     def tear(self) -> None:
-        """A turn was ended in the middle."""
+        """Note that a turn was ended in the middle."""
         self._torn = list(self._awaited)
         self.loop.wake()
 
     @contextmanager
     def awaited(self, answer: Outcome) -> Iterator[None]:
-        """Somebody waits for what RabbitMQ sends; at the latest until the thread ends."""
+        """Mark an answer as awaited; the thread's end fails the answer."""
         self._awaited.add(answer)
         self._hurry.set()
         try:
@@ -109,31 +109,31 @@ class IoThread:
             self._awaited.discard(answer)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have something called at the end of this turn; in a turn only."""
+        """Call `call` at the end of this turn; in a turn only."""
         self.loop.soons.append(call)
 
     @property
     def is_here(self) -> bool:
-        """Whether the thread is of this process, and not of one that this was forked from."""
+        """Whether the thread belongs to this process, and not to the parent of a fork."""
         return os.getpid() == self._pid
 
     @property
     def is_current(self) -> bool:
-        """Whether this is the thread, or a turn of it was interrupted by what asks."""
+        """Whether the caller runs in the I/O thread, or interrupts a turn in its own."""
         return threading.current_thread() is self._thread or self._is_interrupted
 
     def stop(self) -> None:
-        """End the thread when it has done what was called."""
+        """End the thread after the calls before this one."""
         self.call(self._stop)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the thread has ended, unless it cannot before this returns."""
+        """Wait for the end of the thread, unless the caller would wait for itself."""
         if not self.is_current:
             self._thread.join(timeout_s)
 
     @property
     def _is_interrupted(self) -> bool:
-        """Whether this thread is in the middle of a turn."""
+        """Whether the calling thread is in the middle of a turn."""
         return bool(self._turn._is_owned())  # type: ignore[attr-defined]
 
     def _check_process(self) -> None:
@@ -164,7 +164,7 @@ class IoThread:
             self._let_pass()
 
     def _mend(self, awaited: list[Outcome]) -> None:
-        """Give up what may be half done, before anything is written behind it."""
+        """Give up half-done state before anything more is written."""
         self._torn = None
         for call in self.on_torn:
             self.loop.do(call)
@@ -178,9 +178,9 @@ class IoThread:
             answer.end(OutcomeUnknownError(ENDED))
 
     def _let_pass(self) -> None:
-        """Let those take their turns first who do one thing after another and wait for nothing.
+        """Let threads that take turn after turn without waiting take their next turns first.
 
-        Threads that work by turns for every message are twice as slow as one and then the other.
+        Two threads that alternate for every message are twice as slow as one after the other.
         """
         end_s = time.monotonic() + PASS_MAX_S
         while self._turns != self._turns_seen and not self._awaited and time.monotonic() < end_s:
