@@ -74,7 +74,7 @@ def all_encoded(
     """Return the sections of all messages.
 
     Args:
-        due: the scheduled enqueue time, which is set in each message.
+        due: the scheduled enqueue time, set in each message.
     """
     if isinstance(message, ServiceBusMessageBatch):
         return message._encoded

@@ -40,7 +40,7 @@ def parse_connection_string(conn_str: str) -> ServiceBusConnectionStringProperti
     """Return the parts of a connection string.
 
     Raises:
-        ValueError: the text is no connection string.
+        ValueError: malformed.
     """
     text = conn_str.strip()
     if is_url(text):

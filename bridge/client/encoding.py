@@ -1,7 +1,7 @@
-"""A message's AMQP 1.0 sections: encoded as an SDK sends them, decoded as it receives them.
+"""AMQP 1.0 sections: written as an SDK sends them, read as an SDK receives them.
 
-The mapping to RabbitMQ is `bridge.wire.mapping`, which the gateway uses too, so a message is the
-same to all clients.
+The mapping to RabbitMQ is `bridge.wire.mapping`, as in the gateway, so all clients see the same
+message.
 """
 
 from __future__ import annotations

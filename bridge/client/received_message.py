@@ -121,7 +121,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def lock_token(self) -> uuid.UUID | None:
-        """The token that settles the message; `None` without a lock."""
+        """The lock's token; `None` without a lock."""
         return None if self._is_settled else self._received.lock_token
 
     @property

@@ -136,11 +136,11 @@ class AioChannel:
             self._calls.put_nowait(self._on_written)
 
     def reject(self, tag: int) -> None:
-        """Return a message; RabbitMQ counts a failed delivery."""
+        """Return a message, counted."""
         self._calls.put_nowait(lambda: self._inner.basic_reject(tag, requeue=True, wait=False))
 
     def nack(self, tag: int) -> None:
-        """Return a message; RabbitMQ counts a failed delivery before 4.3 only."""
+        """Return a message, counted before 4.3 only."""
         self._calls.put_nowait(lambda: self._inner.basic_nack(tag, requeue=True, wait=False))
 
     def barrier(self, on_passed: Callable[[], None]) -> None:

@@ -165,10 +165,10 @@ class ServiceBusClient:
         put_back: Callable[[Received], Call[Any] | None],
         stops: list[Callable[[], None]],
     ) -> list[Received]:
-        """Wait for messages; a cancelled call gives its messages back to the next receiver.
+        """Wait for messages; a cancel gives messages back to the next receiver.
 
         Args:
-            stops: gets the function that ends the wait, once messages are asked for.
+            stops: gets the function that ends the wait.
         """
         namespace = await self._connected(True)
         answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()

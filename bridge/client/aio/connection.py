@@ -38,11 +38,11 @@ class AioWire:
     """A connection of one event loop.
 
     Args:
-        purpose: part of the connection's name in RabbitMQ.
+        purpose: part of the connection's name.
 
     Attributes:
-        is_up: whether the connection is open.
-        blocked: why RabbitMQ does not read from the connection; `None`: RabbitMQ reads.
+        is_up: the connection is open.
+        blocked: why RabbitMQ reads nothing (an alarm); else `None`.
     """
 
     def __init__(self, address: Address, purpose: str) -> None:
@@ -102,7 +102,7 @@ class AioWire:
         return channel
 
     def now_ms(self) -> int:
-        """Return the time, UTC, ms."""
+        """Return UTC, ms."""
         return time.time_ns() // 1_000_000
 
     def now_s(self) -> float:

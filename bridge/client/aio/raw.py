@@ -62,7 +62,7 @@ def tell_blocked(connection: Any, told: Callable[[str | None], None]) -> None:
     """Call `told` with the reason when RabbitMQ blocks a connection, and with `None` at the end.
 
     Args:
-        connection: aiormq's connection, which receives these frames and calls no callback.
+        connection: aiormq's, which gets these frames and calls no callback.
     """
 
     async def blocked(frame: commands.Connection.Blocked) -> None:

@@ -27,5 +27,5 @@ class Told:
         self.set_exception = error
 
     def done(self) -> bool:
-        """Return False: a callback is never given up."""
+        """Return False: nothing gives up."""
         return False

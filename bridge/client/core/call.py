@@ -1,4 +1,4 @@
-"""A call: an operation of the namespace that a lane carries out and waits for."""
+"""A call: an operation of the namespace, as a lane carries it out."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ENDED = "The client was closed before the call had ended."
 
 @dataclass(slots=True)
 class Call(Generic[Result]):
-    """An operation with its arguments, and how the caller waits for the result.
+    """An operation with its arguments, and how the caller waits.
 
     Attributes:
         name: a method of `Namespace`, or of one of its parts, behind a dot.
-        timeout_s: how long the caller waits; `None`: as long as the client's options say.
-        is_receiving: whether the operation needs the receiving connection.
-        is_tried_again: whether a temporary failure is retried.
-        undone_by: makes the call that undoes a result which the caller gave up.
-        read: turns the result into the caller's return value; its exceptions may be retried.
+        timeout_s: how long the caller waits; `None`: the client's default.
+        is_receiving: the receiving connection is needed.
+        is_tried_again: a temporary failure is retried.
+        undone_by: makes the call that undoes a given-up result.
+        read: makes the return value from the result; its exceptions may be retried.
 
     Raises:
         ValueError: the timeout is not positive.

@@ -21,11 +21,11 @@ from bridge.machine.credit.windows import Windows
 from bridge.topology.description import Described
 
 IDLE_MAX = 16
-"""How many settled channels are kept for the next fetches."""
+"""How many channels are kept for the next fetches."""
 
 RETIRE_S = 1.0
-"""How long a channel stays open when all its messages are settled: a queue that elects a leader
-loses the acks that it has not applied when their channel ends."""
+"""How long a settled channel stays open: a queue that elects a leader loses the acks that it has
+not applied when their channel ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Limits:
 
 
 def way_of(described: Described) -> tuple[Strategy, Limits]:  # type: ignore[type-arg]
-    """Return the strategy of fetching for a RabbitMQ, and the limits of its channels."""
+    """Return the strategy of fetching, and the limits of channels, for a RabbitMQ."""
     if not described.capabilities.nack_counts:
         return Windows(is_apart=True), Limits(is_apart=True, idle_max=0)
     if described.is_clustered:
@@ -49,7 +49,7 @@ class Channels:
     """The channels of one queue.
 
     Args:
-        on_lost: called once when the channels are lost, and with them all held messages.
+        on_lost: called once when the channels and their messages are lost.
         on_ready: called when a fetch may begin again.
     """
 
@@ -133,7 +133,7 @@ class Channels:
             self._wire.later(RETIRE_S, self._idle.pop().close)
 
     def close(self) -> None:
-        """Close all channels; unsettled messages go back to the queue."""
+        """Close all; unsettled messages go back to the queue."""
         self._life += 1
         main = () if self._main is None else (self._main,)
         for channel in (*main, *self._idle, *self._used):

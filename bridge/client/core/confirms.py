@@ -16,8 +16,8 @@ def lost(exchange: str, what: str, why: str) -> Exception:
     """Return the error of a publish whose channel has ended.
 
     Args:
-        what: the text of the error if the channel ended for a reason other than this exchange.
-        why: RabbitMQ's reason for the end of the channel.
+        what: the error's text, if the channel did not end for this exchange.
+        why: RabbitMQ's reason for the end.
     """
     if f"exchange '{exchange or 'amq.default'}' in vhost" in why:
         if "NOT_FOUND" in why:
@@ -30,8 +30,8 @@ def lost(exchange: str, what: str, why: str) -> Exception:
 class Confirms:
     """The waiting publishes, by delivery tag.
 
-    A returned message is known by its route only, so all waiting publishes of this route count as
-    unroutable: RabbitMQ returns a message before it confirms it.
+    A returned message is known by its route only, so all waiting publishes of the route count as
+    unroutable: RabbitMQ returns before it confirms.
     """
 
     def __init__(self) -> None:

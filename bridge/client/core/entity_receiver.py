@@ -139,11 +139,11 @@ class EntityReceiver:
     ) -> Callable[[], None]:
         """Receive up to `count` messages; answer with a list of `Received`.
 
-        The answer comes when all messages are there, after `wait_s` (`None`: no limit), or shortly
-        after the first message.
+        The answer comes when all are there, after `wait_s` (`None`: no limit), or shortly after the
+        first.
 
         Returns:
-            A function that ends the call early, with the messages so far.
+            A function that ends the call early.
         """
         self._last_pull += 1
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -167,7 +167,7 @@ class EntityReceiver:
         succeed(answer)
 
     def abandon(self, token: UUID, answer: Answer) -> None:
-        """Return a message to the queue, counted as a failed delivery."""
+        """Return a message to the queue, counted."""
         self._settling.give_back(self._locks.release(token).held)
         succeed(answer)
 
@@ -320,7 +320,7 @@ class EntityReceiver:
             self._wire.soon(self._act)
 
     def _act(self) -> None:
-        """Carry out the strategy's effects, which bring the fetches in line with the calls."""
+        """Carry out the strategy's effects: fetches follow the receivers' demand."""
         self._is_turn_due = False
         if self._is_closed:
             return

@@ -61,7 +61,7 @@ class Fetching:
             channel.cancel(_tag(fetch))
 
     def lose(self) -> None:
-        """Forget all windows: their channels are gone."""
+        """Forget all windows."""
         self._life += 1
         self._windows.clear()
 

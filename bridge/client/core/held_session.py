@@ -29,12 +29,12 @@ class HeldSession:
     """A session's lock, and its messages in this client.
 
     Args:
-        number: names the receiver to the bridge that holds the session for this client.
-        bridge: the queue of that bridge.
+        number: the receiver's name at the bridge that holds the session.
+        bridge: that bridge's queue.
 
     Attributes:
-        path: the entity's path.
-        session_id: the session's id.
+        path: the entity's.
+        session_id: the session.
         until_ms: the lock's end (UTC ms).
         lost: why the lock has ended; `None` while it has not.
         arrived: how many messages have come.

@@ -15,8 +15,8 @@ class Held(Message):
     """A held message.
 
     Attributes:
-        fetch: the get or window that brought the message.
-        channel: the channel on which the message is settled, by `tag`.
+        fetch: the get or window that brought it.
+        channel: where it is settled, by `tag`.
     """
 
     fetch: int

@@ -77,11 +77,11 @@ class LockTable:
         self._locks.release(token.bytes, now_ms=self._wire.now_ms())
 
     def lose(self) -> None:
-        """Forget all locks: RabbitMQ has taken the messages back."""
+        """Forget all locks: RabbitMQ took the messages back."""
         self._locks.lose(lambda held: True)
 
     def close(self) -> None:
-        """Stop the timer: no lock expires any more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -39,8 +39,7 @@ from bridge.wire.reply import Refused as RefusedReply
 from bridge.wire.reply import decode_reply
 
 REFRESH_S = 15.0
-"""Interval at which the definition of a queue in use is read again; the bridge counts the question
-as a use of the queue."""
+"""Interval at which a used queue's definition is read again; the bridge counts that as a use."""
 
 PLAIN_ON_SESSION_ENTITY = (
     "It is not possible for an entity that requires sessions to create a non-sessionful message "
@@ -138,7 +137,7 @@ class Namespace:
         """Receive up to `count` messages; answer with a list of `Received`.
 
         Args:
-            begun: called with the function that ends the wait early.
+            begun: gets the function that ends the wait early.
         """
 
         def then(described: Described) -> None:
@@ -329,6 +328,6 @@ def _learn(receiver: EntityReceiver, described: Described) -> None:
 
 
 def _not_learnt(receiver: EntityReceiver, error: BaseException) -> None:
-    """Fail the receiver's waiting calls if the entity does not exist."""
+    """Fail the receiver's waiting calls if no entity exists."""
     if isinstance(error, MessagingEntityNotFoundError):
         receiver.refuse(error)

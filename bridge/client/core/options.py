@@ -67,11 +67,11 @@ def subscription_path(topic: str, subscription: str) -> str:
 
 
 def sub_queue_of(value: object, path: str) -> SubQueue:
-    """Return the sub-queue of a `sub_queue=` argument.
+    """Return the sub-queue that `sub_queue=` means.
 
     Raises:
         NotImplementedError: the transfer dead-letter queue, which no bridge has.
-        ValueError: the argument is no sub-queue.
+        ValueError: no sub-queue.
     """
     if value is None:
         return SubQueue.NONE

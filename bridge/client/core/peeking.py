@@ -1,9 +1,9 @@
-"""A client's peeks: messages that the client has settled are not shown, as with Service Bus.
+"""A client's peeks, which do not show messages that it has settled, as with Service Bus.
 
-A bridge answers a peek, and knows only what was published to the `$settled` stream. So the client
-first publishes the numbers that it has settled, and waits for the confirm. Before the first peek
-that stream does not exist: then a peek of no message makes it, and the client publishes the numbers
-that it remembers, if the entity is still of the incarnation that it settled from.
+A bridge answers a peek, and knows only what is in the `$settled` stream. So the client first
+publishes its settled numbers, and waits for the confirm. Before the first peek the stream does not
+exist: then a peek of no message makes it, and the client publishes the numbers that it remembers,
+if the entity is of the incarnation that it settled from.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Peeking:
     def _tell_next(
         self, receivers: list[EntityReceiver], told: Callable[[Exception | None], None]
     ) -> None:
-        """Publish the settled numbers of one queue after the other."""
+        """Publish the numbers of one queue after the other."""
         if not receivers:
             told(None)
             return

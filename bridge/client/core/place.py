@@ -1,4 +1,4 @@
-"""A queue of RabbitMQ, and the entity that the queue belongs to."""
+"""A queue of RabbitMQ, and its entity."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class QueuePlace:
     """See `message.fate.Place`.
 
     Attributes:
-        path: the entity's path.
-        queue: the entity's definition.
+        path: the entity's.
+        queue: its definition.
         resource: the RabbitMQ queue's name.
-        is_dead_letter: whether the RabbitMQ queue is a dead-letter queue.
-        active_exchange: the exchange to which a sequencer publishes numbered messages.
-        reader: reads the subscriptions' part of a topic's message.
+        is_dead_letter: whether `resource` is a dead-letter queue.
+        active_exchange: where a sequencer publishes numbered messages.
+        reader: reads the subscriptions in a topic's message.
     """
 
     def __init__(self, described: Described, sub_queue: SubQueue) -> None:

@@ -105,7 +105,7 @@ class Publisher:
 
         Args:
             kind: the message's type.
-            is_kept: whether the message outlives a restart of RabbitMQ.
+            is_kept: the message outlives a restart of RabbitMQ.
 
         Raises:
             ServiceBusError: no connection, or an alarm; the question was not published.
@@ -132,9 +132,9 @@ class Publisher:
         channel.publish(exchange, key, properties.encode(), body, confirmed)
 
     def listen(self, name: str, heard: Answered) -> None:
-        """Call `heard` with each message of a bridge to this name.
+        """Call `heard` with each message of bridges to a name.
 
-        At the end of the channel `heard` is called with the error.
+        When the channel ends, `heard` gets the error.
         """
         self._listeners[name] = heard
 
@@ -181,5 +181,5 @@ class Publisher:
 
 
 def _is_bridges(exchange: str) -> bool:
-    """Whether this exchange leads to bridges; such an exchange always exists."""
+    """Whether an exchange leads to bridges; these always exist."""
     return exchange in ("", names.EVENTS)

@@ -16,14 +16,14 @@ HeldT = TypeVar("HeldT")
 
 
 class Pull(Generic[HeldT]):
-    """A call's wanted count of messages, and the messages so far.
+    """A call's wanted count, and its messages so far.
 
     Attributes:
-        number: names the call to the strategy of fetching, where there is one.
-        deletes: whether the messages are received and deleted.
-        got: the messages so far, as held and as the caller will see them.
-        is_withdrawn: whether the call ends once messages in flight have come.
-        is_finished: whether the messages were given to the caller, or back.
+        number: the call's name in the strategy of fetching, if any.
+        deletes: the messages are received and deleted.
+        got: the messages, as held and as the caller will see them.
+        is_withdrawn: the call ends once messages in flight have come.
+        is_finished: the messages were given to the caller, or back.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Pull(Generic[HeldT]):
 
     @property
     def lacks(self) -> int:
-        """How many more messages the call wants."""
+        """How many messages are missing."""
         return self._count - len(self.got)
 
     @property

@@ -50,7 +50,7 @@ class Queue:
         return self._settle(received, "release", None, None)
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
-        """Return messages from sequence number `start` on."""
+        """Return messages from a number on."""
         return Call("peek", (self._path, start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
@@ -98,11 +98,11 @@ class Receiving:
     Args:
         source: the queue or session to receive from.
         max_wait_time: seconds; the receiver's default.
-        renewer: renews the locks of received messages, or of the session.
+        renewer: renews the locks of messages, or of the session.
 
     Attributes:
         session: the source, if it is a session; else `None`.
-        is_closed: whether the receiver makes no more calls.
+        is_closed: no more calls are made.
         identifier: the receiver's name in logs.
 
     Raises:
@@ -139,7 +139,7 @@ class Receiving:
         """Check that the source exists; accept a session.
 
         Args:
-            wait_s: how long the first call waits, if that call has a limit.
+            wait_s: the first call's wait, if limited.
         """
         _check_wait(wait_s)
         return self._source.open(wait_s)
@@ -243,9 +243,9 @@ class Receiving:
         """Return a message that may have a lock.
 
         Raises:
-            TypeError: the object is no received message.
-            ValueError: the message was received and deleted, or peeked.
-            MessageAlreadySettled: the message was settled before.
+            TypeError: not a received message.
+            ValueError: received and deleted, or peeked.
+            MessageAlreadySettled: settled before.
         """
         if not isinstance(message, ServiceBusReceivedMessage):
             raise TypeError("Parameter 'message' must be of type ServiceBusReceivedMessage")

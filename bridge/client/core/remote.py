@@ -23,7 +23,7 @@ from bridge.wire.basic import Table, array, encode_table, long, text
 from bridge.wire.reply import Done
 
 INSTANCE_BYTES = 6
-"""Length of the part of a lock's token that names the bridge which holds the message."""
+"""The part of a lock's token that names the bridge which holds it."""
 
 _NOTHING: Table = {}
 
@@ -128,7 +128,7 @@ def _question(what: str, path: EntityPath) -> Table:
 
 
 def details_of(reason: str | None, description: str | None) -> Table:
-    """Return the reason and description of a settlement as a table."""
+    """Return a settlement's reason and description."""
     given = {"reason": reason, "description": description}
     return {name: text(value) for name, value in given.items() if value is not None}
 

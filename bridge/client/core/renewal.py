@@ -23,9 +23,8 @@ class Renewal:
 
     Args:
         renewable: a message, or a session.
-        duration_s: for how long the lock is renewed.
-        on_failure: called with the renewable when its lock is lost; a coroutine function in the
-            asynchronous lane.
+        duration_s: how long the lock is renewed.
+        on_failure: called when the lock is lost; a coroutine function in the asynchronous lane.
 
     Raises:
         ValueError: the renewable has no lock.
@@ -62,7 +61,7 @@ class Renewal:
         return self.renewable.renew_lock()
 
     def expire(self) -> None:
-        """End the renewal: the duration is over, and the lock ends by itself."""
+        """End the renewal: the lock ends by itself."""
         self.renewable.auto_renew_error = AutoLockRenewTimeout(
             "The lock was renewed for as long as it should be."
         )

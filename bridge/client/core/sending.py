@@ -22,7 +22,7 @@ class Sending:
     """The state and calls of one sender.
 
     Attributes:
-        is_closed: whether the sender makes no more calls.
+        is_closed: no more calls are made.
         identifier: the sender's name in logs.
     """
 
@@ -46,7 +46,7 @@ class Sending:
     def schedule(
         self, messages: Sendable | Iterable[Sendable], due: datetime, timeout: float | None
     ) -> Call[list[int]]:
-        """Send messages for later; each message object gets the due time, as with the SDK."""
+        """Send messages for later; each gets the due time, as with the SDK."""
         self._check()
         asked = self._entity_name, all_encoded(messages, due), milliseconds(due)
         return Call("schedule", asked, timeout, read=list)

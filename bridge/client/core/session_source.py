@@ -23,12 +23,12 @@ class SessionSource:
     """A session of an entity; the first call accepts it.
 
     Args:
-        session_id: `None` for the next session that has messages.
+        session_id: `None` for the next session with messages.
         max_wait_time: seconds to wait for the next session.
 
     Attributes:
-        held: the session's lock; `None` until the session is accepted.
-        is_over: whether the receiver is closed.
+        held: the session's lock; `None` before the accept.
+        is_over: the receiver is closed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SessionSource:
         """Accept the session.
 
         Args:
-            wait_s: how long the first call waits, if that call has a limit.
+            wait_s: the first call's wait, if limited.
         """
         waits_s = [each for each in (wait_s, self._max_wait_s) if each is not None]
         asked = self._path, self._session_id, min(waits_s, default=None), self._mode
@@ -85,7 +85,7 @@ class SessionSource:
         return Call("sessions.put_back", (self._lock(), received))
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
-        """Return messages from sequence number `start` on."""
+        """Return messages from a number on."""
         return Call("sessions.peek", (self._lock(), start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
@@ -105,7 +105,7 @@ class SessionSource:
         return Call("sessions.settle", asked, is_tried_again=False)
 
     def renew(self, message: ServiceBusReceivedMessage, timeout: float | None) -> Call[Any]:
-        """Refuse: a session's messages have no locks to renew, only the session has.
+        """Refuse: only the session's own lock can be renewed.
 
         Raises:
             TypeError: always.

@@ -31,17 +31,17 @@ UNTOLD_MAX = 1_000_000
 
 
 class Record:
-    """The numbers to be published for one queue.
+    """The settled numbers of one queue.
 
     Args:
         queue: the queue's name.
-        known: yields the remembered numbers of settled messages.
-        changed: called when numbers wait to be published.
+        known: yields the remembered numbers.
+        changed: called when numbers wait.
 
     Attributes:
         stream: the stream to publish to.
-        is_on: whether numbers are published: the entity was peeked, as far as known.
-        is_telling: whether a publish is under way; the next follows without a call.
+        is_on: numbers are published: the entity was peeked, as far as known.
+        is_telling: a publish is under way; the next follows without a call.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Record:
         self._untold.clear()
 
     def left(self, number: int) -> None:
-        """Note the number of a message that has left the queue."""
+        """Note the number of a message that left the queue."""
         if self.is_on and number >= 0 and len(self._untold) < UNTOLD_MAX:
             self._untold.add(number)
             if not self.is_telling:
@@ -119,7 +119,7 @@ class Settlements:
         self._is_closed = True
 
     def lose(self) -> None:
-        """Publish unconfirmed numbers again later: their publishes may be lost."""
+        """Publish unconfirmed numbers again later: they may be lost."""
         self._is_due = False
         for record in self._records:
             record.is_telling = False
@@ -127,7 +127,7 @@ class Settlements:
                 self._later(AGAIN_S)
 
     def tell(self, record: Record, told: Confirmed) -> None:
-        """Publish all numbers of one queue now.
+        """Publish all numbers of one queue.
 
         Args:
             told: called when RabbitMQ has confirmed all, or with the first error: `Unroutable`

@@ -34,9 +34,9 @@ class Settling:
     """Settles the held messages of one queue.
 
     Args:
-        credit: the strategy of fetching, which is told of returned messages.
+        credit: the strategy of fetching; it is told of returns.
         turn_soon: called when the strategy may fetch again.
-        record: is told the numbers of messages that have left the queue.
+        record: gets the numbers of messages that have left.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Settling:
         self._record = record
 
     def settle(self, held: Held) -> None:
-        """Ack a message: it leaves the queue for good."""
+        """Ack a message."""
         self._leave(held, Left.SETTLED)
 
     def give_back(self, held: Held) -> None:
-        """Return a message to the queue, counted as a failed delivery."""
+        """Return a message to the queue, counted."""
         self._credit.returning()
         self._turn_soon()
         self.requeue(held, is_counted=True)
@@ -89,7 +89,7 @@ class Settling:
             self._channels.let_go(copy.channel)
 
     def end(self, held: Held, fate: Fate) -> None:
-        """Complete or dead-letter a message that no receiver may have any more."""
+        """Complete or dead-letter a message that no receiver may have."""
         place = self._place
         if fate is Fate.EXPIRED and not place.queue.dead_lettering_on_message_expiration:
             self.settle(held)

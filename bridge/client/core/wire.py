@@ -25,8 +25,8 @@ class Delivery:
     Attributes:
         tag: the delivery tag.
         exchange: the exchange of the last publish.
-        properties: encoded, as delivered.
-        remaining: how many more messages are ready; of a get only.
+        properties: encoded.
+        remaining: messages still ready; of a get only.
     """
 
     tag: int
@@ -95,10 +95,10 @@ class Channel(Protocol):
         """Call `call` when all writes of this channel are with the kernel, or lost."""
 
     def reject(self, tag: int) -> None:
-        """Return a message; on every version RabbitMQ counts a failed delivery."""
+        """Return a message, counted as a failed delivery on every version."""
 
     def nack(self, tag: int) -> None:
-        """Return a message; RabbitMQ counts a failed delivery before 4.3 only."""
+        """Return a message, counted before 4.3 only."""
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
         """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
@@ -124,17 +124,17 @@ class Wire(Protocol):
     def open(
         self, on_closed: Callable[[ServiceBusError], None], *, has_confirms: bool = False
     ) -> Channel:
-        """Return a channel; `on_closed` is called when the channel ends without `close`.
+        """Return a channel; `on_closed` is called at an end without `close`.
 
         Args:
-            has_confirms: whether the channel is for publishing.
+            has_confirms: the channel is for publishing.
 
         Raises:
             ServiceBusError: no connection now.
         """
 
     def now_ms(self) -> int:
-        """Return the time, UTC, ms."""
+        """Return UTC, ms."""
 
     def now_s(self) -> float:
         """Return the time of a monotonic clock."""
@@ -150,13 +150,13 @@ class Answer(Protocol):
     """A future of either lane."""
 
     def done(self) -> bool:
-        """Return whether the future has a result, or was given up."""
+        """Return whether the future is over."""
 
     def set_result(self, result: Any) -> None:
-        """Set the result for the waiting caller."""
+        """Set the waiter's result."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Set the exception for the waiting caller."""
+        """Set the waiter's exception."""
 
 
 def succeed(answer: Answer, result: Any = None) -> None:

@@ -40,7 +40,7 @@ _KINDS: dict[type, str] = {
     SubscriptionRuntimeProperties: "Subscription",
     RuleProperties: "Rule",
 }
-"""The kind of entity that each class describes."""
+"""The kind that each class describes."""
 
 _LISTS = {
     "Queue": "$Resources/Queues",
@@ -62,10 +62,10 @@ class Listing(Generic[Described]):
 class Calls:
     """Makes the calls of the administration clients.
 
-    Names are the steps of the path to an entity: queue, or topic, subscription, rule.
+    Names lead to an entity: queue, or topic, subscription, rule.
 
     Args:
-        host: the client's name of the namespace; URLs of entities begin with `sb://` and this name.
+        host: the client's name of the namespace, behind `sb://` in the entities' URLs.
     """
 
     def __init__(self, host: str) -> None:
@@ -107,11 +107,11 @@ class Calls:
     def update(
         self, made: type[Any], given: object, options: Mapping[str, object], *topic: str
     ) -> Call[None]:
-        """Replace the description of an entity.
+        """Replace an entity's description.
 
         Args:
             given: all properties, or a mapping of these; `options` override them.
-            topic: the topic of a subscription.
+            topic: a subscription's.
 
         Raises:
             TypeError: an option is no property of the entity.
@@ -184,7 +184,7 @@ def path_of(entity: str, *below: str) -> str:
     """Return the path of an entity or a rule, percent-encoded.
 
     Args:
-        below: a subscription of a topic, then a rule of the subscription.
+        below: a topic's subscription, and its rule.
 
     Raises:
         TypeError: a name is no text; a path without that name would be the parent's.
@@ -208,7 +208,7 @@ def _properties_of(made: type[Result], given: object) -> Result:
 
 
 def _root(made: type) -> str:
-    """Return the name of the element that describes a kind."""
+    """Return the element that describes a kind."""
     return f"{_KINDS[made]}Description"
 
 

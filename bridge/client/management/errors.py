@@ -19,7 +19,7 @@ except ImportError:
         """The name is taken."""
 
     class _NotFound(_Refused):  # type: ignore[no-redef]
-        """There is no such thing."""
+        """The entity or rule does not exist."""
 
 
 _STATUSES_TRIED_AGAIN = frozenset({408, 429, 500, 502, 503, 504})

@@ -39,7 +39,7 @@ Rules = list[AuthorizationRule] | None
 
 @dataclass
 class QueueProperties(Mapped):
-    """A queue's properties."""
+    """A queue."""
 
     name: str
     _: KW_ONLY
@@ -66,7 +66,7 @@ class QueueProperties(Mapped):
 
 @dataclass
 class TopicProperties(Mapped):
-    """A topic's properties."""
+    """A topic."""
 
     name: str
     _: KW_ONLY
@@ -90,7 +90,7 @@ class TopicProperties(Mapped):
 
 @dataclass
 class SubscriptionProperties(Mapped):
-    """A subscription's properties."""
+    """A subscription."""
 
     name: str
     _: KW_ONLY
@@ -111,7 +111,7 @@ class SubscriptionProperties(Mapped):
 
 @dataclass
 class NamespaceProperties(Mapped):
-    """A namespace's properties; a namespace is a virtual host of RabbitMQ."""
+    """A namespace: a virtual host of RabbitMQ."""
 
     name: str
     _: KW_ONLY

@@ -52,7 +52,7 @@ class FalseRuleFilter(SqlRuleFilter):
 
 @dataclass
 class SqlRuleAction:
-    """An action that changes the messages of a rule."""
+    """A change of a rule's messages."""
 
     sql_expression: str | None = None
     parameters: Values = None

@@ -116,11 +116,11 @@ class PikaChannel:
         self._connection.written(call)
 
     def reject(self, tag: int) -> None:
-        """Return a message; RabbitMQ counts a failed delivery."""
+        """Return a message, counted."""
         self._do(lambda: self._channel.basic_reject(tag, requeue=True))
 
     def nack(self, tag: int) -> None:
-        """Return a message; RabbitMQ counts a failed delivery before 4.3 only."""
+        """Return a message, counted before 4.3 only."""
         self._do(lambda: self._channel.basic_nack(tag, requeue=True))
 
     def barrier(self, on_passed: Callable[[], None]) -> None:

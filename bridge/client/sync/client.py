@@ -183,10 +183,10 @@ class ServiceBusClient:
         return tenacity.Retrying(**self._options.retry.arguments(lambda: not stops))(attempt)
 
     def _pull_once(self, call: Call[Any], stops: list[Callable[[], None]]) -> Any:
-        """Wait for messages; an interrupt ends the wait, and later messages are given back.
+        """Wait for messages; an interrupt ends the wait, and gives later messages back.
 
         Args:
-            stops: gets the function that ends the wait, once messages are asked for.
+            stops: gets the function that ends the wait.
         """
         namespace, thread = self._connected(True)
         answer: Outcome = Outcome()

@@ -38,11 +38,11 @@ class PikaWire:
     """One connection; used only in turns of the I/O thread.
 
     Args:
-        purpose: part of the connection's name in RabbitMQ.
+        purpose: part of the connection's name.
 
     Attributes:
-        is_up: whether the connection is open.
-        blocked: why RabbitMQ does not read from the connection; `None`: RabbitMQ reads.
+        is_up: the connection is open.
+        blocked: why RabbitMQ reads nothing (an alarm); else `None`.
     """
 
     def __init__(self, thread: IoThread, address: Address, purpose: str) -> None:
@@ -74,7 +74,7 @@ class PikaWire:
             self.start()
 
     def start(self) -> None:
-        """Begin an attempt to connect."""
+        """Begin to connect."""
         if self._is_closed:
             return
         host, port = self._address.hosts[self._next_host % len(self._address.hosts)]
@@ -131,7 +131,7 @@ class PikaWire:
         return channel
 
     def now_ms(self) -> int:
-        """Return the time, UTC, ms."""
+        """Return UTC, ms."""
         return time.time_ns() // 1_000_000
 
     def now_s(self) -> float:

@@ -51,9 +51,8 @@ class Loop:
     """The loop interface that pika needs, and turns of the loop.
 
     Attributes:
-        calls: functions to call in the next turn; any thread appends without a lock, and calls
-            `wake`.
-        soons: functions to call at the end of this turn; appended to in turns only.
+        calls: functions for the next turn; any thread appends without a lock, and calls `wake`.
+        soons: functions for the end of this turn; appended to in turns.
     """
 
     READ = selectors.EVENT_READ
@@ -146,7 +145,7 @@ class Loop:
             log.exception("The client's I/O goes on after an error.")
 
     def do_all(self, calls: deque[Callable[[], None]]) -> None:
-        """Call the functions that are queued now, but none added meanwhile."""
+        """Call the functions queued now, but none added meanwhile."""
         for _ in range(len(calls)):
             self.do(calls.popleft())
 
@@ -166,7 +165,7 @@ class Loop:
         self.do_all(self.soons)
 
     def prepare(self) -> None:
-        """Register changed handlers, and compute the end of the next wait."""
+        """Register changed handlers; compute the next wait's end."""
         while self._changed:
             fd = self._changed.pop()
             events = self._handlers[fd][1]
@@ -177,7 +176,7 @@ class Loop:
         self._until_s = -math.inf if self.calls or self.soons else until_s
 
     def wait(self) -> list[tuple[int, int]]:
-        """Wait for events or the next timer; return the ready files with their events."""
+        """Wait for events or a timer; return the ready files and their events."""
         wait_s = max(0.0, self._until_s - time.monotonic())
         found = self._selector.select(wait_s)
         return [(key.fd, events) for key, events in found]

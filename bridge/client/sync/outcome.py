@@ -22,7 +22,7 @@ class Outcome:
         self._error: BaseException | None = None
 
     def done(self) -> bool:
-        """Return whether the future is not pending any more."""
+        """Return whether the future is over."""
         return self._is_done
 
     def cancelled(self) -> bool:
@@ -80,7 +80,7 @@ class Outcome:
 
         Raises:
             CancelledError: the waiter gave up.
-            BaseException: the exception that was set.
+            BaseException: the set exception.
         """
         if self._is_cancelled:
             raise CancelledError

@@ -1,4 +1,4 @@
-"""pika with encoded properties, and without rejects that the application did not ask for.
+"""pika with encoded properties, and without rejects of its own.
 
 pika reads every integer as one type and cuts a double to an integer, so a republished message would
 differ from the received one. And from `basic_cancel` on pika rejects the messages that RabbitMQ
@@ -105,7 +105,7 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         return RawChannel(self, channel_number, on_open_callback)
 
     def _output_marshaled_frames(self, marshaled_frames: Any) -> None:
-        """Write a message's frames in one piece; otherwise each would be a packet of its own."""
+        """Write a message's frames in one piece, not each as a packet."""
         data = b"".join(marshaled_frames)
         self.bytes_sent += len(data)
         self.frames_sent += len(marshaled_frames)

@@ -100,15 +100,15 @@ class ServiceBusReceiver:
         return self._receiving.received(self, found)
 
     def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Complete a message, which removes the message from the entity.
+        """Complete a message: remove the message for good.
 
         Raises:
-            MessageLockLostError: the lock has ended; the message will come again.
+            MessageLockLostError: the lock has ended; the message comes again.
         """
         return self._client._run(self._receiving.settle(message, "complete"))
 
     def abandon_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Return a message to the entity, with one more delivery on its count."""
+        """Return a message; its delivery count grows."""
         return self._client._run(self._receiving.settle(message, "abandon"))
 
     def dead_letter_message(

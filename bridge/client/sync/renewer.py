@@ -21,9 +21,8 @@ class AutoLockRenewer:
     Args:
         max_lock_renewal_duration: for how long, in seconds.
         on_lock_renew_failure: called with a message or session whose lock is lost.
-        executor: runs the renewals; a bridge may take long for a session's lock, or a deferred
-            message's.
-        max_workers: threads of the renewer's own pool, when no executor is given.
+        executor: runs renewals; for a session or a deferred message a bridge may take long.
+        max_workers: threads of the renewer's own pool.
     """
 
     def __init__(

@@ -15,10 +15,10 @@ class ServiceBusSession:
     """The session of a receiver; made by the receiver.
 
     Args:
-        receiver: does the operations, after the session is accepted.
+        receiver: does the operations, with the session accepted.
 
     Attributes:
-        auto_renew_error: why an `AutoLockRenewer` has stopped renewing the session's lock.
+        auto_renew_error: why an `AutoLockRenewer` has stopped renewing.
     """
 
     def __init__(self, source: SessionSource, receiver: ServiceBusReceiver) -> None:

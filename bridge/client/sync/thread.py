@@ -19,10 +19,10 @@ from bridge.client.sync.loop import Loop
 from bridge.client.sync.outcome import Outcome
 
 PASS_S = 0.0005
-"""A thread that has taken no further turn within this time is not waited for any more."""
+"""A thread without a further turn in this time is not waited for."""
 
 PASS_MAX_S = 0.005
-"""How long incoming data may wait for the application's turns."""
+"""How long incoming data may wait for other threads' turns."""
 
 TORN = "The client was interrupted in the middle of a call: nobody knows what came of this one."
 INTERRUPTING = (
