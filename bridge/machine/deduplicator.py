@@ -1,6 +1,6 @@
 """The deduplicator: a queue's held and settled messages, by which a second copy is recognised.
 
-After a crash a queue can hold a message twice: a leader publishes again what it does not know to be
+After a crash a queue can hold a message twice: a leader repeats publishes not known to have been
 stored, and RabbitMQ may forget an ack. A copy is dropped only when its identity and number prove
 that the message is settled; a copy without proof is delivered.
 

@@ -20,8 +20,8 @@ more when all others' channels have ended, then writes. Terms that read and wrot
 the present one, are ignored: late entries of the last writer may stand behind their markers.
 Entries before the first marker in the range belong to the term of the first snapshot.
 
-After a broker failure a sequencer publishes again what was not confirmed, so numbers may stand in
-the journal twice, the second time behind higher ones: counters only rise.
+After a broker failure a sequencer repeats unconfirmed publishes, so numbers may stand in the
+journal twice, the second time behind higher ones: counters only rise.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ of waiting messages:
     level      0       1        2        3         4         5
     width     2 s     128 s    2.3 h    6.1 days  1.06 a    68 a
 
-A bucket **opens** some seconds before its interval begins, more when it holds much: then its
-messages are consumed. Those of a coarse one move to finer ones; those of the finest are held,
-unacked, until their millisecond. A bucket is **over** when its interval is; empty then, it is
-removed.
+A bucket **opens** some seconds before its interval begins, earlier when it holds many messages:
+then its messages are consumed. Messages of a coarse bucket move to finer buckets; messages of the
+finest are held, unacked, until their millisecond. A bucket is **over** when its interval is; when
+it is empty then, it is removed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Messages that a bridge shows another bridge, or a client on RabbitMQ: a field table each.
 
-Several come behind each other, each behind its length (u32).
+Several messages stand one after another, each behind its length (u32).
 
 number, enqueued, failures, state l | [ttl, until l] | [token x] | [reason, description S]
 | properties, body x

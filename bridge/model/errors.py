@@ -1,7 +1,7 @@
 """Errors, in Azure's words.
 
-Every error carries Azure's AMQP condition, the status that goes with it on `$management`, and
-whether trying again helps. Source of the table: the service's own conditions as the SDKs map them.
+Every error carries Azure's AMQP condition, the status for `$management`, and whether a retry helps.
+Source of the table: the service's own conditions as the SDKs map them.
 
     ServiceBusError
       EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict, EntityChanged

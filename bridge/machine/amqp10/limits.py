@@ -15,7 +15,7 @@ class Limits:
     """Limits of a connection.
 
     Attributes:
-        frame_bytes_max: the largest frame that we take; what a client can make us hold at once.
+        frame_bytes_max: the largest frame that we take, and the most that a client makes us hold.
         unauthenticated_frame_bytes_max: the same until the peer has proved its identity.
         unauthenticated_message_bytes_max: the largest message until then (a token has a few hundred
             bytes).

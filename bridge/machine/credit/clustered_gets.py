@@ -81,7 +81,7 @@ class ClusteredGets(Gets[Message]):
         super().lost()
 
     def due_s(self) -> float | None:
-        """Return when `plan` has something to do if nothing else happens; `None` for never."""
+        """Return when `plan` is due if no event comes before; `None` for never."""
         due_s = super().due_s()
         if self._crowded_until_s < 0 or not self.balance.waiters.asked:
             return due_s

@@ -97,7 +97,7 @@ class Gets(Strategy[Message]):
         super().lost()
 
     def due_s(self) -> float | None:
-        """Return when `plan` has something to do if nothing else happens; `None` for never."""
+        """Return when `plan` is due if no event comes before; `None` for never."""
         due_s = self.balance.buffer.oldest_s + KEEP_S if self.balance.buffer.count else None
         if self._surplus_since_s >= 0:
             surplus_s = self._surplus_ends_s()

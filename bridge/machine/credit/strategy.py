@@ -119,7 +119,7 @@ class Strategy(Generic[Message]):
         self.balance.lose()
 
     def due_s(self) -> float | None:
-        """Return when `plan` has something to do if nothing else happens; `None` for never."""
+        """Return when `plan` is due if no event comes before; `None` for never."""
         raise NotImplementedError
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:

@@ -114,7 +114,7 @@ class Windows(Strategy[Message]):
         super().lost()
 
     def due_s(self) -> float | None:
-        """Return when `plan` has something to do if nothing else happens; `None` for never."""
+        """Return when `plan` is due if no event comes before; `None` for never."""
         return self._surplus_since_s + LINGER_S if self._surplus_since_s >= 0 else None
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:

@@ -8,23 +8,23 @@
         failure.subscription, failure.rule_name, failure.description
 
 `subscription` is whatever key the caller gave. `message` is a
-`bridge.wire.message_view.MessageView` (or anything that is a `message.Message`); it is read only as
-far as filters look. Pure: `new_id` is the chance behind `newid()`.
+`bridge.wire.message_view.MessageView` (or any `message.Message`); only the properties that filters
+ask for are read. Pure: `new_id` is the source of `newid()`.
 
 A subscription whose matching rules have no action gets one copy: `rule_name` and `changes` are
-`None`. Each matching rule with an action gives a copy of its own: `changes` is what its action does
-to the message, and the copy carries `rule_name` in the application property `RuleName`
-(`bridge.wire.rule_copy` makes it). Both may come together (Azure, topic filters).
+`None`. Each matching rule with an action gives a copy of its own: `changes` is its action's result,
+and the copy carries `rule_name` in the application property `RuleName` (`bridge.wire.rule_copy`
+makes it). Both may come together (Azure, topic filters).
 
 A failure says that a rule could not be evaluated and that no other rule gave the subscription a
-copy, or that an action could not. The caller dead-letters the message, unchanged, in the
-subscription if that has `dead_lettering_on_filter_evaluation_exceptions`, with the reason
-`errors.REASON` and the failure's description; else it drops it there. A rule whose text is no
-filter fails for every message.
+copy, or that an action could not be evaluated. The caller dead-letters the message, unchanged, in a
+subscription with `dead_lettering_on_filter_evaluation_exceptions`, with the reason `errors.REASON`
+and the failure's description; in another subscription it drops the message. A rule with an invalid
+text fails for every message.
 
 **Cost.** Equal filters are evaluated once. A filter with an equality term (`prop = 'x'`, `prop IN
 (...)` among its ANDed conditions, any correlation filter) is found by the hash of the property's
-value, through the term that fewest others share, and evaluated only when that holds.
+value, through the term that fewest other filters share, and evaluated only when the term holds.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Index(Generic[S]):
             self.typed.setdefault(term.kind, []).append(found)
 
     def candidates(self, message: Message) -> Iterable[_Filter[S]]:
-        """Return the filters whose term holds, and filters that fail for the value's kind."""
+        """Return the filters whose term may hold, and filters that fail for the value's kind."""
         value = self.of.read(message)
         if value is None:
             return ()
