@@ -1,21 +1,21 @@
-"""The declaration fence: what was declared, or deleted, before it outlasts a kill of RabbitMQ.
+"""The declaration fence: earlier declarations and deletions then outlast a kill of RabbitMQ.
 
-Two things are late when RabbitMQ answers (docs/rabbitmq-faults.md: last-change,
+RabbitMQ answers before two writes are on its disk (docs/rabbitmq-faults.md: last-change,
 youngest-queue, first-stream):
 
-* Its database (Mnesia: 3.10, 4.0) commits a declaration or deletion of a queue, an exchange or a
+* The database (Mnesia: 3.10, 4.0) commits a declaration or deletion of a queue, an exchange or a
   binding by two records, and does not wait for the second to reach the disk. Until it does, up to
-  2 s later or with the next change of that kind, a kill takes the last change back. Measured on
+  2 s later or with the next change of that kind, a kill undoes the last change. Measured on
   3.10.8: 13 of 117 durable classic queues forgotten that a busy node had declared last before it
   was killed, none of 62 that were not the last; the second record missing in 5 of 200 answers on
-  3.10.8 and 4.0.5. A quorum queue whose deletion is taken back is there again without its members,
-  and refuses whatever is published to it, for ever.
-* A node lists its quorum queues in a file that it writes half a second late. Killed before that, it
-  has forgotten the youngest with every message that it confirmed; 3.10 may even leave a queue that
-  takes messages and never confirms them. When another queue is declared, the node looks into that
-  list for the new name, and writes what it owed the file first (measured on 3.10.8, 4.0.5 and
-  4.3.6: 12 of 12 queues lost by a kill right after their declaration, none of 208 when another one
-  was declared after them).
+  3.10.8 and 4.0.5. A quorum queue whose deletion is undone exists again without its members, and
+  refuses every publish, for ever.
+* A node lists its quorum queues in a file that it writes half a second late. A kill before that
+  write loses the youngest queue with every message that it confirmed; 3.10 may even leave a queue
+  that takes messages and never confirms them. When another queue is declared, the node looks into
+  the list for the new name, and writes the file first (measured on 3.10.8, 4.0.5 and 4.3.6: 12 of
+  12 queues lost by a kill right after their declaration, none of 208 when another one was declared
+  after them).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXCHANGE = Exchange(name=names.DECLARATION_FENCE, type="fanout", arguments=SCHEM
 
 
 def queue(owner: bytes) -> Queue:
-    """Return the queue that is declared and deleted before that."""
+    """Return the queue of one owner's fence; it is declared and deleted before `EXCHANGE`."""
     return Queue(
         name=names.declaration_fence(owner),
         arguments={"x-queue-type": "quorum", "x-expires": LIFETIME_MS},
@@ -47,7 +47,14 @@ def queue(owner: bytes) -> Queue:
 
 
 def wait_s(made: Iterable[object], there: Topology) -> float:
-    """Return for how long a fence does not help what was made, beside what was there."""
+    """Return the seconds for which a fence does not protect new resources.
+
+    That is `FIRST_STREAM_S` when the new resources contain the first stream, else 0.
+
+    Args:
+        made: the new resources.
+        there: the resources that existed before.
+    """
     has_first = any(map(is_stream, made)) and not any(map(is_stream, there.queues))
     return FIRST_STREAM_S if has_first else 0.0
 
@@ -58,29 +65,31 @@ def is_stream(resource: object) -> bool:
 
 
 async def fence_declarations(channel: Channel, owner: bytes) -> None:
-    """Have all that was declared before, quorum queues too, outlast a kill of RabbitMQ.
+    """Have all earlier declarations, quorum queues too, outlast a kill of RabbitMQ.
 
     Args:
-        channel: any; it is free when this returns.
-        owner: whoever asks, one call at a time: two who share a queue would not declare it anew.
+        channel: any channel; it is free when this returns.
+        owner: names the fence's queue. An owner makes one call at a time: of two calls with the
+            same queue, the second would find the queue and not declare a new one.
     """
     await channel.declarations.declare_queue(queue(owner))
     await delete(channel, names.declaration_fence(owner))
 
 
 async def delete(channel: Channel, queue_name: str) -> None:
-    """Delete a queue, and have that outlast a kill.
+    """Delete a queue, and have the deletion outlast a kill of RabbitMQ.
 
-    In a cluster with a dead node that takes 5 s (docs/rabbitmq-faults.md: slow-delete).
+    In a cluster with a dead node the deletion takes 5 s (docs/rabbitmq-faults.md: slow-delete).
     """
     await channel.declarations.delete_queue(queue_name)
     await fence_deletions(channel)
 
 
 async def fence_deletions(channel: Channel) -> None:
-    """Have all deletions before, and declarations of all but quorum queues, outlast a kill.
+    """Have earlier deletions, and declarations of all but quorum queues, outlast a kill.
 
-    The last change of all is that of an exchange which nobody uses: it may be there afterwards.
+    The last change is the deletion of an exchange that is not used otherwise. A kill may undo that
+    one deletion.
     """
     await channel.declarations.declare_exchange(EXCHANGE)
     await channel.declarations.delete_exchange(EXCHANGE.name)

@@ -1,4 +1,4 @@
-"""What can go wrong between the bridge and RabbitMQ.
+"""The errors between the bridge and RabbitMQ.
 
     BrokerError
       ConnectionLost            the connection is gone, or could not be made
@@ -28,7 +28,7 @@ import ssl
 
 
 class BrokerError(Exception):
-    """Anything that RabbitMQ refused or could not do.
+    """An operation that RabbitMQ refused or could not do.
 
     Attributes:
         code: AMQP 0-9-1 reply code, 0 when RabbitMQ sent none.
@@ -54,23 +54,23 @@ class BrokerError(Exception):
 
 
 class ConnectionLost(BrokerError):
-    """The connection to RabbitMQ has ended, or there was none to be had."""
+    """The connection to RabbitMQ has ended, or could not be made."""
 
 
 class LoginRefused(ConnectionLost):
-    """RabbitMQ does not let this user in, or not into this virtual host."""
+    """RabbitMQ refused the login: user, password, certificate or virtual host is wrong."""
 
     is_retryable = False
 
 
 class TlsRefused(ConnectionLost):
-    """There is no TLS to be had: one side does not take the other's certificate."""
+    """TLS is not possible: one side does not accept the other's certificate."""
 
     is_retryable = False
 
     @classmethod
     def of(cls, error: ssl.SSLError) -> TlsRefused:
-        """Return what OpenSSL's error stands for."""
+        """Return a TlsRefused with the text of OpenSSL's error."""
         words = getattr(error, "verify_message", "") or (error.reason or str(error))
         return cls(text=f"TLS: {words.replace('_', ' ').lower()}")
 
@@ -80,11 +80,11 @@ class ManagementSilent(ConnectionLost):
 
 
 class BrokerSilent(BrokerError):
-    """RabbitMQ did not answer or confirm within the deadline; what became of it is unknown."""
+    """RabbitMQ did not answer or confirm in time; whether the operation was done is unknown."""
 
 
 class WriteBufferFull(BrokerError):
-    """Too much that was written still waits to be read by RabbitMQ; nothing was published."""
+    """RabbitMQ has not read too many of the written bytes yet; nothing was published."""
 
 
 class HeaderTooLarge(BrokerError):
@@ -110,7 +110,7 @@ class ManagementRefused(BrokerError):
 
     @property
     def is_retryable(self) -> bool:  # type: ignore[override]
-        """A server's error may pass, a client's does not."""
+        """Whether the status is a server error (5xx), which may pass; a client error does not."""
         return self.code >= 500
 
 
@@ -121,23 +121,23 @@ class NodeFailed(BrokerError):
 
 
 class ChannelClosed(BrokerError):
-    """The channel is closed; what was unacked on it goes back to its queue."""
+    """The channel is closed; its unacked messages go back to their queues."""
 
 
 class AccessRefused(ChannelClosed):
-    """The user has no right to this."""
+    """The user has no permission for the operation."""
 
     is_retryable = False
 
 
 class NotFound(ChannelClosed):
-    """No such queue or exchange."""
+    """The queue or exchange does not exist."""
 
     is_retryable = False
 
 
 class ResourceLocked(ChannelClosed):
-    """Another connection has the resource for itself."""
+    """Another connection uses the resource exclusively."""
 
 
 class PreconditionFailed(ChannelClosed):
@@ -155,5 +155,5 @@ _BY_CODE: dict[int, type[ChannelClosed]] = {
 
 
 def channel_closed(code: int, text: str) -> ChannelClosed:
-    """Return the error that a channel.close of RabbitMQ's stands for."""
+    """Return the error for the reply code of RabbitMQ's channel.close."""
     return _BY_CODE.get(code, ChannelClosed)(code, text)

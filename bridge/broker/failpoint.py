@@ -1,7 +1,7 @@
-"""Named places where the process can be made to die, so that tests can kill it at each of them.
+"""Failpoints: named places in the code at which tests can have the process killed.
 
-`BUSBRIDGE_FAILPOINT=name` kills at the first pass of a point, `name:3` at the third. Each
-hand-over site has three points, in the order of its steps:
+`BUSBRIDGE_FAILPOINT=name` kills the process at the first pass of a point, `name:3` at the third.
+Each hand-over site has three points, in the order of its steps:
 
     <site>.published   written to RabbitMQ, not confirmed
     <site>.confirmed   confirmed, not acked
@@ -92,7 +92,7 @@ class Failpoint:
         self._passes_left = int(nth or 1)
 
     def reach(self, name: str) -> None:
-        """Pass a point; kill the process (SIGKILL) when it is the armed one and its turn came."""
+        """Pass a point; kill the process (SIGKILL) at the armed pass of the armed point."""
         if name == self.name:
             self._passes_left -= 1
             if self._passes_left == 0:
@@ -110,11 +110,14 @@ class WrittenOn(Protocol):
     """A channel."""
 
     def flush(self) -> None:
-        """Give the kernel what was written so far."""
+        """Write the collected frames to the kernel."""
 
 
 def reach(name: str, channel: WrittenOn | None = None) -> None:
-    """Pass a point of this process; what was written on a channel is with RabbitMQ then."""
+    """Pass a point of this process.
+
+    When any point is armed, the channel's frames are flushed first, so that they reach RabbitMQ.
+    """
     if IS_ARMED:
         if channel is not None:
             channel.flush()

@@ -1,9 +1,9 @@
 """Publish, then confirm, then ack: the one place where messages move from queue to queue.
 
-Nothing is acked before every publish of its hand-over is confirmed, and its targets are still
-there. When one is refused (nack),
-returned (no queue took it) or lost with its channel, nothing is acked: the message stays where it
-was, and what was published of the same hand-over may exist twice.
+A hand-over acks its messages when every publish is confirmed and every target queue still exists.
+When a publish is refused (nack), returned (no queue took it) or lost with its channel, the
+hand-over acks nothing. The message stays in its queue, and the other publishes of the same
+hand-over may be second copies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Publish = Publication
 
 
 class _Move:
-    """One hand-over on its way."""
+    """A hand-over that is not finished yet."""
 
     __slots__ = ("acks", "done", "error", "missing", "owner", "site", "targets")
 
@@ -55,12 +55,12 @@ class _Move:
         self.error: BrokerError | None = None
 
     def settled(self, error: BrokerError | None) -> None:
-        """Count one publish of it as confirmed, or not."""
+        """Take the outcome of one publish: None for a confirm, else the error."""
         self.owner.in_flight -= 1
         self.seen(error)
 
     def seen(self, error: BrokerError | None) -> None:
-        """Take note that its targets are there, or not; or what has become of a publish."""
+        """Take one outcome, of a publish or of the check for targets; finish after the last one."""
         if error is not None and self.error is None:
             self.error = error
         self.missing -= 1
@@ -68,7 +68,7 @@ class _Move:
             self.finish()
 
     def finish(self) -> None:
-        """Ack, when all is where it belongs, and tell."""
+        """Send the acks, unless there was an error, and call `done`."""
         error = self.error
         if error is None and failpoints.IS_ARMED:
             failpoints.reach(f"{self.site}.confirmed")
@@ -115,20 +115,20 @@ class HandOver:
         done: Done | None = None,
         failpoint: str,
     ) -> None:
-        """Publish all; when the last is confirmed, ack, then call `done(None)`.
+        """Publish all messages; when the last is confirmed, ack, then call `done(None)`.
 
-        Of more than `AT_ONCE` the rest is written in later turns of the event loop, before what is
-        submitted meanwhile.
+        Of more than `AT_ONCE` publishes the rest are written in later turns of the event loop,
+        before those of later calls.
 
-        With an error nothing is acked and `done` is told. With `AckLost` everything is published
-        and at least one ack was not sent, because its channel was gone.
+        After an error nothing is acked, and `done` gets the error. `AckLost` means that everything
+        is published and at least one ack was not sent, because its channel was gone.
 
         Args:
-            publishes: what to publish, mandatory; may be empty, then it acks at once.
-            targets: queues that must still be there when all is published: what several queues
-                take is confirmed though one of them was deleted (docs/rabbitmq-faults.md:
-                deleted-target).
-            acks: what to ack afterwards, also of other channels and connections.
+            publishes: the messages, published as mandatory; without any, the acks leave at once.
+            targets: queues that must still exist when all messages are published. RabbitMQ
+                confirms a message for several queues though one of them was deleted
+                (docs/rabbitmq-faults.md: deleted-target).
+            acks: deliveries to ack afterwards, also of other channels and connections.
             done: called exactly once, perhaps before this returns.
             failpoint: the site, from `failpoint.HAND_OVERS`.
         """
@@ -146,12 +146,12 @@ class HandOver:
             self._publish_waiting()
 
     def leads_to(self, queue: str) -> bool:
-        """Whether a publish to this queue by its name waits to be written, or for its confirm."""
+        """Whether a publish to this queue by the default exchange is unwritten or unconfirmed."""
         waiting = any(each[:2] == ("", queue) for _, rest in self._waiting for each in rest)
         return waiting or self.channel.publisher.leads_to(queue)
 
     def _publish_waiting(self) -> None:
-        """Publish what one turn of the loop may, in order; the rest in the next one."""
+        """Publish up to `AT_ONCE` of the waiting messages, in order; the rest in the next turn."""
         move, publishes = self._waiting[0]
         rest = publishes[AT_ONCE:]
         refusal = self._publish(move, publishes[:AT_ONCE], is_all=not rest)
@@ -167,7 +167,7 @@ class HandOver:
     def _publish(
         self, move: _Move, publishes: Sequence[Publish], *, is_all: bool = True
     ) -> BrokerError | None:
-        """Publish; return why something of it was not."""
+        """Publish messages; return the error that kept one from being written, or None."""
         publish = self.channel.publisher.publish
         settled = move.settled
         for index, (exchange, routing_key, properties, body) in enumerate(publishes):
@@ -189,7 +189,10 @@ class HandOver:
         return None
 
     def _look_soon(self) -> None:
-        """Have RabbitMQ look for targets, at the end of this turn or when others may join."""
+        """Schedule a check for target queues, at most one each `LOOK_EVERY_S`.
+
+        All hand-overs that are published meanwhile share the check.
+        """
         self._is_look_due = True
         loop = asyncio.get_running_loop()
         loop.call_at(self._looked_s + LOOK_EVERY_S, self._look)
@@ -217,7 +220,11 @@ class HandOver:
             self.channel.notify(move.seen, error)
 
     async def move(self, publishes: Sequence[Publish], *, acks: Acks = (), failpoint: str) -> None:
-        """Hand over and wait until it is done; raises what went wrong."""
+        """Submit a hand-over and wait until it is finished.
+
+        Raises:
+            BrokerError: the hand-over failed; see `submit`.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.submit(publishes, acks=acks, done=partial(resolve, future), failpoint=failpoint)
         await future

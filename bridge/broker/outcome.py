@@ -1,4 +1,4 @@
-"""How a publish or a hand-over ends, and a future that is told of it."""
+"""The outcome of a publish or a hand-over, and how to put it into a future."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Done = Callable[[BrokerError | None], None]
 
 
 def resolve(future: asyncio.Future[None], error: BrokerError | None) -> None:
-    """Resolve a future with an outcome, unless whoever waited for it has given up."""
+    """Resolve a future with an outcome, unless the future is done already (cancelled, say)."""
     if future.done():
         return
     if error is None:
         future.set_result(None)
     else:
         future.set_exception(error)
-        future.exception()  # whoever waits may be gone: no reason for a warning
+        future.exception()  # marks it as retrieved: asyncio warns of errors that nobody awaited

@@ -1,8 +1,8 @@
-"""What queues say of themselves when they are declared passively: messages and consumers.
+"""Queues' counts of ready messages and consumers, from the answer to a passive declaration.
 
-Of a queue that does not answer it within 250 ms RabbitMQ says that it has no messages and no
-consumers (docs/rabbitmq-faults.md: empty-when-dead). Such an answer took that long: the queue is
-asked again.
+When a queue does not answer RabbitMQ within 250 ms, RabbitMQ reports no messages and no consumers
+(docs/rabbitmq-faults.md: empty-when-dead). Such an answer takes 250 ms or more: zero counts that
+took so long are not believed, and the bridge asks again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ASKS = 4
 
 
 async def queue_state(channel: Channel, queue: str) -> QueueState:
-    """Return what a queue itself says.
+    """Return the counts that a queue itself reports.
 
     Raises:
-        NotFound: it is not there; the channel is closed.
-        BrokerSilent: it does not answer.
+        NotFound: the queue does not exist; the channel is closed.
+        BrokerSilent: the queue does not answer, in `ASKS` attempts.
     """
     clock = asyncio.get_running_loop().time
     for _ in range(ASKS):
@@ -39,10 +39,10 @@ async def queue_state(channel: Channel, queue: str) -> QueueState:
 
 
 class ReadyCounts:
-    """Asks how many messages queues could deliver now, over a channel opened when first needed.
+    """Counts of the messages that queues could deliver now, over one channel opened on demand.
 
     Args:
-        there: the queues that are there, where that is known; no others are asked.
+        there: the queues that exist, where that is known; the others count 0 without a request.
     """
 
     def __init__(self, connection: HasChannels, there: Container[str] | None = None) -> None:
@@ -51,10 +51,10 @@ class ReadyCounts:
         self._channel: Channel | None = None
 
     async def of(self, queue: str) -> int:
-        """Return the count of one queue; 0 when it is not there.
+        """Return the number of ready messages of a queue; 0 when the queue does not exist.
 
         Raises:
-            BrokerSilent: it does not answer.
+            BrokerSilent: the queue does not answer.
             BrokerError: the channel was lost.
         """
         if self._there is not None and queue not in self._there:
@@ -64,7 +64,7 @@ class ReadyCounts:
         try:
             return (await queue_state(self._channel, queue)).messages
         except NotFound:
-            self._channel = None  # RabbitMQ has closed it
+            self._channel = None  # NotFound has closed it
             return 0
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Keep a connection: when it is lost, make another and start the work again from the beginning.
+"""Keeping a connection: after a loss, open another one and start the work from the beginning.
 
-What was in flight when a connection was lost is not repeated here:
-the work that starts again looks at what RabbitMQ holds and goes on from there.
+This module repeats no operation that was in flight when the connection was lost. The restarted
+work reads the state of RabbitMQ and goes on from there.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ async def keep_connected(
     """Run work on a connection, again and again on a new one, until it returns.
 
     Args:
-        endpoint: where.
+        endpoint: the hosts and the login.
         work: called with a fresh connection. It is cancelled when the connection is lost, and
-            started anew when it raises a retryable BrokerError.
+            started anew then, or when it raises a retryable BrokerError.
         name: the connection's name.
         on_state: called with (connection, None) when work begins and with (None, error) when a
-            connection was lost or could not be made.
-        is_login_final: whether a refused login ends it all at the first connection; later ones
-            are always retried, for a RabbitMQ that starts refuses logins for a while.
+            connection was lost or could not be made, or the work has failed.
+        is_login_final: whether a refused login at the first connection is raised. After a first
+            success a refused login is always retried: a RabbitMQ that starts refuses logins.
 
     Raises:
-        BrokerError: one that no retry helps against.
+        BrokerError: an error that is not retryable.
     """
     waits = GrowingWait(WAIT_MIN_S, WAIT_MAX_S, steady_s=STEADY_S)
     has_connected = False
@@ -80,7 +80,7 @@ async def keep_connected(
 
 
 async def _run(connection: Connection, work: Work) -> None:
-    """Run work until it ends or the connection does."""
+    """Run work until it ends or the connection ends, which cancels it."""
     running = asyncio.ensure_future(work(connection))
     closed = asyncio.ensure_future(connection.closed.wait())
     try:

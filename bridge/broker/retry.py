@@ -1,4 +1,4 @@
-"""Do a work again after it failed: the one way in which the bridge retries, on tenacity."""
+"""Repeating work that has failed: the bridge's one retry loop, on tenacity."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OnFailed = Callable[[BaseException, int, float], None]
 
 
 class GrowingWait(tenacity.wait_random_exponential):
-    """How long to wait: longer after each failure, short again after work that lasted.
+    """The wait before an attempt: longer after each failure, short again after work that lasted.
 
-    Waits are random, so that many bridges do not come at once.
+    Waits are random, so that many bridges do not reconnect at the same time.
 
     Args:
         min_s: the shortest wait.
-        max_s: the longest.
-        steady_s: work that lasted so long since `begin` ends a row of failures.
+        max_s: the longest wait.
+        steady_s: work that lasted longer since `begin` ends a row of failures.
     """
 
     def __init__(self, min_s: float, max_s: float, *, steady_s: float) -> None:
@@ -32,7 +32,7 @@ class GrowingWait(tenacity.wait_random_exponential):
         self._since_s: float | None = None
 
     def begin(self) -> None:
-        """Work begins now."""
+        """Note that the work begins now."""
         self._since_s = time.monotonic()
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
@@ -52,18 +52,18 @@ async def retry(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     on_failed: OnFailed | None = None,
 ) -> Result:
-    """Do a work until it succeeds; return its result.
+    """Repeat work until it succeeds, and return its result.
 
     Args:
-        work: begun anew each time.
-        wait_s: between a failure and the next begin.
-        retryable: which errors to go on after, or whether to after one.
-        total_s: after so long no further attempt is made; None goes on for ever.
-        sleep: how to wait.
+        work: called at each attempt.
+        wait_s: the wait between a failure and the next attempt.
+        retryable: the class of errors to retry after, or a predicate of an error.
+        total_s: no further attempt is made after this time; None means no limit.
+        sleep: the function that waits.
         on_failed: called after each failure that is retried.
 
     Raises:
-        what the work raised last.
+        BaseException: the last error of the work, when it is not retried.
     """
 
     def before_sleep(state: tenacity.RetryCallState) -> None:

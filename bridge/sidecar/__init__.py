@@ -1,1 +1,1 @@
-"""The workers beside the gateway: they number and time what it lets in."""
+"""Workers beside the gateway: they give sent messages their sequence numbers and times."""

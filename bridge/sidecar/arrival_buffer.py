@@ -1,8 +1,8 @@
-"""What has arrived and is not carried out yet: in order, and bounded in bytes.
+"""The arrivals that a leader has not carried out yet: in order, and bounded in bytes.
 
-RabbitMQ bounds what it sends ahead by messages, not by bytes, and only for a consumer that begins.
-So a term whose arrivals are too large ends, and the next one has fewer sent ahead; and the other
-way round, when they have become small again.
+RabbitMQ's prefetch counts messages, not bytes, and is fixed when a consumer starts. So a term whose
+arrivals are too large ends, and the next term has a lower prefetch. When arrivals have become small
+again, a term ends for a higher prefetch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WEIGHT = 32
 
 
 class ArrivalBuffer:
-    """The arrivals of one term."""
+    """The arrivals of one term, and the prefetch that suits them."""
 
     def __init__(self, prefetch: int) -> None:
         self.prefetch = prefetch
@@ -36,26 +36,26 @@ class ArrivalBuffer:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more has arrived than may be kept, and fewer arrivals would help."""
+        """Whether the arrivals exceed `BYTES_MAX`, and the prefetch can be lower."""
         return self._bytes > BYTES_MAX and self.prefetch > PREFETCH_MIN
 
     def add(self, delivery: Delivery) -> None:
-        """Take in what RabbitMQ delivered."""
+        """Add a delivery of the inbox."""
         size = len(delivery.body)
         self._arrived.append(delivery)
         self._bytes += size
         self._average_bytes += (size - self._average_bytes) // _WEIGHT
 
     def next(self) -> Delivery:
-        """Return the oldest, which stays until it is `done`."""
+        """Return the oldest arrival, which stays in the buffer until `done`."""
         return self._arrived[0]
 
     def done(self) -> None:
-        """Take out the oldest."""
+        """Remove the oldest arrival."""
         self._bytes -= len(self._arrived.popleft().body)
 
     def better_prefetch(self) -> int | None:
-        """Return the number of arrivals that should be sent ahead; `None` when it is right."""
+        """Return the prefetch for the next term; None when the present one is right."""
         if self.is_overfull:
             return _within(BYTES_MAX * len(self._arrived) // self._bytes, self.prefetch // 2)
         wanted = _within(BYTES_MAX // (self._average_bytes + 1), PREFETCH_MAX)

@@ -1,7 +1,7 @@
-"""The buckets of one entity: made, opened, emptied in time, removed.
+"""The buckets of one entity: declare, consume, empty in time, and delete them.
 
-Everything that comes out of a bucket is unacked until it is active, or in a finer bucket. What is
-due within seconds is held here, in memory, in the order of its times; one timer fires it.
+A message of a bucket stays unacked until it is active, or in a finer bucket. Messages that are due
+within seconds are held in memory, in the order of their times; one timer activates them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ORDER = itertools.count()
 
 
 class Buckets:
-    """The buckets that one term of a sequencer looks after."""
+    """The buckets of an entity during one term of its sequencer."""
 
     def __init__(
         self, leader: Leader, connection: Lease, boot: str, clock: Callable[[], int]
@@ -77,10 +77,11 @@ class Buckets:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def declare(self) -> None:
-        """Declare the buckets that are known.
+        """Declare the buckets that the sequencer's memory names.
 
-        RabbitMQ may have failed over one that was being made or removed. Nothing is stored in it;
-        but it may be there as a queue that refuses messages, or takes and never confirms them.
+        RabbitMQ may have failed while a bucket was being made or removed. Such a bucket holds no
+        message, but its queue may refuse messages, or take and never confirm them. So it is deleted
+        first, unless RabbitMQ has not been started again since.
         """
         wheel = self._leader.sequencer.memory.wheel
         there, provisional = [], []
@@ -89,7 +90,7 @@ class Buckets:
             if bucket.provisional_in is not None:
                 queue, is_shared = self._queue(bucket.place), self._is_shared(bucket.place)
                 if bucket.ends_ms <= self._clock() and not is_shared:
-                    # An earlier term may have begun to delete it: it is not declared any more.
+                    # An earlier term may have begun to delete the queue: finish the deletion.
                     bucket.is_open = True
                     self._deletions.begin(queue, partial(self._forget, bucket.place))
                     continue
@@ -103,19 +104,19 @@ class Buckets:
 
     @property
     def is_changing(self) -> bool:
-        """Whether one is being made: memory and journal need not say the same."""
+        """Whether a bucket is being made; memory and journal may differ meanwhile."""
         return self._making.locked()
 
     def begin(self) -> None:
-        """Begin to open and to remove them.
+        """Begin to consume and to remove buckets.
 
-        What an earlier term had on its way must be confirmed: some of it goes into a bucket that is
-        over, some is the successor of what a bucket holds.
+        The publications of an earlier term must be confirmed before: some go into a bucket whose
+        time is over, and some are activations of messages that a bucket still holds.
         """
         self._tasks = [self._leader.start(each()) for each in (self._keep, self._place_unplaced)]
 
     async def close(self) -> None:
-        """Let go of everything; what was held goes back to its bucket."""
+        """End all work and close the channel; held messages go back to their buckets."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
@@ -127,7 +128,7 @@ class Buckets:
             await self._channel.close()
 
     async def make(self, places: Iterable[Place]) -> None:
-        """Make buckets; when this returns messages can be published to them."""
+        """Make the missing ones of some buckets; messages can be published to them afterwards."""
         async with self._making:
             wheel = self._leader.sequencer.memory.wheel
             missing = [each for each in places if not wheel.is_usable(each)]
@@ -140,7 +141,7 @@ class Buckets:
         self._wake.set()
 
     async def _fence(self, provisional: Sequence[Place]) -> None:
-        """Have buckets that were just declared outlast a kill of RabbitMQ."""
+        """Have newly declared buckets outlast a kill of RabbitMQ, and note them as safe."""
         if not provisional:
             return
         await self._deletions.fence(await self._opened_channel())
@@ -157,7 +158,7 @@ class Buckets:
         await self._leader.write(journal.note_bucket(where, BucketState.GONE))
 
     def fire(self) -> None:
-        """Activate what is due, as far as there is room; then wait for the next."""
+        """Activate the held messages that are due, while there is room; then set the timer."""
         held, leader = self._held, self._leader
         now_ms = self._clock()
         while held and held[0][0] <= now_ms and leader.is_ready and leader.in_flight.has_room:
@@ -182,7 +183,7 @@ class Buckets:
 
     @property
     def has_due(self) -> bool:
-        """Whether something waits for room."""
+        """Whether a held message is due already."""
         return bool(self._held) and self._held[0][0] <= self._clock()
 
     def _arm(self) -> None:
@@ -190,7 +191,7 @@ class Buckets:
             self._timer.cancel()
             self._timer = None
         if self._held and self._leader.is_ready and self._leader.in_flight.has_room:
-            # The wall clock may be set; the loop's never is. So no timer is longer than a second.
+            # The wall clock may be set meanwhile, so no timer is longer than a second.
             delay_s = (self._held[0][0] - self._clock()) / 1000
             self._timer = self._loop.call_later(min(max(delay_s, 0), 1.0), self.fire)
 
@@ -207,7 +208,7 @@ class Buckets:
         queue = bucket_queue(self._leader.name, where.level, where.slot)
         wheel = self._leader.sequencer.memory.wheel
         await self._deletions.wait(queue.name)
-        # Known before it can be there: RabbitMQ may fail and keep it, though it never answers.
+        # Added before the declaration: RabbitMQ may fail without an answer and keep the queue.
         bucket = wheel.buckets.get(where) or wheel.add(where, provisional_in=self._boot)
         state = await channel.declarations.declare_queue(queue)
         bucket.count = max(bucket.count, state.messages)
@@ -216,14 +217,14 @@ class Buckets:
         return names.bucket(self._leader.name, where.level, where.slot)
 
     async def _keep(self) -> None:
-        """Open buckets when their time comes, and remove those that are over."""
+        """Consume each bucket when its time comes, and remove it when its time is over."""
         while True:
             self._wake.clear()
             wheel = self._leader.sequencer.memory.wheel
             for bucket in wheel.to_open(self._clock()):
                 await self._open(bucket)
             for bucket in wheel.to_end(self._clock()):
-                async with self._making:  # a later bucket may take its name
+                async with self._making:  # a later bucket may take the queue's name
                     if wheel.buckets.get(bucket.place) is bucket:  # not deleted meanwhile
                         await self._remove(bucket)
             has_rest = bool(wheel.to_end(self._clock()))
@@ -246,22 +247,22 @@ class Buckets:
         await channel.consumers.consume(self._queue(bucket.place), self._on_delivery, tag=tag)
 
     def _is_shared(self, where: Place) -> bool:
-        """Whether a later bucket has this one's queue: after a long stop they can meet."""
+        """Whether another bucket has the same queue, which can happen after a long stop."""
         queue = self._queue(where)
         buckets = self._leader.sequencer.memory.wheel.buckets
         return any(each != where and self._queue(each) == queue for each in buckets)
 
     async def _remove(self, bucket: Bucket) -> None:
-        """Begin to remove a bucket that is over, unless something may be left in it."""
+        """Begin to remove a bucket whose time is over, unless a message may be left in it."""
         channel = await self._opened_channel()
         where, queue = bucket.place, self._queue(bucket.place)
-        # A queue is deleted with what it holds, and what comes later is confirmed all the same.
+        # A deletion drops the queue's messages, and RabbitMQ confirms later publishes all the same.
         is_led_to = self._leader.in_flight.lead_to(queue) or channel.publisher.leads_to(queue)
         if queue in self._deletions or self._outstanding[where] or is_led_to:
             return
         state = await channel.declarations.declare_queue(queue, passive=True)
-        # What another consumer holds is not counted: RabbitMQ may be late to notice its end. And
-        # it says "no messages, no consumers" of a queue that does not answer it within 0.25 s.
+        # The count omits messages that another consumer holds: RabbitMQ may notice its end late.
+        # And RabbitMQ reports "no messages, no consumers" when a queue does not answer in 0.25 s.
         ours = sum(self._queue(each) == queue for each in self._tags)
         if state.messages or state.consumers != ours or self._outstanding[where]:
             return
@@ -272,8 +273,8 @@ class Buckets:
         if self._is_shared(where):
             await self._forget(where)
             return
-        # A kill of RabbitMQ may bring it back as a queue that refuses everything: so long as that
-        # can be, it is known as one to be deleted and declared again.
+        # A kill of RabbitMQ may bring the queue back as one that refuses all messages. Until the
+        # deletion is safe, the journal has the bucket as provisional: delete, then declare.
         bucket.provisional_in = self._boot
         journal = self._leader.sequencer.journal
         await self._leader.write(journal.note_bucket(where, BucketState.PROVISIONAL))
@@ -290,7 +291,7 @@ class Buckets:
             self._refuse(delivery, error)
 
     def _refuse(self, delivery: Delivery, error: Exception) -> None:
-        """Make a dead letter of what the sequencer has not put into a bucket."""
+        """Dead-letter a message of a bucket that no sequencer has put there."""
         leader = self._leader
         where = self._places[delivery.consumer_tag]
         leader.note_poison("bucket", self._queue(where), error)
@@ -306,7 +307,7 @@ class Buckets:
         )
 
     def _sort(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
-        """Hold what came out of a bucket until its time, or move it to a finer one."""
+        """Hold a message until its time, move it to a finer bucket, or drop a stale copy."""
         level = self._places[delivery.consumer_tag].level
         if not self._leader.sequencer.is_wanted(waiting):
             self._drop(delivery)
@@ -322,7 +323,7 @@ class Buckets:
             self._arm()
 
     def _move(self, waiting: stamp.Waiting, delivery: Delivery) -> None:
-        """Hand a message over to a finer bucket; it keeps its number and its time."""
+        """Hand a message over to a finer bucket, with its number and its time."""
         source = self._places[delivery.consumer_tag]
         target = place(waiting.due_ms, self._clock(), below=source.level)
         wheel = self._leader.sequencer.memory.wheel
@@ -349,7 +350,7 @@ class Buckets:
         )
 
     async def _place_unplaced(self) -> None:
-        """Make the finer buckets that are missing, and move what waits for them."""
+        """Make the finer buckets that are missing, and move the messages that wait for them."""
         while True:
             await self._has_unplaced.wait()
             self._has_unplaced.clear()
@@ -365,7 +366,7 @@ class Buckets:
                 self._sort(waiting, delivery)
 
     def _drop(self, delivery: Delivery) -> None:
-        """Forget the copy of a message that was cancelled, or is active already."""
+        """Ack the copy of a message that was cancelled, or is active already."""
         self._leader.submit((), acks=((delivery.channel, delivery.tag),), site="scheduler.activate")
         self._count_out(self._places[delivery.consumer_tag])
 

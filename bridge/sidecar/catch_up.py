@@ -1,10 +1,11 @@
-"""Gives a subscription what it missed, from the topic's journal, in order and before what is newer.
+"""Catching up a left-out subscription: its missed messages, from the topic's journal, in order.
 
-What it missed is published to its queue alone, a batch at a time, each confirmed before the next.
-At the journal's end the leader publishes nothing for a moment; what came in between follows, and
-from then on the subscription is reached by the topic's publishes again. The end is an entry that is
-written for that: the journal may be silent, or the node that reads it behind the others. The first
-message goes alone: while the queue takes nothing, an attempt costs one.
+The missed messages are published to the subscription's queue alone, a batch at a time, each batch
+confirmed before the next. Near the journal's end the leader publishes nothing for a moment. The
+messages of the meantime follow, and from then on the topic's publishes include the subscription
+again. The catch-up writes an entry of its own to find the journal's end: the journal may get no
+other entry, or the node that reads it may be behind the others. The first batch is one message: an
+attempt on a queue that takes nothing costs no more.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ log = logging.getLogger(__name__)
 
 
 class CatchUp:
-    """One attempt.
+    """One attempt to catch up a subscription.
 
     Args:
-        leader: of the topic; it is ready.
-        missed: what the leader knows of the subscription; kept up to date here.
-        lease: a connection of its own, lest the queue hold up others.
+        leader: the topic's leader; it is ready.
+        missed: the leader's record of the missed messages; updated here.
+        lease: a separate connection, lest the queue hold up other queues.
         clock: the time (UTC ms).
     """
 
@@ -84,12 +85,12 @@ class CatchUp:
         self._has_begun = False
 
     async def run(self) -> None:
-        """Publish what is missing; then the subscription is left out no more.
+        """Publish the missed messages; then the subscription is left out no more.
 
         Raises:
-            Unroutable: the queue is not there any more.
-            BrokerError, TimeoutError: the queue takes nothing, or not all; or the journal does not
-                say what is missing.
+            Unroutable: the queue does not exist any more.
+            BrokerError, TimeoutError: the queue does not take all messages, or the journal cannot
+                be read to its end.
         """
         channel = await self._lease.channel()
         await channel.publisher.confirm_select()
@@ -111,7 +112,7 @@ class CatchUp:
             self._leader.go_on()
 
     async def _mark_end(self) -> int:
-        """Write an entry behind all that is missing; return its offset when it can be read."""
+        """Write an entry after all missed messages; return its offset when it can be read."""
         sequencer, mark = self._leader.sequencer, os.urandom(MARK_BYTES)
 
         async def write() -> None:
@@ -138,7 +139,7 @@ class CatchUp:
             self._leader.submit((note,), site="sequencer.journal")
 
     async def _publish_batch(self, channel: Channel, count: int) -> bool:
-        """Publish some; return whether there may be more."""
+        """Publish up to `count` missed messages; return whether there may be more."""
         found: list[Entry] = []
         size = 0
         last = self._missed.number - 1
@@ -170,7 +171,7 @@ class CatchUp:
         return channel.publisher.publish_confirmed(self._exchange, key, raw, entry.body)
 
     def _count_lost(self, wanted: int, number: int) -> None:
-        """Tell of what has left the journal."""
+        """Count and log the missed messages that have left the journal, before the first batch."""
         if self._has_begun or number <= wanted:
             return
         self._leader.meters.lost += number - wanted

@@ -1,4 +1,4 @@
-"""The queues of one entity that are deleted beside everything else.
+"""Deleting queues of one entity in the background.
 
 In a cluster with a dead node a deletion takes 5 s, and holds up its channel
 (docs/rabbitmq-faults.md: slow-delete).
@@ -20,11 +20,11 @@ Start = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
 class Deletions:
-    """Deletions that are under way, each on a channel of its own.
+    """The deletions that are under way, each on a channel of its own.
 
     Args:
-        connection: where the channels are opened.
-        start: starts one, and heeds its failure.
+        connection: opens the channels.
+        start: starts a deletion as a task, and handles its failure.
     """
 
     def __init__(self, connection: Lease, start: Start) -> None:
@@ -37,21 +37,21 @@ class Deletions:
         return queue in self._tasks
 
     def begin(self, queue: str, then: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Delete a queue, so that it outlasts a kill of RabbitMQ; then do what comes then."""
+        """Begin to delete a queue, fenced against a kill of RabbitMQ; afterwards call `then`."""
         self._tasks[queue] = self._start(self._delete(queue, then))
 
     async def wait(self, queue: str) -> None:
-        """Wait until a queue is not being deleted.
+        """Wait until the deletion of a queue has ended, if one is under way.
 
         Raises:
-            BrokerError: it may be deleted later: that failed.
+            BrokerError: the deletion failed; RabbitMQ may delete the queue later.
         """
         if task := self._tasks.get(queue):
             await asyncio.shield(task)
 
     async def fence(self, channel: Channel) -> None:
-        """Have all that was declared on a channel outlast a kill of RabbitMQ."""
-        # RabbitMQ never forgets a queue's name, so the first that is free is used again.
+        """Have all declarations on a channel outlast a kill of RabbitMQ."""
+        # RabbitMQ never forgets a queue's name, so the fence takes the first name that is free.
         owners = (self._owner + bytes([each]) for each in itertools.count())
         owner = next(each for each in owners if names.declaration_fence(each) not in self)
         await channel.declarations.declare_queue(declaration_fence.queue(owner))
@@ -59,7 +59,7 @@ class Deletions:
         self.begin(names.declaration_fence(owner))
 
     async def close(self) -> None:
-        """Wait for none any more; RabbitMQ goes on with those that it knows of."""
+        """Cancel the waits; RabbitMQ completes the deletions that it has received."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

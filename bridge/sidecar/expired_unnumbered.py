@@ -1,8 +1,8 @@
-"""What expired in an inbox before it got a number: back to that inbox, to be numbered as expired.
+"""Messages that expired in an inbox without a number: return them, to be numbered as expired.
 
 A native publisher's `expiration` also runs while its message waits in the inbox. RabbitMQ then
-dead-letters it to one queue that all inboxes share. The entity's own rule (dead-letter or drop) is
-the sequencer's to apply.
+dead-letters the message to one queue that all inboxes share. The sequencer applies the entity's own
+rule (dead-letter or drop).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 
 async def return_expired(connection: Lease, poison: Poison) -> None:
-    """Hand expired messages back to their inboxes for as long as the channel lives.
+    """Hand expired messages back to their inboxes until the channel ends; raise its error then.
 
     Args:
-        poison: what came from no inbox is noted there; it is dropped, as there is no entity that it
-            is a message of.
+        poison: takes note of messages that came from no inbox. They are dropped: they belong to no
+            entity.
     """
     channel = await connection.channel()
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,10 +76,10 @@ async def return_expired(connection: Lease, poison: Poison) -> None:
 
 
 def _returned(delivery: Delivery) -> Publish:
-    """Return the message as it goes back: without its death, marked as expired.
+    """Return a message for its inbox: without RabbitMQ's dead-letter headers, marked as expired.
 
     Raises:
-        ValueError: it came from no inbox.
+        ValueError: the message came from no inbox.
     """
     properties = Properties.decode(delivery.properties)
     table = properties.headers or {}
@@ -89,7 +89,7 @@ def _returned(delivery: Delivery) -> Publish:
     kept = {key: field for key, field in table.items() if key not in headers.BROKER_ONLY}
     kept.setdefault(headers.KIND, text(EXPIRED_UNNUMBERED_KIND))
     if properties.user_id is not None:
-        # RabbitMQ would compare it with the bridge's own user.
+        # RabbitMQ would compare the property with the bridge's own user, and refuse the message.
         kept[headers.BASIC_USER_ID] = text(properties.user_id)
     properties.headers = kept
     properties.user_id = properties.expiration = None

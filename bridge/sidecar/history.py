@@ -1,7 +1,8 @@
-"""An entity's history: read when a term takes over, and written on, a segment at a time.
+"""An entity's history for duplicate detection: read at a takeover, and written in segments.
 
-Read are the segments of all earlier terms, from the window's begin up to a mark of this term's own.
-What is in no segment yet the journal has told already (`machine.replay`).
+A takeover reads the segments of all earlier terms, from the window's begin up to a marker that the
+new term writes. Accepted messages that are in no segment yet come from the journal
+(`machine.replay`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ async def read_history(
     term: bytes,
     now_ms: int,
 ) -> list[MalformedEntry]:
-    """Learn what was accepted; return what could not be read.
+    """Add the accepted messages of earlier terms to a history; return the unreadable entries.
 
     Raises:
-        BrokerError: the stream is not there, or says nothing.
+        BrokerError: the stream does not exist, or delivers nothing.
     """
     stream = names.history(entity.path)
     mark = Publish(
@@ -75,13 +76,13 @@ async def read_history(
 
 
 class Segments:
-    """Writes what one term has accepted; snapshots need not carry that any more.
+    """Writes the accepted messages of one term as segments; snapshots then need not carry them.
 
-    Only when those messages are confirmed: of one that is lost with the term nobody may say that it
-    was accepted, or it would be dropped when it comes again.
+    A segment is written when its messages are confirmed. A message that is lost with the term must
+    not count as accepted, or it would be dropped as a duplicate when it comes again.
 
     Args:
-        publish: publishes a segment, and calls back when it is confirmed.
+        publish: publishes a segment, and calls back when the segment is confirmed.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Segments:
         self._is_writing = False
 
     def write_due(self) -> None:
-        """Write a segment, if one is full and all of it is confirmed."""
+        """Write a segment, if one is full and all its messages are confirmed."""
         history, entries = self._sequencer.memory.history, self._sequencer.journal.entries
         if self._next is None and history.is_segment_due:
             self._next = entries, history.next_segment

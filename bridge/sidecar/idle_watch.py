@@ -1,8 +1,8 @@
-"""Deletes temporary entities when they are idle: whoever leads a queue or topic watches it.
+"""Deleting idle temporary entities: the leader of a queue or topic watches it.
 
-look      every half minute: consumers, and bridges that are gone; an entry in the journal
-idle?     every bridge is asked, and RabbitMQ's consumers
-delete    `engine.disposal`
+look      every half minute: list consumers and present bridges; write an entry to the journal
+idle?     ask every bridge, and list RabbitMQ's consumers
+delete    `engine.administration.disposal`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class IdleWatch:
 
     Args:
         clock: the time (UTC ms).
-        tick_s: between two looks at the clock.
+        tick_s: the interval of the checks whether a look is due.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class IdleWatch:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _begin(self, name: str, work: Coroutine[None, None, None]) -> None:
-        """Do a work, one at a time for an entity."""
+        """Start work as a task, unless work for the same entity is under way."""
         task = self._tasks.get(name)
         if task is not None and not task.done():
             work.close()
@@ -85,7 +85,11 @@ class IdleWatch:
                 await self._delete(leader, entity)
 
     async def _look(self, leader: Leader) -> None:
-        """Look for consumers and bridges; raises what keeps it from being told."""
+        """List consumers and bridges, and note the uses in the journal.
+
+        Raises:
+            BrokerError, ServiceBusError: the consumers or bridges cannot be listed.
+        """
         front = leader.entity
         entities = watched(front)
         consumed = await self._disposal.consumed(entities)
@@ -103,10 +107,11 @@ class IdleWatch:
         leader.submit((sequencer.journal.note_uses(sequencer.memory),), site="sequencer.journal")
 
     async def _is_idle(self, leader: Leader, entity: Entity, *, is_refused: bool) -> bool:
-        """Ask everybody; who does not answer may be using it.
+        """Ask all bridges for the last use; a bridge that does not answer counts as using it.
 
         Args:
-            is_refused: all bridges must have heard that it is being deleted.
+            is_refused: whether a bridge that does not refuse the entity yet counts as using it:
+                it has not heard of the deletion.
         """
         front = leader.entity
         entities: Sequence[Entity] = entity.subscriptions if isinstance(entity, Topic) else [entity]
@@ -121,7 +126,7 @@ class IdleWatch:
         return self._is_idle_here(leader, entity)
 
     def _is_idle_here(self, leader: Leader, entity: Entity) -> bool:
-        """Whether an entity is idle by what is known here."""
+        """Whether the leader is ready, and an entity idle by the uses that the leader knows."""
         uses = leader.sequencer.memory.uses
         return leader.is_ready and uses.is_idle(entity, self._clock())
 
@@ -138,7 +143,7 @@ class IdleWatch:
         await self._disposal.delete(entity.path, is_idle, is_drained)
 
     def _mind_abandoned(self) -> None:
-        """Finish what has lost its inbox already, and so has no leader."""
+        """Finish begun deletions of queues and topics without a leader: the inbox is gone."""
         led = {leader.name for leader in self._sidecar.leading}
         now_s = asyncio.get_running_loop().time()
         deleting = {
@@ -155,7 +160,7 @@ def _is_watched(front: SendEntity) -> bool:
 
 
 def _deleting(front: SendEntity) -> list[Entity]:
-    """Return what somebody has begun to delete."""
+    """Return the entities with the status Deleting: a queue or topic, or else subscriptions."""
     if front.status is EntityStatus.DELETING:
         return [front]
     subscriptions: Sequence[Subscription] = front.subscriptions if isinstance(front, Topic) else ()
@@ -163,7 +168,7 @@ def _deleting(front: SendEntity) -> list[Entity]:
 
 
 async def _noted(name: str, work: Coroutine[None, None, None]) -> None:
-    """Do a work; what it could not do the next one does."""
+    """Await work and log its failure; the next tick tries again."""
     try:
         await work
     except (ServiceBusError, BrokerError, TimeoutError) as error:

@@ -1,8 +1,8 @@
-"""What a sequencer has published and not seen confirmed: in order, bounded, and never forgotten.
+"""The unconfirmed publications of a sequencer: in order, bounded, and kept beyond the term.
 
-All publishing of a term goes through here, over one channel, so that numbers stand in the journal
-in the order in which they were given. When a publication fails the term ends; what was
-unconfirmed stays, for the next term of this process to publish again.
+All publications of a term go through here, over one channel, so that numbers stand in the journal
+in the order in which they were given. When a publication fails the term ends. The unconfirmed
+publications are kept, and the next term of this process publishes them again.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ WINDOW_BYTES = 32 << 20
 
 
 class InFlight:
-    """The publications of one term that are on their way.
+    """The publications of one term that are not confirmed yet.
 
     Args:
-        active_queues: what the active exchange leads to beside the journal, by key; of a topic
-            nothing.
-        window: publications that may be unconfirmed.
+        active_queues: routing key -> the queue that the active exchange leads to beside the
+            journal; empty for a topic.
+        window: how many publications may be unconfirmed.
 
     Attributes:
-        open: what is unconfirmed, or waits for what is older to be confirmed, by serial number,
-            oldest first.
-        holds: while it is not 0 nothing more may be published but by who holds.
+        open: by serial number, oldest first: the submissions that are unconfirmed, or whose answer
+            waits for older ones.
+        holds: how many tasks want a pause; above 0 the sequencer publishes nothing new.
         on_failed: called when a publication failed.
-        on_confirmed: called when something was confirmed.
-        on_answer: called with what is to be told when something was confirmed.
+        on_confirmed: called when a submission was confirmed.
+        on_answer: called with the answer of a confirmed submission.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class InFlight:
 
     @property
     def count(self) -> int:
-        """How many publications are not confirmed."""
+        """The number of unconfirmed publications."""
         return self._handover.in_flight
 
     @property
     def oldest(self) -> int | None:
-        """The serial number of what has been on its way for longest."""
+        """The serial number of the oldest submission in `open`; None when all are settled."""
         return next(iter(self.open), None) if self._unsettled else None
 
     def lead_to(self, queue: str) -> bool:
-        """Whether something is on its way to a queue by its name."""
+        """Whether a publication to this queue by the default exchange is not confirmed yet."""
         return self._handover.leads_to(queue)
 
     def first_entry(self, otherwise: int) -> int:
-        """Return the entry of the oldest arrival that is not acked, as far as it was published."""
+        """Return the journal's entry count before the oldest open submission, or `otherwise`."""
         oldest = next(iter(self.open.values()), None)
         return otherwise if oldest is None else oldest.first_entry
 
@@ -111,16 +111,17 @@ class InFlight:
         then: Callable[[], None] | None = None,
         site: str,
     ) -> None:
-        """Publish; when all is confirmed, ack, answer, and do what comes then.
+        """Publish; when all publications are confirmed, ack, answer, and call `then`.
 
         Args:
-            sequencer: who made the publications, just now.
-            publications: what to publish; may be empty.
-            acks: what to ack.
-            answer: what to tell.
-            native: the native message that is stored, if it is one.
-            then: what else to do.
-            site: the failpoint's.
+            sequencer: the sequencer that has just made the publications.
+            publications: the publications of one submission; without any, the acks and the answer
+                leave at once, and `then` is not called.
+            acks: deliveries to ack.
+            answer: the answer to a command.
+            native: the native message that the publications store, if any.
+            then: called last.
+            site: the hand-over site, for failpoints.
         """
         if not publications:
             self._handover.submit((), acks=acks, done=self._acked, failpoint=site)
@@ -163,7 +164,10 @@ class InFlight:
         )
 
     def _answer_last(self) -> None:
-        """Tell what waited for all that was published before; if the term ends, the next does."""
+        """Send the answers that waited for all older submissions to be confirmed.
+
+        When the term ends before, the next term sends them.
+        """
         while (oldest := next(iter(self.open), -1)) in self._last_answers:
             del self.open[oldest]
             self.on_answer(self._last_answers.pop(oldest))
@@ -178,11 +182,11 @@ class InFlight:
         return found
 
     def keep(self, unconfirmed: Sequence[Unconfirmed]) -> None:
-        """Take over what an earlier term left, to be published again."""
+        """Keep the unconfirmed submissions of an earlier term, to be published again."""
         self.open.update((next(self._serials), one) for one in unconfirmed)
 
     def release(self) -> list[Unconfirmed]:
-        """Give up what was taken over."""
+        """Return the kept submissions of an earlier term, and forget them here."""
         unconfirmed = list(self.open.values())
         self.open.clear()
         return unconfirmed
@@ -193,22 +197,22 @@ class InFlight:
         self._handover.submit((), acks=acks, done=self._acked, failpoint=site)
 
     def pass_on(self, publish: Publish, arrival: Delivery, *, site: str) -> None:
-        """Publish something that is no entry of the journal's, then ack an arrival."""
+        """Publish a message that is no entry of the journal, then ack an arrival."""
         acks = ((arrival.channel, arrival.tag),)
         self._handover.submit((publish,), acks=acks, done=self._acked, failpoint=site)
 
     async def move(self, publish: Publish, *, site: str) -> None:
-        """Publish something that is no work of the sequencer's, and wait until it is confirmed."""
+        """Publish a message that the sequencer has not made, and wait until it is confirmed."""
         await self._handover.move((publish,), failpoint=site)
 
     async def wait_confirmed(self) -> None:
-        """Wait until all is confirmed."""
+        """Wait until all submissions are confirmed; for ever when one has failed."""
         while self.open:
             self._all_settled.clear()
             await self._all_settled.wait()
 
     async def settle(self) -> None:
-        """Wait until all is confirmed, or has failed."""
+        """Wait until all submissions are confirmed or have failed."""
         while self._unsettled:
             self._all_settled.clear()
             await self._all_settled.wait()

@@ -1,4 +1,4 @@
-"""What an earlier term may have left in the inbox: which of it comes again, and until when."""
+"""Arrivals that earlier terms may have left unacked in the inbox, and that come again."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from bridge.wire.envelope import Item
 
 
 class Inherited:
-    """Watches what one term inherited come again.
+    """Tracks the return of the arrivals that were unacked when a term began.
 
-    RabbitMQ gives back what was unacked before anything newer, and it is no more than may be sent
-    ahead.
+    RabbitMQ delivers them before anything newer, and they are no more than a prefetch.
 
     Args:
-        returning: native messages that were published again, and whose arrivals come once more.
+        returning: native messages that were published again and whose arrivals come once more.
         time_s: the loop's clock.
     """
 
@@ -31,24 +30,31 @@ class Inherited:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of it has come, and its acks have surely arrived."""
+        """Whether all those arrivals have come, and RabbitMQ has surely received their acks."""
         return self._returned_s is not None and self._time_s() - self._returned_s >= MARGIN_S
 
     def count(self) -> None:
-        """One more arrival is carried out."""
+        """Count an arrival that is carried out."""
         self._carried_out += 1
 
     def look(self, *, has_token: bool) -> None:
-        """Note when all has come that was unacked when this term began."""
+        """Note the time when all arrivals have come that were unacked when this term began.
+
+        That is certain when the term's own ownership token has come, or after a prefetch of
+        arrivals.
+        """
         if (has_token or self._carried_out >= PREFETCH_MAX) and self._returned_s is None:
             self._returned_s = self._time_s()
 
     def await_return(self, native: Item) -> None:
-        """A native message was published again; it has no identity by which it is known."""
+        """Expect the arrival of a native message that was published again.
+
+        Native messages have no identity; properties and body tell them apart.
+        """
         self._returning[native.properties, native.body] += 1
 
     def has_returned(self, native: Item) -> bool:
-        """Whether this native message is one that was published again."""
+        """Whether this native message was published again; each one counts once."""
         returning = self._returning
         if not returning or returning[native.properties, native.body] <= 0:
             return False

@@ -1,7 +1,8 @@
-"""Has the journals' bounds follow the backlogs: whoever leads an entity looks after its journal.
+"""Adapting the journals' size bounds to the backlogs: the leader of an entity watches its journal.
 
-Only of entities that may grow above the usual bound. A raised bound is a policy of the journal's
-own; where it is lowered to the usual one the policy goes, and so does one whose entity is gone.
+The watch covers entities whose maximum size is above the usual bound. A raised bound is a policy
+for one journal. The policy is deleted when the bound is lowered to the usual one, and when the
+entity is gone.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class JournalWatch:
 
     Args:
         base_bytes: the usual bound.
-        look_s: between two looks.
-        lower_after_s: so long a lower bound must have been enough.
+        look_s: the interval of the looks.
+        lower_after_s: how long a lower bound must have been enough.
     """
 
     def __init__(
@@ -114,7 +115,10 @@ class JournalWatch:
         log.info("journal.bound entity=%s bytes=%d", name, size_bytes)
 
     async def _needed_bytes(self, leader: Leader) -> int | None:
-        """Return how much of the journal is needed; `None`: nothing was published here yet."""
+        """Return how many bytes of the journal are needed.
+
+        None: this sequencer has published nothing yet, so the average size of an entry is unknown.
+        """
         sequencer = leader.sequencer
         if not sequencer.journal.entries:
             return None
@@ -141,7 +145,7 @@ class JournalWatch:
         return needed_entries(memory.subscriptions, sum(memory.counters), ready)
 
     async def _remove_stale(self, watched: set[str]) -> None:
-        """Remove the bounds of what is gone, or may not be so large any more."""
+        """Delete the policies of entities that are gone, or whose maximum size was lowered."""
         assert self._raised is not None
         mine = {raised_bound(leader.name, 0).name for leader in self._sidecar.leading}
         large = {raised_bound(name, 0).name for name in watched}

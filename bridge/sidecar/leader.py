@@ -1,22 +1,22 @@
-"""One term of an entity's sequencer: from the first arrival that RabbitMQ gives it to the end.
+"""One term of an entity's leader: from the first arrival of the inbox to the end of the term.
 
-**Theory.** Every bridge process consumes every inbox; an inbox has a single active consumer, whom
-RabbitMQ elects. So the first arrival means: this process is the sequencer now. It then reads the
+**Theory.** Every bridge process consumes every inbox. An inbox has a single active consumer, which
+RabbitMQ elects. So the first arrival means: this process is the leader now. The leader reads the
 journal's tail, and only then begins to carry out arrivals. Arrivals and acks go over one channel,
-publications over another, so that RabbitMQ works on both at once. It gives up by closing
-them, publications first: RabbitMQ then gives back what was not acked, in order, before anything
-newer, to the next one. Where both end at once that one may get arrivals before the last
-publications are made; so it waits for the end of the channel whose address is in the journal's last
-markers and snapshots. A publication that fails ends the term.
+publications over another, so that RabbitMQ works on both at once. A term ends by closing both
+channels, the publishing one first. RabbitMQ then returns the unacked arrivals, in order and before
+anything newer, to the next leader. When both channels end at once, the next leader may get arrivals
+before RabbitMQ has handled the last publications. So it waits for the end of the channel whose
+address is in the journal's last markers and snapshots. A publication that fails ends the term.
 
-A term whose publications have all been confirmed says so in the journal when it ends in order. What
-is not known to have landed its successor publishes again: after a kill, a quorum queue may hear of
-the channel's end before it applies all that was published there (3.10.8, under load), and drop the
-rest, which the journal has.
+A term that ends in order writes a commit marker to the journal: all its publications are confirmed.
+Without one, the next leader publishes again whatever may not have reached its queue. After a kill,
+a quorum queue may notice the channel's end before it applies all messages of the channel (3.10.8,
+under load). It drops the rest, which the journal has.
 
     arrivals -> read -> machine.sequencer -> in flight -> (confirmed) -> ack, answer
                             ^                 ^
-                          buckets (what is due)
+                          buckets (messages that are due)
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ STOP_S = 2.0
 
 
 class Leader:
-    """Owns an entity's inbox until it fails or is stopped.
+    """One term: waits for the inbox, leads the entity, and ends at a failure or by `stop`.
 
     Attributes:
-        name: the entity.
-        sequencer: who gives the numbers; there once it leads.
-        in_flight: what was published; there once the channel is open.
+        name: the entity's path.
+        sequencer: gives the numbers; set during the takeover.
+        in_flight: the unconfirmed publications; set once the publishing channel is open.
         meters: the entity's counters.
-        is_ready: it is leading and carries out arrivals.
-        on_refused: called when a queue refused something, once; whoever sets it ends the term.
-        may_publish: it publishes for the sequencer, perhaps what an earlier term left.
+        is_ready: the takeover is done, and the leader carries out arrivals.
+        on_refused: called when a queue refused a publication; its setter must end the term.
+        may_publish: the sequencer's publications may be published, an earlier term's included.
     """
 
     sequencer: Sequencer
@@ -127,7 +127,7 @@ class Leader:
             self._state.leaderless_ms = None
 
     async def run(self) -> None:
-        """Live until `stop`; raises what ended it otherwise."""
+        """Run the term until `stop`; raises the error that ends it otherwise."""
         self._state.note_leaderless(self._clock())
         main = asyncio.create_task(self._main(), name=f"sequencer {self.name}")
         try:
@@ -137,12 +137,12 @@ class Leader:
             await self._ended
         finally:
             self.is_ready = self.meters.is_active = False
-            # A cancel that comes meanwhile leaves no channel open, or the inbox has a dead owner.
+            # Shielded: a cancel must not leave a channel open, or the inbox has a dead consumer.
             self._ending = asyncio.create_task(self._end(main), name=f"end of {self.name}")
             await asyncio.shield(self._ending)
 
     async def _end(self, main: asyncio.Task[None]) -> None:
-        """Finish what was begun, and give the inbox up."""
+        """Let publications be confirmed, and close the channels, which gives the inbox up."""
         if self._has_begun:
             await self._state.companion.end(self.name)
         if self._elected.is_set():
@@ -152,7 +152,7 @@ class Leader:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         if self._publishing is not None:
-            # What is confirmed now is acked, and the next term need not publish it again.
+            # Publications that are confirmed now need not be repeated by the next term.
             await self._settle()
         await self._buckets.close()
         for channel in (self._publishing, self._consuming):
@@ -162,7 +162,7 @@ class Leader:
         self._ended.cancel()
 
     async def stop(self) -> None:
-        """Carry out nothing more, let what was published be confirmed, and end."""
+        """Carry out no more arrivals, wait for the publications' confirms, and end the term."""
         was_ready, self.is_ready = self.is_ready, False
         if was_ready:
             await self._settle()
@@ -170,12 +170,15 @@ class Leader:
             self._ended.set_result(None)
 
     def leave(self) -> None:
-        """Carry out no more arrivals; end when what was published is confirmed."""
+        """Carry out no more arrivals; the term ends when all publications are confirmed."""
         self._over = TermOver(text="it goes on over another connection")
         self.go_on()
 
     async def _settle(self) -> None:
-        """Wait until all is confirmed, or has failed; when nothing has, have the journal know."""
+        """Wait until all publications are confirmed or failed; write a commit marker if none has.
+
+        A failed wait is no error; without the marker the next leader publishes again.
+        """
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(STOP_S):
                 await self.in_flight.settle()
@@ -185,15 +188,15 @@ class Leader:
                     await self.in_flight.move(entry, site="sequencer.journal")
 
     def fail(self, error: BaseException) -> None:
-        """End this term."""
+        """End this term with an error."""
         self.is_ready = False
         if not self._ended.done():
             self._ended.set_exception(error)
-            # Whoever runs this term may be gone already.
+            # Marks the error as retrieved, for the task that runs this term may be gone.
             self._ended.exception()
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do something beside; this term ends when it fails."""
+        """Start work as a task; its failure ends this term."""
 
         def done(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -205,17 +208,17 @@ class Leader:
 
     @property
     def entity(self) -> SendEntity:
-        """The definition, as it is now."""
+        """The entity's present definition."""
         return self._state.entity
 
     @property
     def is_blocked(self) -> bool:
-        """Whether RabbitMQ has an alarm and reads nothing."""
+        """Whether RabbitMQ has an alarm and reads nothing of the connection."""
         return self._connection.is_blocked
 
     @property
     def may_have_more(self) -> bool:
-        """Whether arrivals may wait in the inbox: as many are unacked here as it may send."""
+        """Whether arrivals may wait in the inbox: as many are unacked here as the prefetch."""
         inbox = self._consuming
         return (
             self.is_ready
@@ -224,9 +227,9 @@ class Leader:
         )
 
     async def count_ready(self) -> None:
-        """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
+        """Update the meter of arrivals that wait in RabbitMQ, beyond those at hand.
 
-        While RabbitMQ does not answer (an alarm) they keep the last count.
+        While RabbitMQ does not answer (an alarm) the meter keeps its last count.
         """
         if self._connection.is_blocked:
             return
@@ -241,14 +244,14 @@ class Leader:
         then: Callable[[], None] | None = None,
         site: str,
     ) -> None:
-        """Publish what the sequencer made; when it is confirmed, ack, and do what comes then."""
+        """Publish the sequencer's publications; when confirmed, ack, and call `then`."""
         self.in_flight.submit(self.sequencer, publications, acks=acks, then=then, site=site)
 
     async def write(self, publication: Publication) -> None:
-        """Publish an entry of the journal's and wait until it is confirmed."""
+        """Publish an entry of the journal and wait until it is confirmed."""
         confirmed = asyncio.Event()
         self._submit_entry(publication, confirmed.set)
-        # When it fails the term ends, and with it whoever waits here.
+        # When the publish fails the term ends, and the waiting task is cancelled.
         await confirmed.wait()
 
     def _submit_entry(self, publication: Publication, then: Callable[[], None]) -> None:
@@ -276,7 +279,7 @@ class Leader:
         await consuming.consumers.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
         await consuming.consumers.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
-        # RabbitMQ has elected us at once, or somebody else is the sequencer.
+        # RabbitMQ elects this consumer within the time, or another process is the leader.
         self._loop.call_later(ELECTED_S, self._note_other)
         await self._elected.wait()
         elected_s = self._loop.time()
@@ -293,7 +296,7 @@ class Leader:
         self._pump()
 
     async def _take_over(self, publishing: Channel) -> None:
-        """Learn what the last sequencer knew, and finish what it left."""
+        """Restore the last sequencer's memory, and publish again what it left unconfirmed."""
         state = self._state
         replay = await read_journal(
             state,
@@ -315,7 +318,7 @@ class Leader:
             self._segments = Segments(self.sequencer, self.in_flight, self._submit_entry)
         await self._buckets.declare()
         self._publish_again(self.in_flight.release())
-        # The snapshot says of what was published again that it is where it belongs.
+        # The snapshot implies that all earlier publications have reached their queues.
         await self.in_flight.wait_confirmed()
         self._snapshots = Snapshots(self.sequencer, self._term, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
@@ -324,7 +327,10 @@ class Leader:
         self._loop.call_later(RETURNING_S, self._forget_inherited)
 
     async def _learn_history(self) -> None:
-        """Learn what earlier terms accepted; whose process went on knows it."""
+        """Read the messages that earlier terms accepted, for duplicate detection.
+
+        A sequencer that goes on in the same process knows them already.
+        """
         unreadable = await read_history(
             self._state.entity,
             self._connection,
@@ -337,7 +343,7 @@ class Leader:
             self.note_poison("history", names.history(self.name), error)
 
     def _publish_again(self, unconfirmed: Sequence[Unconfirmed]) -> None:
-        """Publish what an earlier term here published and did not see confirmed."""
+        """Publish the unconfirmed submissions of an earlier term of this process again."""
         for one in unconfirmed:
             native = one.native
             self.sequencer.journal.entries += len(one.publications)
@@ -358,7 +364,7 @@ class Leader:
         self.go_on()
 
     def go_on(self) -> None:
-        """Carry out what waits, if there is room, at the end of this turn of the loop."""
+        """Carry out waiting arrivals, if there is room, at the end of this turn of the loop."""
         if self.is_ready and not self._is_pump_due:
             self._is_pump_due = True
             self._loop.call_soon(self._pump)
@@ -367,7 +373,7 @@ class Leader:
         self.fail(NotFound(404, f"the inbox of {self.name!r} was deleted"))
 
     def _on_failed(self, error: BrokerError) -> None:
-        if not isinstance(error, AckLost):  # then all was confirmed
+        if not isinstance(error, AckLost):  # AckLost: the publications were confirmed
             self._has_failed = True
         if isinstance(error, PublishRefused) and self.on_refused is not None and self.may_publish:
             self.is_ready = False
@@ -376,7 +382,7 @@ class Leader:
             self.fail(error)
 
     def _pump(self) -> None:
-        """Carry out arrivals as far as there is room."""
+        """Carry out arrivals and due messages while there is room; then update the meters."""
         self._is_pump_due = False
         try:
             if self._buckets.has_due:
@@ -413,7 +419,7 @@ class Leader:
             arrivals.done()
 
     def _carry_out_or_refuse(self, delivery: Delivery, command: Command) -> bool:
-        """Carry out one arrival; one that cannot be becomes a dead letter, and the next goes on."""
+        """Carry out one arrival, or dead-letter it on an error; False as in `_carry_out`."""
         if type(command) is arrival.Refused:
             self.note_poison("inbox", names.inbox(self.name), command.description)
         try:
@@ -427,7 +433,7 @@ class Leader:
             return self._carry_out(delivery, arrival.unreadable(delivery.body, error))
 
     def note_poison(self, place: str, name: str, error: Exception | str) -> None:
-        """Take note of something that could not be handled."""
+        """Take note of input that could not be handled."""
         self._state.poison.note(place, name, error)
 
     def _carry_out(self, delivery: Delivery, command: Command) -> bool:
@@ -473,9 +479,9 @@ class Leader:
             self._write_snapshot(self._snapshots)
 
     def _forget_inherited(self) -> None:
-        """Forget what an earlier term may have left in the inbox, when all of that has come.
+        """Forget the inherited memory, when all unacked arrivals of earlier terms have come again.
 
-        And when their acks have surely arrived.
+        And when their acks have surely reached RabbitMQ. Otherwise check again later.
         """
         if not self.is_ready:
             return
@@ -484,10 +490,10 @@ class Leader:
             return
         self.sequencer.forget_inherited()
         self._state.returning.clear()
-        self._pump()  # a snapshot without all that is due
+        self._pump()  # a snapshot without the inherited memory is due
 
     def _mind_prefetch(self) -> None:
-        """Retire when too much or too little is sent ahead: first what was published must land."""
+        """End the term, once all is confirmed, when another prefetch is better or `leave` asks."""
         prefetch = self._arrivals.better_prefetch()
         if prefetch is not None:
             self._state.prefetch = prefetch

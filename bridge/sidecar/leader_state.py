@@ -1,7 +1,7 @@
-"""What outlasts one term of an entity's sequencer in this process.
+"""The state of an entity's leadership that outlasts one term in this process.
 
-When a term ends because RabbitMQ failed, the process still knows what it had numbered and not seen
-confirmed. If nobody else was the sequencer in between, the next term goes on from there.
+When a term ends because RabbitMQ failed, the process still has the numbered messages that were not
+confirmed. If no other process was the leader in between, the next term goes on from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bridge.wire.envelope import Item
 
 
 class TermOver(BrokerError):
-    """The term ends without a fault, so that the next one goes on in another way."""
+    """The term ends without a fault; the next one goes on with other settings."""
 
 
 def _nothing(entity: str) -> None:
@@ -34,11 +34,11 @@ async def _nothing_left(entity: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """What else a leader does for its entity.
+    """Additional work for an entity while this process leads it.
 
     Attributes:
         begin: called with the entity's name when a term has begun.
-        end: called before it ends; the term lasts until that is done.
+        end: called with the entity's name before the term ends; the term's end waits for it.
     """
 
     begin: Callable[[str], None] = _nothing
@@ -47,13 +47,13 @@ class Companion:
 
 @dataclass(slots=True)
 class Unconfirmed:
-    """Publications that belong together, on their way to RabbitMQ.
+    """The publications of one submission, which are not confirmed yet.
 
     Attributes:
-        first_entry: the sequencer's count of entries before them.
-        publications: what was published.
-        answer: what to tell when they are confirmed.
-        native: the native message that they store, if it is one: it has no identity.
+        first_entry: the sequencer's count of journal entries before them.
+        publications: the published messages.
+        answer: the answer to send when they are confirmed.
+        native: the native message (without an identity) that they store, if any.
     """
 
     first_entry: int
@@ -64,23 +64,23 @@ class Unconfirmed:
 
 @dataclass(slots=True)
 class LeaderState:
-    """The sequencer's place for one entity.
+    """One entity's state across the terms of this process.
 
     Attributes:
-        entity: its definition.
+        entity: the entity's definition.
         tier: the namespace's tier.
-        sequencer: that of the last term here, or `None`.
-        term: the last term here that was leading.
-        attempts: the terms here since then.
-        unconfirmed: what that term had published and not seen confirmed, in order.
+        sequencer: the sequencer of this process's last leading term, or None.
+        term: the id of this process's last leading term.
+        attempts: the ids of this process's later terms, which have not led.
+        unconfirmed: the unconfirmed submissions of `term`, in order.
         returning: native messages that were confirmed when they were published again: their
             arrivals are not acked yet and come once more.
         prefetch: how many arrivals the next term may have unacked.
         meters: the entity's counters.
-        leaderless_ms: since when, as far as is known here, nobody has numbered (UTC ms); `None`
-            while somebody does, here or in another process.
-        poison: what could not be handled is noted there.
-        companion: what else a term does.
+        leaderless_ms: since when no leader of the entity is known (UTC ms); None while this or
+            another process leads.
+        poison: takes note of input that could not be handled.
+        companion: additional work of a term.
     """
 
     entity: SendEntity
@@ -97,19 +97,19 @@ class LeaderState:
     companion: Companion = field(default_factory=Companion)
 
     def note_leaderless(self, now_ms: int) -> None:
-        """Nobody is known to number from now on, if somebody was."""
+        """Note that no leader is known from now on, unless that is noted already."""
         if self.leaderless_ms is None:
             self.leaderless_ms = now_ms
 
     def begin(self, sequencer: Sequencer, term: bytes, unconfirmed: dict[int, Unconfirmed]) -> None:
-        """Remember who is leading now, and the collection of what it has unconfirmed."""
+        """Note the leading term, its sequencer, and its collection of unconfirmed submissions."""
         self.sequencer, self.term, self.unconfirmed = sequencer, term, unconfirmed
         self.attempts.clear()
 
     def is_successor(self, terms: Sequence[bytes]) -> bool:
-        """Whether nobody else was the sequencer since the last term here.
+        """Whether no other process has led since this process's last leading term.
 
         Args:
-            terms: those that the journal's tail names, in order, without `attempts`.
+            terms: the ids of the terms in the journal's tail, in order, without `attempts`.
         """
         return self.sequencer is not None and bool(terms) and terms[-1] == self.term

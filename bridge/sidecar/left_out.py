@@ -1,10 +1,11 @@
-"""Finds the subscriptions whose queues hold up their topic, leaves them out, has them caught up.
+"""Leaving out subscriptions whose queues hold up their topic, and catching them up later.
 
-A publish to a topic is confirmed when all its queues have it. When the oldest has not been for a
-while, the first message on its way to each subscription is published once more to that one alone:
-who confirms nothing is left out (`machine.left_out`). A receiver drops the second copy, as after a
-takeover. The journal is told first, and the leader's term ends, so that what was on its way is
-published again without them.
+RabbitMQ confirms a publish to a topic when all queues have the message. When the oldest publish has
+been unconfirmed for a while, the watch probes each subscription: it publishes the first unconfirmed
+message once more, to that subscription alone. A subscription whose queue confirms nothing is left
+out (`machine.left_out`). A receiver drops the second copy of the message, as after a takeover. The
+journal gets a note first; then the leader's term ends, so that the next term publishes the
+unconfirmed messages again without those subscriptions.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def silent_subscriptions(leader: Leader) -> list[Suspect]:
-    """Return who is left out, since when, and what becomes of what is sent to it."""
+    """Return the left-out subscriptions of a topic's leader, for the health report."""
     left_out = leader.sequencer.memory.left_out
     text = "it is left out, and gets what it misses from the journal when its queue is back"
     there = _there(leader.entity) if left_out else {}
@@ -67,7 +68,7 @@ class LeftOutWatch:
     """Watches one term of a topic's leader.
 
     Args:
-        connect: gives a connection of its own for a while.
+        connect: leases a separate connection.
         clock: the time (UTC ms).
     """
 
@@ -84,9 +85,9 @@ class LeftOutWatch:
         leader.on_refused = self._note_refusal
 
     def look(self) -> None:
-        """Look whether something holds the topic up, or somebody is to be caught up.
+        """Start probes when the topic is held up; otherwise start due catch-ups.
 
-        To be called every `LOOK_S`; what is to be done goes on beside it.
+        To be called every `LOOK_S`; the work goes on as tasks.
         """
         if not self._leader.may_publish or (self._asking is not None and not self._asking.done()):
             return
@@ -96,7 +97,7 @@ class LeftOutWatch:
             self._catch_up()
 
     async def close(self) -> None:
-        """The term is over."""
+        """Cancel all work: the term is over."""
         self._leader.meters.left_out = 0
         tasks = [*self._tasks.values(), *([self._asking] if self._asking is not None else [])]
         for task in tasks:
@@ -104,19 +105,22 @@ class LeftOutWatch:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_stalled(self) -> bool:
-        """Whether the same publish has been unconfirmed for too long."""
+        """Whether the same publish has been the oldest unconfirmed one for `STALLED_S`."""
         oldest = self._leader.in_flight.oldest
         if oldest is None or oldest != self._oldest or self._leader.is_blocked:
             self._oldest, self._since_s = oldest, self._time_s()
         return self._time_s() - self._since_s >= STALLED_S
 
     def _note_refusal(self, error: PublishRefused) -> None:
-        """A queue without its process refuses what a new channel publishes (3.10)."""
+        """Note a refusal: a queue without its process refuses a new channel's publishes (3.10)."""
         self._refusal = self._refusal or error
 
     async def _leave_out(self) -> None:
-        """Leave out who is silent; the term ends then, and when something was refused."""
-        self._since_s = self._time_s()  # if it was somebody else, ask again later
+        """Probe the subscriptions and leave out the silent ones.
+
+        The term ends when one was left out, and after a refusal.
+        """
+        self._since_s = self._time_s()  # when no subscription is silent, probe again later
         end: Exception | None = self._refusal
         in_flight = self._leader.in_flight
         in_flight.holds += 1
@@ -136,7 +140,7 @@ class LeftOutWatch:
             self._leader.go_on()
 
     async def _find_silent(self, channel: Channel) -> dict[bytes, str]:
-        """Return the subscriptions whose queues confirm nothing for ten seconds; their names."""
+        """Return the subscriptions (short id -> path) whose queues confirm nothing for 10 s."""
         begun_s = self._time_s() - (0.0 if self._refusal else STALLED_S)
         firsts = self._firsts()
         silent = await self._ask(channel, firsts)
@@ -146,7 +150,7 @@ class LeftOutWatch:
         return self._remember(silent, firsts)
 
     def _firsts(self) -> dict[bytes, tuple[int, Publication]]:
-        """Return the first message on its way to each subscription."""
+        """Return the first unconfirmed message of each subscription, with its number there."""
         exchange = names.active_exchange(self._leader.name)
         on_way = [
             Publication(*each)
@@ -160,7 +164,7 @@ class LeftOutWatch:
     async def _ask(
         self, channel: Channel, firsts: Mapping[bytes, tuple[int, Publication]]
     ) -> list[bytes]:
-        """Publish to each subscription alone; return those that do not confirm it."""
+        """Probe subscriptions, each alone; return those whose queues refuse or stay silent."""
         asked = {
             short: asyncio.ensure_future(
                 channel.publisher.publish_confirmed(*for_one(publication, short))
@@ -190,7 +194,10 @@ class LeftOutWatch:
         return {short: there[short].path for short in silent}
 
     async def _note(self, channel: Channel, silent: Mapping[bytes, str]) -> bool:
-        """Have the journal know; if it does not, nothing may be published without them."""
+        """Write the left-out subscriptions to the journal; undo the change when that fails.
+
+        Without the note in the journal, no publish may skip a subscription.
+        """
         sequencer = self._leader.sequencer
         note = sequencer.journal.note_left_out(sequencer.memory)
         try:
@@ -203,7 +210,7 @@ class LeftOutWatch:
         return True
 
     def _catch_up(self) -> None:
-        """Have whoever is left out tried again and again; who was deleted is forgotten."""
+        """Start a catch-up for each left-out subscription; forget those that were deleted."""
         left_out = self._leader.sequencer.memory.left_out
         self._leader.meters.left_out = len(left_out)
         if not left_out or not self._leader.is_ready:

@@ -1,4 +1,4 @@
-"""What the sidecar counts about each entity, for `/metrics` and for the bench."""
+"""The sidecar's counters of each entity, for `/metrics` and for the benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LATENESS_BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 1
 
 @dataclass(slots=True)
 class Histogram:
-    """How often a value fell below each bound."""
+    """The counts of values up to each bound, and their sum."""
 
     bounds: tuple[int, ...] = LATENESS_BOUNDS_MS
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_BOUNDS_MS) + 1))
@@ -30,9 +30,9 @@ class Meters:
     """Counters of one entity's sequencer in this process.
 
     Attributes:
-        is_active: this process owns the entity's inbox at the moment.
+        is_active: this process leads the entity now.
         at_hand: arrivals delivered and not yet carried out.
-        ready: arrivals that RabbitMQ still has, when last counted (`Sidecar.count_ready`).
+        ready: arrivals in RabbitMQ at the last count (`Sidecar.count_ready`).
         in_flight: publications not yet confirmed.
         arrivals: arrivals carried out.
         published: entries published, messages and others.
@@ -40,11 +40,11 @@ class Meters:
         duplicates: messages that were dropped because their id had been accepted.
         pending: scheduled messages.
         buckets: live bucket queues.
-        takeover_entries: entries of the journal that were needed when it became the owner last.
-        takeover_s: how long that took, from the first arrival until it carried out arrivals.
-        terms: how often this process became the owner.
-        left_out: subscriptions whose queues take nothing, and that are left out.
-        lost: messages of such subscriptions that had left the journal.
+        takeover_entries: journal entries that the last takeover needed.
+        takeover_s: how long the last takeover took, from the first arrival to `is_active`.
+        terms: how often this process became the leader.
+        left_out: the topic's left-out subscriptions.
+        lost: messages of left-out subscriptions that had left the journal before the catch-up.
         lateness_ms: how late scheduled messages were published.
     """
 
@@ -66,7 +66,7 @@ class Meters:
     lateness_ms: Histogram = field(default_factory=Histogram)
 
     def look(self, sequencer: Sequencer) -> None:
-        """Take over what a sequencer has done so far."""
+        """Update the counters that a sequencer keeps itself."""
         memory = sequencer.memory
         self.published, self.pending = sequencer.journal.entries, len(memory.pending)
         self.duplicates = sequencer.duplicates
@@ -74,5 +74,5 @@ class Meters:
 
     @property
     def backlog(self) -> int:
-        """Arrivals that wait for their number."""
+        """The arrivals that wait for their number."""
         return self.at_hand + self.ready

@@ -1,7 +1,7 @@
-"""Finds the subscriptions whose queues somebody has deleted by hand, so that they are made again.
+"""Finding subscriptions whose queues were deleted by hand, so that the queues are made again.
 
-RabbitMQ confirms a topic's publish when all queues have it that are there. A look asks no queue for
-anything; there is none while nothing is published.
+RabbitMQ confirms a topic's publish when all existing queues have the message, so a missing queue is
+no error. A look asks no queue's process, and takes place only after new publishes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from bridge.topology.shards import active_queues
 
 
 class MissingQueues:
-    """Looks for the queues of one term of a topic's leader.
+    """Looks for the queues of a topic's subscriptions during one term of its leader.
 
     Args:
-        on_missing: called with the path of a subscription that lacks its queue.
+        on_missing: called with the path of a subscription that lacks a queue.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class MissingQueues:
         self._looking: asyncio.Task[None] | None = None
 
     def look(self) -> None:
-        """Begin to look, if something was published since the last time."""
+        """Start a look, if the leader has published since the last look."""
         if not self._leader.is_ready or (self._looking is not None and not self._looking.done()):
             return
         entries = self._leader.sequencer.journal.entries
@@ -42,7 +42,7 @@ class MissingQueues:
             self._looking = asyncio.create_task(self._look())
 
     async def close(self) -> None:
-        """The term is over."""
+        """Cancel a look: the term is over."""
         if self._looking is not None:
             self._looking.cancel()
 
@@ -52,10 +52,11 @@ class MissingQueues:
             with self._connection.channel_soon() as channel:
                 await channel.barrier(queues)
         except NotFound as error:
-            self._entries = -1  # there may be others
+            self._entries = -1  # look again: other queues may be missing, too
             named = [each.path for queue, each in queues.items() if f"'{queue}'" in error.text]
-            there = [each.path for each in self._subscriptions()]  # one may have been deleted
-            for path in named or there:  # RabbitMQ cuts long names
+            # Read anew: a subscription may have been deleted meanwhile.
+            there = [each.path for each in self._subscriptions()]
+            for path in named or there:  # RabbitMQ cuts long names, which then match none
                 if path in there:
                     self._on_missing(path)
         except BrokerError:

@@ -1,10 +1,11 @@
-"""The ownership token: a message that is always in an inbox, held by whoever owns the inbox.
+"""The ownership token: a message that is always in an inbox, held unacked by the leader.
 
 RabbitMQ elects the single active consumer of an inbox without telling it (docs/rabbitmq-faults.md:
-silent-owner); an idle inbox would have an owner who does not know. So every term puts a token into
-the inbox when it begins, and its owner keeps one unacked: when it dies, its successor gets it.
-Under load the token is passed on (published anew, then acked), so that the queue can forget what
-lies before it, and acks need not be single.
+silent-owner); an idle inbox would have a consumer that does not know of its election. So every term
+publishes a token to the inbox when it begins, and the leader keeps one token unacked. When the
+leader dies, RabbitMQ delivers the token to its successor. Under load the token is passed on
+(published anew, then acked), so that the queue can drop older entries of its log, and acks can be
+`multiple`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _PROPERTIES = Properties(
 
 
 class OwnershipToken:
-    """The token in the hand of one term.
+    """The token of one term.
 
     Attributes:
-        has_own_come: a token that this term published has come: all that was in the inbox when the
-            term began came before it.
-        arrivals: what arrived since the token was taken.
+        has_own_come: a token that this term published has come, and so have all messages that were
+            in the inbox when the term began.
+        arrivals: arrivals carried out since the token was passed on.
     """
 
     def __init__(self, entity: str, term: bytes) -> None:
@@ -48,14 +49,14 @@ class OwnershipToken:
         return Publish("", self._inbox, _PROPERTIES, self._term)
 
     def take(self, delivery: Delivery, term: bytes, in_flight: InFlight) -> None:
-        """Keep the token that came; one that was kept before is not needed any more."""
+        """Hold the token that has arrived, and ack the one held before, if any."""
         self.has_own_come |= term == self._term
         if self._held is not None:
             in_flight.ack(self._held, site=SITE)
         self._held = delivery
 
     def pass_on(self, in_flight: InFlight) -> None:
-        """Send it round once more, when that is worth while."""
+        """Publish a new token and ack the held one, after `ARRIVALS` arrivals."""
         if self._held is not None and self.arrivals >= ARRIVALS:
             in_flight.pass_on(self.publish(), self._held, site=SITE)
             self._held, self.arrivals = None, 0

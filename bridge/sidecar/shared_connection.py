@@ -1,4 +1,4 @@
-"""One connection of the sidecar's, and what all sequencers on it share."""
+"""A connection of the sidecar, with the answer channel and addresses that its leaders share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bridge.wire.basic import Properties
 
 
 class SharedConnection:
-    """A connection, with the channel for answers.
+    """A connection, with a channel for answers to commands.
 
     Attributes:
-        connection: it.
-        addresses: whom answers are for, and who wrote the journals.
+        connection: the connection.
+        addresses: sends answers, and waits for the ends of earlier leaders' channels.
     """
 
     def __init__(self, endpoint: Endpoint, connection: Connection) -> None:
@@ -34,18 +34,18 @@ class SharedConnection:
 
     @property
     def boot(self) -> str:
-        """Which boot of RabbitMQ the connection leads to; known once opened."""
+        """The boot of RabbitMQ that the connection leads to; "" before `open`."""
         return self.addresses.boot
 
     async def open(self) -> None:
-        """Learn which boot of RabbitMQ this is, once."""
+        """Find out the boot of RabbitMQ and open the channel for answers, unless that is done."""
         async with self._opening:
             if self._replies is None or self._replies.close_reason is not None:
                 await self.addresses.open()
                 self._replies = await self.connection.channel()
 
     def answer(self, answer: Answer) -> None:
-        """Answer a command; whoever waits in vain asks again."""
+        """Answer a command; the answer may be lost, and the requester then asks again."""
         properties = Properties(correlation_id=answer.to.correlation_id).encode()
         with contextlib.suppress(BrokerError):
             self.addresses.answer(answer.to.queue, properties, answer.body)
@@ -56,13 +56,12 @@ class SharedConnection:
         failpoint.reach("sequencer.answered", self._replies)
 
     async def is_full(self, entity: SendEntity, refusal: PublishRefused) -> bool:
-        """Whether an entity's queue has refused a message because it is full.
+        """Whether a queue of an entity has refused a message because it is full.
 
-        One that is dead refuses, too, and RabbitMQ then says that it has no messages and no
-        consumers.
+        A dead queue refuses, too; RabbitMQ then reports no messages and no consumers for it.
         """
         if isinstance(entity, Topic) or names.active_exchange(entity.path) not in refusal.text:
-            return False  # what else is published to has no limit
+            return False  # no other queue of the leader refuses a message as full
         try:
             with await self.connection.channel() as channel:
                 declare = channel.declarations.declare_queue

@@ -1,7 +1,7 @@
-"""The sidecar: one sequencer for every entity, kept alive while RabbitMQ comes and goes.
+"""The sidecar: one leader (or standby) for every entity, restarted when RabbitMQ comes and goes.
 
-Entities share a pool of connections. One whose inbox, journal or bucket has given no answer works
-on a connection of its own, until it has worked there for a while.
+Entities share a pool of connections. An entity whose inbox, journal or bucket has given no answer
+gets a connection of its own, until it has worked there for a while.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Sidecar:
     """Runs the sequencers of a namespace in this process.
 
     Args:
-        on_full: called with an entity's name whenever its queue takes no more messages; again and
-            again, `RESTART_MAX_S` and a term of the sequencer apart at most, while it is full.
-        on_missing: called with an entity's path when a queue, exchange or binding is not there.
-        poison: where what could not be handled is noted.
-        companion: what else is done for the entities that are led here.
+        on_full: called with an entity's name whenever its queue refuses messages as full; while
+            the queue is full the calls are `RESTART_MAX_S` and a term apart at most.
+        on_missing: called with an entity's path when a queue, exchange or binding is missing.
+        poison: takes note of input that could not be handled.
+        companion: additional work for the entities that this process leads.
 
     Attributes:
-        connected: set when RabbitMQ is there for the first time.
+        connected: set when there is a connection to RabbitMQ for the first time.
         pool: the connections.
     """
 
@@ -105,12 +105,12 @@ class Sidecar:
 
     @property
     def is_connected(self) -> bool:
-        """Whether RabbitMQ is there."""
+        """Whether there is a connection to RabbitMQ."""
         return self.connected.is_set() and self.pool.is_up
 
     @property
     def reasons(self) -> list[str]:
-        """Why not everything that is sent gets its number; a sentence each, none when it does."""
+        """Why some sent messages get no number: one sentence for each reason; empty when all do."""
         if not self.is_connected:
             return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
         now_s = asyncio.get_running_loop().time()
@@ -119,18 +119,18 @@ class Sidecar:
 
     @property
     def silent(self) -> list[Suspect]:
-        """Entities of which RabbitMQ gives no answer for a queue; all others work.
+        """The entities with a queue that gives no answer; all others work.
 
-        Subscriptions that their topics leave out are among them, where their leader is.
+        They include the left-out subscriptions of topics that this process leads.
         """
         left_out = [each for leader in self.leading for each in silent_subscriptions(leader)]
         return [*self.pool.suspects.silent, *left_out]
 
     @property
     def leaderless(self) -> dict[str, int]:
-        """The entities that nobody numbers, as far as is known here, and since when (UTC ms).
+        """The entities without a known leader, and since when (UTC ms), the longest first.
 
-        The longest first. An entity that another process looks after is not among them.
+        An entity that another process leads is not among them.
         """
         since = [
             (state.leaderless_ms, state.entity.path)
@@ -140,7 +140,7 @@ class Sidecar:
         return {name: at_ms for at_ms, name in sorted(since)}
 
     def _leaderless_reason(self) -> str | None:
-        # What RabbitMQ gives no answer for is a warning: another bridge could do no better.
+        # A silent queue is reported as a warning elsewhere: another bridge could do no better.
         silent = {suspect.name for suspect in self.silent}
         now_ms = self._clock()
         late = {
@@ -172,21 +172,21 @@ class Sidecar:
         return {state.entity.path: state.meters for state in self._states.values()}
 
     def scheduled(self, entity: str) -> int | None:
-        """Return how many messages of an entity wait for their time; `None` if not led here."""
+        """Return the number of scheduled messages of an entity; None when not led here."""
         state = self._states.get(entity.lower())
         return state.meters.pending if state is not None and state.meters.is_active else None
 
     def waiting(self, entity: str, number: int, count: int) -> list[int] | None:
-        """Return the lowest numbers that wait for their time, from one on; `None` as above."""
+        """Return the lowest scheduled sequence numbers from `number` on; None when not led here."""
         state = self._states.get(entity.lower())
         if state is None or state.sequencer is None or not state.meters.is_active:
             return None
         return state.sequencer.memory.pending.after(number, count)
 
     async def count_ready(self) -> None:
-        """Have the meters know how many arrivals wait in RabbitMQ, beyond those at hand.
+        """Update the meters of arrivals that wait in RabbitMQ, beyond those at hand.
 
-        While RabbitMQ does not answer (an alarm) they keep the last count.
+        While RabbitMQ does not answer (an alarm) the meters keep the last count.
         """
         behind = [leader for leader in self._leaders.values() if leader.may_have_more]
         for key, state in self._states.items():
@@ -198,16 +198,16 @@ class Sidecar:
 
     @property
     def leading(self) -> list[Leader]:
-        """The sequencers of this process that lead."""
+        """The leaders of this process that are ready."""
         return [leader for leader in self._leaders.values() if leader.is_ready]
 
     @property
     def entities(self) -> list[SendEntity]:
-        """What this process looks after."""
+        """The queues and topics that this process runs leaders or standbys for."""
         return [state.entity for state in self._states.values()]
 
     def add_entity(self, entity: SendEntity) -> None:
-        """Begin to look after an entity whose resources are declared; or take over a change."""
+        """Add an entity whose resources are declared, or apply its changed definition."""
         key = entity.path.lower()
         state = self._states.get(key)
         if state is None:
@@ -224,11 +224,12 @@ class Sidecar:
                     uses.note(entity, each, Use.UPDATE, self._clock())
 
     def follow(self, definitions: Namespace) -> None:
-        """Look after the entities that there are, and no more after those that are gone."""
+        """Add or update the entities of a namespace, and drop those that are gone."""
         there = {entity.path.lower(): entity for entity in send_entities(definitions)}
         for key, state in list(self._states.items()):
             now = there.get(key)
-            # One that was made anew is another one (docs/rabbitmq-faults.md: moved-consumer).
+            # An entity that was created again is another one: its consumer must be new
+            # (docs/rabbitmq-faults.md: moved-consumer).
             if now is not None and incarnation_of(now) == incarnation_of(state.entity):
                 continue
             del self._states[key]
@@ -242,7 +243,7 @@ class Sidecar:
             self.add_entity(entity)
 
     async def run(self) -> None:
-        """Work until `stop`, over all losses of connections."""
+        """Run all leaders until `stop`, also over losses of connections."""
         self._is_running = True
         try:
             for key in self._states:
@@ -260,7 +261,7 @@ class Sidecar:
             await self.pool.close()
 
     async def stop(self) -> None:
-        """Let what is under way be confirmed, and end `run`."""
+        """Wait for the leaders' unconfirmed publications, and end `run`."""
         self._stopping.set()
         await asyncio.gather(*(leader.stop() for leader in list(self._leaders.values())))
         self._stopped.set()
@@ -282,7 +283,7 @@ class Sidecar:
         await return_expired(lease, self.poison)
 
     async def _way(self, name: str) -> SharedConnection:
-        """Return the connection that serves an entity, with what its sequencers share there."""
+        """Return the shared connection that serves an entity, opened."""
         lease = await self.pool.lease(name)
         self.connected.set()
         for gone in [each for each in self._ways.values() if each.connection.is_closed]:
@@ -299,7 +300,7 @@ class Sidecar:
         self._tasks[key] = asyncio.create_task(work, name=f"sidecar {key}")
 
     async def _lead(self, key: str) -> None:
-        """Lead, one term after another; they end without fault when the prefetch must change."""
+        """Run one term after another; a term may end without a fault, for another prefetch, say."""
         state = self._states[key]
         while not self._stopping.is_set():
             name = state.entity.path
@@ -320,7 +321,7 @@ class Sidecar:
                 return
             except PublishRefused as error:
                 if await way.is_full(leader.entity, error):
-                    # A full queue is no fault: its senders are told.
+                    # A full queue is no fault: `on_full` has its senders told.
                     state.leaderless_ms = None
                     self._on_full(name)
                 else:
@@ -334,12 +335,12 @@ class Sidecar:
                 self._on_missing(name)
                 raise
             except BrokerError as error:
-                # One whose publishes are not confirmed may stop its whole connection.
+                # A queue that confirms nothing may stop all publishes of its connection.
                 if isinstance(error, BrokerSilent) or is_silence(error.text):
                     self.pool.suspect(name, str(error))
                 raise
             finally:
-                # An entity that was made anew may have its next leader already.
+                # An entity that was created again may have its next leader already.
                 if self._leaders.get(key) is leader:
                     del self._leaders[key]
                 if steady is not None:
@@ -348,7 +349,10 @@ class Sidecar:
                     await watch.close()
 
     async def _return(self, leader: Leader) -> None:
-        """Have a term that works on a connection of its own end in order, to go on elsewhere."""
+        """End a suspect's term in order once it has worked for `STEADY_S` on its own connection.
+
+        The next term runs on a shared connection.
+        """
         steady_s = 0.0
         while steady_s < STEADY_S:
             await asyncio.sleep(LOOK_S)
@@ -358,7 +362,7 @@ class Sidecar:
         leader.leave()
 
     async def _keep_on(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do a work that ends with an error again, after a while, until the sidecar stops."""
+        """Repeat work that ends with an error, after a wait, until the sidecar stops."""
         waits = GrowingWait(RESTART_MIN_S, RESTART_MAX_S, steady_s=RESTART_MAX_S)
 
         async def once() -> None:
@@ -371,7 +375,7 @@ class Sidecar:
                 log.error("sequencer.failed entity=%s", name, exc_info=error)
             elif not self._stopping.is_set():
                 log.warning("sequencer.ended entity=%s error=%s", name, error)
-            # A full queue is no fault: its senders are told.
+            # A full queue is no fault: `on_full` has its senders told.
             if failures >= FAILURES_MAX and not isinstance(error, PublishRefused):
                 now_s = asyncio.get_running_loop().time()
                 self._failing[name] = now_s, str(error) or repr(error)
@@ -379,6 +383,6 @@ class Sidecar:
         await retry(once, wait_s=waits, retryable=Exception, sleep=self._pause, on_failed=failed)
 
     async def _pause(self, wait_s: float) -> None:
-        """Wait so long, or until the sidecar stops."""
+        """Wait for `wait_s`, or until the sidecar stops."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), wait_s)

@@ -1,4 +1,4 @@
-"""When a snapshot goes into the journal, and how far before it a successor must look."""
+"""When to write a snapshot to the journal, and how far before it a successor must read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARGIN_S = 2.0
 
 
 class Snapshots:
-    """Watches a sequencer's journal grow."""
+    """Decides by the growth of a sequencer's journal when a snapshot is due, and makes it."""
 
     def __init__(
         self, sequencer: Sequencer, term: bytes, boot: str, time_s: Callable[[], float]
@@ -36,7 +36,7 @@ class Snapshots:
 
     @property
     def is_due(self) -> bool:
-        """Whether the journal has grown enough, or the last holds what nobody needs any more."""
+        """Whether the journal has grown enough, or inherited memory was dropped since the last."""
         if self._has_inherited and not self._sequencer.memory.has_inherited:
             return True
         entries = self._sequencer.journal.entries - self._entries
@@ -60,11 +60,11 @@ class Snapshots:
         return parts
 
     def _entries_before_margin(self) -> int:
-        """Return how many entries there were when acks of that time have surely arrived."""
+        """Return the entry count at a time whose acks have surely reached RabbitMQ by now."""
         now_s = self._time_s()
         ages = self._ages
         ages.append((now_s, self._sequencer.journal.entries))
         while len(ages) > 1 and now_s - ages[1][0] > MARGIN_S:
             ages.popleft()
-        # Before the first of them nobody looked: all entries since then may count.
+        # With one measurement only: all entries since the last snapshot may count.
         return self._entries if len(ages) == 1 else ages[0][1]

@@ -1,8 +1,8 @@
-"""How a term takes over: what the last sequencer knew, read from the journal's tail.
+"""The takeover of a new leader: it restores the last sequencer's memory from the journal's tail.
 
-When the last sequencer was a term of this same process, and RabbitMQ failed under it, the process
-knows more than the journal: what it had numbered and not seen confirmed. Then its memory counts,
-and the journal only tells whether anybody else was the sequencer in between.
+When the last leader was a term of this same process, and RabbitMQ failed under it, the process
+knows more than the journal: the numbered messages that were not confirmed. Then the memory of the
+process counts, and the journal only tells whether another process has led in between.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ async def read_journal(
     *,
     term: bytes,
 ) -> Replay:
-    """Announce a term in the journal, and read what lies before.
+    """Announce a term in the journal by a marker, and replay the entries before it.
 
     Args:
-        state: the entity's.
-        connection: where to read.
-        addresses: whom to wait for.
-        in_flight: through which the term publishes.
-        term: its identity.
+        state: the entity's state in this process.
+        connection: the connection that reads.
+        addresses: waits for the ends of earlier leaders' channels.
+        in_flight: publishes the marker.
+        term: the id of the new term.
 
     Raises:
         NewerJournal: a newer bridge wrote the journal.
@@ -74,8 +74,8 @@ async def read_journal(
             partial(_is_marker, term),
         )
         replay = await recent.read_to(end)
-        # What was published between this term's marker and the end of another's channel is behind
-        # what was read.
+        # An earlier leader's channel may have published entries after this term's marker, until
+        # the channel's end. They are not in the replay yet, so write another marker and read on.
         others = replay.addresses - over
         if not others:
             state.meters.takeover_entries = replay.entries
@@ -103,7 +103,7 @@ class RecentEntries:
         self._end = -1
 
     async def read_to(self, end: int) -> Replay:
-        """Return the replay of what is needed, up to the entry at `end`."""
+        """Return the replay of the needed entries, up to the entry at offset `end`."""
         if self._entries:
             self._entries += await self._read(self._end + 1, end)
             start = self._entries[0].offset
@@ -114,10 +114,10 @@ class RecentEntries:
             missing = missing_before((each.properties, each.body) for each in self._entries)
             if start <= 0 or (missing is not None and missing <= 0):
                 break
-            # Without a snapshot in what was read nobody knows how far back it is.
+            # Without a snapshot among the entries it is unknown how far back to read.
             step = missing or max(STEP, 3 * len(self._entries))
             older = await self._read(start - step, start - 1)
-            # An offset may be missing; and RabbitMQ may have dropped what is so old.
+            # Offsets have gaps; and RabbitMQ may have dropped entries that are so old.
             is_begin = not older and await self._is_first(start)
             start = 0 if is_begin else max(start - step, 0)
             self._entries[:0] = older
@@ -136,7 +136,7 @@ class RecentEntries:
         return entries
 
     async def _is_first(self, offset: int) -> bool:
-        """Whether there is nothing before an offset."""
+        """Whether the stream has no entry before an offset."""
         first: list[int] = []
 
         def take(entry: Entry) -> bool:
@@ -148,9 +148,9 @@ class RecentEntries:
 
 
 def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:
-    """Return the sequencer that goes on, and what must be published again.
+    """Return the sequencer of the new term, and the submissions that it must publish again.
 
-    Snapshots are not: whoever takes over writes a new one.
+    Unconfirmed snapshots are not among them: the new term writes its own.
     """
     if state.sequencer is None or not state.is_successor(replay.terms):
         state.returning.clear()

@@ -1,1 +1,1 @@
-"""The one compiler: entities in, RabbitMQ resources out. Pure."""
+"""The compiler from entities to RabbitMQ resources, without I/O."""

@@ -1,4 +1,4 @@
-"""The bridge's flavour: all that an entity of Service Bus is when the bridge runs on RabbitMQ."""
+"""The bridge's flavour: the RabbitMQ resources of an entity when the bridge runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from bridge.topology.resources import Binding, Queue, Topology, Value
 
 
 class Bridged:
-    """Names are lower case: Service Bus compares them so, and the definitions keep the case."""
+    """The flavour of the bridge.
+
+    Resource names are lower case, as Service Bus ignores case; the definitions keep the case.
+    """
 
     def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterator[Topology]:
-        """Yield what all entities share, then each of them."""
+        """Yield the resources that all entities share, then those of each entity."""
         yield Topology(findings=namespace_findings(namespace, capabilities))
         yield shared()
         for queue in namespace.queues:
@@ -28,7 +31,7 @@ class Bridged:
             yield from topic_pieces(topic, capabilities)
 
     def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
-        """Return what a policy says about each active queue."""
+        """Return the policy settings of each active queue, by the queue's name."""
         found = {
             name: _settings(queue)
             for queue in namespace.queues
@@ -37,15 +40,15 @@ class Bridged:
         for topic in namespace.topics:
             for each in topic.subscriptions:
                 settings = _settings(each, topic)
-                # A publish that one full queue refuses is in the others all the same: bridges
-                # and clients refuse what a full topic is sent.
+                # A publish that one full queue refuses is in the other queues all the same. So
+                # these have no size limit: bridges and clients refuse messages to a full topic.
                 settings.pop("max-length-bytes", None)
                 found |= dict.fromkeys(shards.active_queues(each), settings)
         return found
 
 
 def shared() -> Topology:
-    """Return what all entities share; it must be there before any of them."""
+    """Return the resources that all entities share; they must exist before any entity's."""
     return Topology(
         exchanges=(
             parts.fixed_exchange(names.EVENTS, "fanout"),
@@ -59,7 +62,7 @@ def shared() -> Topology:
 
 
 def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Topology]:
-    """Yield the resources of one queue, without what is shared."""
+    """Yield the resources of one queue, without the shared ones."""
     yield Topology(queues=(parts.moved(queue.name),))
     yield from _dead_letters(queue)
     active = names.active_exchange(queue.name)
@@ -80,8 +83,8 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
 def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Topology]:
     """Yield the resources of a topic and its subscriptions.
 
-    The sequencer publishes to `$active` with one key per queue that shall have the message: the
-    journal's, and the short id of every subscription whose rules take it.
+    The sequencer publishes to `$active` with one key for each queue that is to have the message:
+    the journal's key, and the key of every subscription whose rules match (`names.copy_key`).
     """
     active = names.active_exchange(topic.name)
     yield Topology(
@@ -122,11 +125,11 @@ def _subscription_pieces(
 def _settings(
     entity: model.Queue | model.Subscription, topic: model.Topic | None = None
 ) -> dict[str, Value]:
-    """Return what a policy says about an entity's active queue.
+    """Return the policy settings of an entity's active queue.
 
-    Who holds a session entity's messages counts deliveries itself: RabbitMQ counts one more for
-    every message each time that the holder changes. So it does where messages are forwarded, which
-    is no delivery.
+    A session entity has no delivery limit in RabbitMQ: the owner counts deliveries itself, since
+    RabbitMQ counts one more for every message whenever the owner changes. Nor has an entity that
+    forwards: RabbitMQ would count a forward as a delivery.
     """
     settings = queue_settings(entity, topic)
     if entity.requires_session or target_of(entity):
@@ -135,7 +138,7 @@ def _settings(
 
 
 def _active(entity: model.Queue | model.Subscription) -> tuple[Queue, ...]:
-    """Return the queues of an entity's active messages, and of its sessions' states."""
+    """Return the queues of an entity's active messages, and those of its session states."""
     found: list[Queue] = []
     for shard in range(shards.count_of(entity)):
         found.append(parts.active_queue(entity.path, shard))
@@ -149,7 +152,7 @@ def _history(entity: model.SendEntity) -> tuple[Queue, ...]:
 
 
 def _dead_letters(entity: model.Queue | model.Subscription) -> Iterator[Topology]:
-    """Yield where an entity's dead letters go, and the stream of what has moved has them too."""
+    """Yield an entity's dead-letter exchange, queue and bindings, and those to `$moved`."""
     exchange = names.dead_letter_exchange(entity.path)
     dead = names.dead_letter_queue(entity.path)
     keeps_expired = entity.dead_lettering_on_message_expiration

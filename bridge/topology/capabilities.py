@@ -1,6 +1,6 @@
-"""What a RabbitMQ version can do, as far as it changes what an entity compiles to.
+"""The capabilities of RabbitMQ versions that affect the resources of an entity.
 
-Measured on 3.10.8, 4.0.5 and 4.3.6. What lies between follows the older one, unless RabbitMQ's
+Measured on 3.10.8, 4.0.5 and 4.3.6. A version in between counts as the older one, unless RabbitMQ's
 release notes name the version that brought a feature.
 """
 
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?(?:[-+.].*)?")
 
 
 class UnsupportedVersion(ValueError):
-    """This is no RabbitMQ version that the bridge knows how to run on."""
+    """The version of RabbitMQ is too old for the bridge, or no version at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +47,18 @@ class Capabilities:
 
     Attributes:
         version: major and minor number.
-        message_bytes_max: the largest message that a broker takes as delivered.
-        delivery_limit_default: deliveries after which a queue without any limit gives a message up;
-            `None` is never.
-        has_unlimited_policy: a policy may say `delivery-limit: -1`.
+        message_bytes_max: the default of `max_message_size`, in bytes.
+        delivery_limit_default: deliveries after which a quorum queue without a limit drops or
+            dead-letters a message; None means never.
+        has_unlimited_policy: a policy may have `delivery-limit: -1`.
         has_queue_consumer_timeout: a queue may have a consumer timeout of its own; otherwise only
-            the whole node has one (30 minutes as delivered).
-        has_exact_consumer_timeout: it is kept to the millisecond, and per delivery.
-        has_delayed_retry: a quorum queue can keep a returned message back for a while.
-        has_predeclared_shovels: a shovel can wait for its queue instead of making one.
+            the whole node has one (30 minutes by default).
+        has_exact_consumer_timeout: the timeout holds to the millisecond, and for each delivery.
+        has_delayed_retry: a quorum queue can delay a returned message.
+        has_predeclared_shovels: a shovel can wait for its queue instead of declaring one.
         nack_counts: `basic.nack(requeue)` counts as a failed delivery.
-        compacts_logs: a quorum queue's log holds little more than what is in the queue; otherwise
-            all that has come since its oldest message.
+        compacts_logs: a quorum queue's log holds little more than the queue's messages; otherwise
+            all messages that have come since the oldest one.
     """
 
     version: Version
@@ -80,7 +80,7 @@ class Capabilities:
         """Return the capabilities of a version such as `3.10`, `4.0.5` or `4.3.0-rc.1`.
 
         Raises:
-            UnsupportedVersion: it is older than 3.10, or no version.
+            UnsupportedVersion: the version is older than 3.10, or the text is no version.
         """
         match = _VERSION.fullmatch(version.strip())
         if match is None:

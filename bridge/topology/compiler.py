@@ -1,8 +1,8 @@
 """The compiler: the entities of a namespace in, RabbitMQ resources, policies and findings out.
 
-What never changes about an entity is an argument of its resources; what Service Bus lets a user
-change is in a policy, shared by all entities of equal settings. What an entity is made of says the
-flavour. See docs/architecture.md.
+A property that never changes is an argument of the entity's resources. A property that Service Bus
+lets a user change is in a policy, which all entities with equal settings share. The flavour decides
+which resources an entity has. See docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def compile(  # noqa: A001 - the compiler's one verb
     priority: int = PRIORITY,
     ceiling: Ceiling | None = None,
 ) -> Topology:
-    """Return all that a namespace is in RabbitMQ, in an order in which it can be declared.
+    """Return the topology of a namespace: its resources in an order that can be declared.
 
     Args:
         flavour: with the bridge, or RabbitMQ alone.
-        priority: that of the policies.
-        ceiling: what no entity may exceed; the tier's longest TTL is always one.
+        priority: the priority of the policies.
+        ceiling: limits that no entity may exceed; the tier's longest TTL always is one.
 
     Raises:
         EntityConflict: two entities would need resources of one name.
@@ -58,12 +58,12 @@ def compile(  # noqa: A001 - the compiler's one verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What some entities of a namespace are in RabbitMQ.
+    """The RabbitMQ resources of some entities of a namespace.
 
     Attributes:
-        topology: their resources and what all entities share, without policies.
-        policies: those of the whole namespace, as they are shared.
-        settings: the active queues of the whole namespace.
+        topology: these entities' resources and the shared ones, without policies.
+        policies: the policies of the whole namespace, since entities share them.
+        settings: the policy settings of all active queues of the namespace, by queue.
     """
 
     topology: Topology
@@ -78,10 +78,14 @@ def compile_part(
     *,
     priority: int = PRIORITY,
 ) -> Part:
-    """Return what some entities of a namespace are with the bridge; raises as `compile`.
+    """Return the resources of some entities of a namespace with the bridge.
 
     Args:
-        changed: the entities; of a topic only itself, and of a subscription its topic, too.
+        changed: the entities. A topic comes without its subscriptions, and a subscription with its
+            topic.
+
+    Raises:
+        EntityConflict: see `compile`.
     """
     paths = {entity.path.lower() for entity in changed}
     topics = tuple(
@@ -112,7 +116,7 @@ def _policies(
 
 
 def _with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
-    """Return a ceiling that is no higher than what the tier allows."""
+    """Return a ceiling whose TTL is no longer than the tier's longest."""
     ceiling = ceiling or Ceiling()
     longest_ms = TIER_TIME_TO_LIVE_MAX_MS[tier]
     if ceiling.time_to_live_ms is not None:
@@ -121,10 +125,10 @@ def _with_tier(ceiling: Ceiling | None, tier: model.Tier) -> Ceiling:
 
 
 def joined(pieces: Iterable[Topology]) -> Topology:
-    """Return the pieces as one; resources of the first part come first.
+    """Return one topology of all pieces, with the resources of the first piece first.
 
     Raises:
-        EntityConflict: two pieces have a resource of one name.
+        EntityConflict: two pieces have a queue or an exchange of the same name.
     """
     found: dict[tuple[object, ...], Resource] = {}
     findings: list[Finding] = []

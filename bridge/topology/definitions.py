@@ -1,9 +1,9 @@
 """Entities as JSON: the form in which RabbitMQ keeps each entity's full definition.
 
-One global parameter per entity, so that two bridges that change two entities never collide. Keys
-are those of ARM templates, durations ISO 8601, so that a person can write one with `rabbitmqctl
-set_global_parameter`; what is omitted has Service Bus's default. A field that a newer version has
-added is left alone and named by `unknown_fields`.
+Each entity has its own global parameter, so that two bridges that change two entities never
+collide. Keys are those of ARM templates, and durations are ISO 8601, so that a person can write a
+definition with `rabbitmqctl set_global_parameter`. An omitted field has Service Bus's default. A
+field of a newer version has no effect; `unknown_fields` names it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Json = dict[str, Value]
 
 
 def parameter_prefix(vhost: str) -> str:
-    """Return what the names of a vhost's parameters begin with."""
+    """Return the prefix of the names of a virtual host's parameters."""
     return f"{PREFIX}{_vhost_part(vhost)}:"
 
 
@@ -96,9 +96,10 @@ def entities(namespace: model.Namespace) -> tuple[model.Entity, ...]:
 
 
 def incarnation_of(entity: model.Entity) -> str:
-    """Return what tells an entity from earlier and later ones of its name, as a short id.
+    """Return an entity's incarnation, a text that differs from those of its namesakes.
 
-    One that nobody has made an incarnation for (an older version, a person) has its path's.
+    An entity whose definition has none (an older version or a person has written it) gets a digest
+    of its path.
     """
     return entity.incarnation or hashlib.sha256(entity.path.lower().encode()).hexdigest()[:12]
 
@@ -110,11 +111,12 @@ def with_incarnations(
     *,
     session_shards: int = 1,
 ) -> model.Namespace:
-    """Return a namespace whose entities have the incarnations and shards of those that are there.
+    """Return a namespace with the incarnations and shard counts of the existing entities.
 
     Args:
-        make: returns one for an entity that is not; "" leaves it to `incarnation_of`.
-        session_shards: those of an entity that is not there, and says nothing of them.
+        there: the existing entities.
+        make: returns the incarnation of a new entity; "" leaves it to `incarnation_of`.
+        session_shards: the shard count of a new session entity that does not set its own.
     """
     known = {each.path.lower(): each for each in entities(there)}
     found: list[model.Entity] = []
@@ -129,13 +131,13 @@ def with_incarnations(
 
 
 def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
-    """Return an entity with what the one that is there was made with: incarnation and shards."""
+    """Return an entity with the incarnation and the shard count of the existing one (`there`)."""
     made = dataclasses.replace(entity, incarnation=there.incarnation)
     return model.with_shards(made, count_of(there))
 
 
 def with_entity(base: model.Namespace, entity: model.Entity) -> model.Namespace:
-    """Return a namespace with an entity in place of the one of its path, or beside all."""
+    """Return a namespace with an entity added, in place of the one with the same path if any."""
     path = entity.path.lower()
     return assemble(base, [*(each for each in entities(base) if each.path.lower() != path), entity])
 
@@ -162,24 +164,24 @@ def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Name
 def to_json(entity: model.Entity) -> Json:
     """Return the JSON form of an entity; a topic without subscriptions.
 
-    Every field is there but those without a value (`rabbitmqctl import_definitions` of 3.10 makes
-    the text "nil" of a null), and an incarnation and times that nobody has given.
+    The form has every field but those that are None (`rabbitmqctl import_definitions` of 3.10 turns
+    a null into the text "nil"), and empty ones of `_WRITTEN_WHEN_GIVEN`.
     """
     form: Json = {"schema": SCHEMA, "kind": kind_of(entity).value.lower()}
     for field in _fields(type(entity)):
         value = getattr(entity, field)
         if value is None or (field == "session_shards" and value == 1):
-            continue  # of before shards: existing definitions stay as they are
+            continue  # one shard is left out, as in definitions from before shards
         if value or field not in _WRITTEN_WHEN_GIVEN:
             form[_key(field)] = written(field, value)
     return form
 
 
 def as_object(form: Value | Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return a JSON form as an object: 3.10's `rabbitmqctl` exports it as a list of pairs.
+    """Return a JSON form as an object: 3.10's `rabbitmqctl` exports a list of pairs instead.
 
     Raises:
-        ArgumentError: it is neither, or nests deeper than any definition.
+        ArgumentError: the form is neither, or nests deeper than any definition.
     """
     if _is_too_deep(form):
         raise ArgumentError(f"A definition nests {DEPTH_MAX} levels at most.")
@@ -241,7 +243,7 @@ def unknown_fields(form: Value | Mapping[str, Value]) -> tuple[Finding, ...]:
 
 
 def namespace_to_json(namespace: model.Namespace) -> Json:
-    """Return the JSON form of a namespace's own properties, its entities aside."""
+    """Return the JSON form of a namespace's own properties, without its entities."""
     return {
         "schema": SCHEMA,
         "kind": "namespace",

@@ -1,4 +1,4 @@
-"""What a client on RabbitMQ is told of an entity: its definition, and the RabbitMQ it is on."""
+"""Descriptions of entities for clients on RabbitMQ: the definition and facts about RabbitMQ."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from bridge.topology.definitions import from_json, to_json
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An entity, and the RabbitMQ that it is on.
+    """An entity, and facts about its RabbitMQ.
 
     Attributes:
-        is_clustered: whether that has several nodes.
-        tier: of the namespace.
-        is_peeked: somebody has peeked it: whoever settles its messages says so (`wire.settled`).
-        full: why it takes no more messages now; "" if it does.
+        entity: the entity's definition.
+        capabilities: those of RabbitMQ's version.
+        is_clustered: whether RabbitMQ has several nodes.
+        tier: the namespace's tier.
+        is_peeked: the entity was peeked: clients must publish the numbers of settled messages
+            (`wire.settled`).
+        full: why the entity takes no more messages now; "" when it does.
     """
 
     entity: model.Entity
@@ -32,7 +35,7 @@ class Described:
 
     @property
     def message_bytes_max(self) -> int:
-        """The largest message that may be sent."""
+        """The size limit of a sent message."""
         assert not isinstance(self.entity, model.Subscription)
         return message_size_max_bytes(self.entity, self.tier)
 
@@ -46,7 +49,7 @@ def encode(
     is_peeked: bool,
     full: str,
 ) -> bytes:
-    """Return a description as a bridge answers it."""
+    """Return the bytes of a description, as a bridge sends it to a client."""
     return json.dumps(
         {
             "entity": to_json(entity),
@@ -63,7 +66,8 @@ def decode(raw: bytes) -> Described:
     """Read a description.
 
     Raises:
-        ValueError, LookupError, ServiceBusError: it is none that this version knows.
+        ValueError, LookupError, ServiceBusError: the bytes are no description that this version
+            can read.
     """
     form = json.loads(raw)
     return Described(

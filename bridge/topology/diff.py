@@ -1,7 +1,7 @@
-"""What has to change in a live broker so that it is as wanted. Pure: two values in, changes out.
+"""The changes that turn a live broker's topology into a wanted one; a computation without I/O.
 
-Only what is marked as ours is ever deleted: queues and exchanges with the schema argument, bindings
-between two such, policies and global parameters with our prefix.
+Only the bridge's own resources are ever deleted: queues and exchanges with the schema argument,
+bindings between two of them, and policies, shovels and global parameters with the bridge's prefix.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bridge.topology.rollout import Step, rollout
 
 
 class Action(Enum):
-    """What happens to a resource."""
+    """The kind of a change."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -41,14 +41,16 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One step; the steps of a diff are made one after another.
+    """One step of a diff; the steps are applied in order.
 
     Attributes:
-        resource: as it shall be, or what is deleted.
-        live: as it is; `None` when it is not there.
-        reason: why it cannot be done (`CONFLICT`), or what it takes with it (destructive steps).
-        stakes: the queues whose messages can become fewer by it.
-        is_destructive: messages can be lost by it.
+        action: the kind of the change.
+        resource: the wanted resource, or the one to delete.
+        live: the resource as it is; None when it does not exist.
+        reason: why the change is impossible (`CONFLICT`), or which messages it loses (destructive
+            steps).
+        stakes: the queues that may lose messages by the change.
+        is_destructive: whether messages can be lost by the change.
     """
 
     action: Action
@@ -68,12 +70,13 @@ _SHARED_PREFIX = "$sb/"
 def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Change, ...]:
     """Return the changes from `live` to `wanted`, in an order that loses no message on the way.
 
-    Policies come first, so that a new queue has its own from the start; then everything new, then
-    what goes. For a queue or exchange that is there with other unchangeable properties there is a
-    conflict, first of all, and no step.
+    Conflicts come first: a live queue or exchange with other unchangeable properties gets no other
+    step. Then come policies, so that a new queue has its policy from the start, then everything
+    new, then deletions.
 
     Args:
-        keep: leave alone what is not wanted, but for a binding that a wanted one replaces.
+        keep: keep unwanted resources, except bindings and policies that a wanted one replaces, and
+            shovels of wanted queues.
     """
     declared = _declared(wanted, live)
     policies = _policies(wanted, live, keep=keep)
@@ -92,9 +95,9 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
 
 
 def marked(changes: Sequence[Change], live: Topology) -> tuple[Change, ...]:
-    """Return the changes with each one marked by which messages can be lost, and why.
+    """Return the changes, with each destructive one marked: its queues, and why messages are lost.
 
-    Whoever made the queue, and whatever ruled it before.
+    All queues count, also those that the bridge has not made, under any policies.
     """
     steps = [each for each in changes if each.action is not Action.CONFLICT]
     gone = [each.resource for each in steps if each.action is Action.DELETE]
@@ -121,7 +124,11 @@ def _keys(resources: Iterable[Resource]) -> set[tuple[object, ...]]:
 
 
 def _cause(changes: Sequence[Change], peril: Peril) -> int:
-    """Return the number of the change that endangers a queue: what takes it last, or lets it go."""
+    """Return the index of the change that causes a peril.
+
+    It is the last change that touches the queue's settings or dead letters, a deletion only when
+    there is no other. The last change of all stands in when none touches them.
+    """
     able = [
         number
         for number, change in enumerate(changes)
@@ -133,7 +140,7 @@ def _cause(changes: Sequence[Change], peril: Peril) -> int:
 
 
 def removal(live: Topology) -> tuple[Change, ...]:
-    """Return the changes that take away all that is ours, messages included."""
+    """Return the changes that delete all resources of the bridge, messages included."""
     nothing = Topology()
     changes = [
         *_shovels(nothing, live, keep=False),
@@ -144,7 +151,7 @@ def removal(live: Topology) -> tuple[Change, ...]:
 
 
 def is_owned(resource: Resource) -> bool:
-    """Whether a queue, exchange, policy or parameter carries our mark; a binding has none."""
+    """Whether a resource has the bridge's mark; a binding never has."""
     match resource:
         case Exchange() | Queue():
             return SCHEMA_ARGUMENT in resource.arguments
@@ -174,7 +181,7 @@ def _declared(wanted: Topology, live: Topology) -> list[Change]:
 
 
 def _conflict(wanted: Resource, live: Resource) -> str:
-    """Return how two differ in what RabbitMQ compares when one is declared again."""
+    """Return the differences for which RabbitMQ would refuse to declare a resource again, or ""."""
     match wanted, live:
         case Exchange() as ours, Exchange() as theirs if ours.type != theirs.type:
             return f"it is of type {theirs.type}, not {ours.type}"
@@ -195,7 +202,7 @@ _COMPARED = {Exchange: "alternate-exchange", Queue: "x-"}
 
 
 def _put(wanted: Iterable[Resource], live: Iterable[Resource]) -> list[Change]:
-    """Return the changes of what is replaced as a whole."""
+    """Return the changes of resources that are replaced as a whole, such as parameters."""
     there = {key_of(each): each for each in live}
     return [
         Change(
@@ -209,12 +216,12 @@ def _put(wanted: Iterable[Resource], live: Iterable[Resource]) -> list[Change]:
 
 
 def deletion(resource: Resource) -> Change:
-    """Return the change that takes a resource away."""
+    """Return the change that deletes a resource."""
     return Change(action=Action.DELETE, resource=resource, live=resource)
 
 
 def _shovels(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
-    """Return the changes of shovels; with `keep`, one of a queue that is not wanted stays."""
+    """Return the changes of shovels; with `keep`, shovels of unwanted queues stay."""
     names = {shovel.name for shovel in wanted.shovels}
     queues = {queue.name for queue in wanted.queues}
     gone = [
@@ -233,7 +240,7 @@ def _policies(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
         policy
         for policy in live.policies
         if is_owned(policy)
-        # What raises a journal's bound stays for as long as the bridge needs it.
+        # The running bridge sets and deletes the policies that raise journals' bounds.
         and not (names and policy.name.startswith(RAISED_PREFIX))
         and (policy.name in names or not keep or _is_superseded(policy, wanted, live))
     ]
@@ -242,7 +249,7 @@ def _policies(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
 
 
 def _is_superseded(old: Policy, wanted: Topology, live: Topology) -> bool:
-    """Whether each queue of a policy has a wanted one, with which it would only tie."""
+    """Whether each live queue of a policy has a wanted policy, too: the old one would only tie."""
     taken = [queue.name for queue in live.queues if policy.matches(old, queue.name)]
     new = [each for each in wanted.policies if not each.is_operator]
     return (
@@ -266,7 +273,7 @@ def _is_running(name: str, wanted: Container[str]) -> bool:
 
 
 def _stale(wanted: Topology, live: Topology, is_kept: Callable[[str], bool]) -> list[Change]:
-    """Return the deletions of what is ours and not wanted."""
+    """Return the deletions of the bridge's unwanted bindings, exchanges, queues and parameters."""
     known = _keys(wanted.resources)
     declared: list[Exchange | Queue] = [*live.exchanges, *live.queues]
     old = [
@@ -300,9 +307,9 @@ def _stale(wanted: Topology, live: Topology, is_kept: Callable[[str], bool]) -> 
 
 
 def _replaced(wanted: Topology, live: Topology) -> list[Change]:
-    """Return the deletions of bindings with whose arguments a wanted one leads elsewhere.
+    """Return the deletions of old bindings with the exchange and arguments of a wanted one.
 
-    So dead letters of one reason go to one place.
+    So dead letters of one reason go to one place only.
     """
     taken = {
         (binding.source, json.dumps(binding.arguments, sort_keys=True))
@@ -317,7 +324,7 @@ def _replaced(wanted: Topology, live: Topology) -> list[Change]:
 
 
 def _old_bindings(wanted: Topology, live: Topology) -> list[Binding]:
-    """Return bindings that nobody wants between two resources of ours; a user's own are none."""
+    """Return the unwanted bindings between two of the bridge's resources, not a user's own."""
     exchanges = {exchange.name for exchange in live.exchanges if is_owned(exchange)}
     queues = {queue.name for queue in live.queues if is_owned(queue)}
     kept = _keys(wanted.bindings)

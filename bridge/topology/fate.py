@@ -1,7 +1,7 @@
-"""What becomes of the messages of a queue: which changes can end with fewer of them than before.
+"""Perils: changes of settings by which a queue can lose messages that it would have kept before.
 
-A queue's settings are its arguments and the policies in force, whoever made them. RabbitMQ takes
-the smallest of several numbers, and of everything else the argument before the policy.
+A queue's settings are its arguments and the policies in force, whoever made them. For a number
+RabbitMQ takes the smallest of argument and policies; otherwise the argument goes before the policy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSING = frozenset({"reject-publish", "reject-publish-dlx"})
 
 @dataclass(frozen=True, slots=True)
 class Peril:
-    """A queue whose messages a change endangers, how, and where its dead letters go."""
+    """A queue that may lose messages, the reason, and its dead-letter exchanges."""
 
     queue: str
     reason: str
@@ -39,7 +39,7 @@ class Peril:
 
 
 def key_of(resource: Resource) -> tuple[object, ...]:
-    """Return what tells a resource from every other of a virtual host."""
+    """Return a key that is unique among the resources of a virtual host."""
     match resource:
         case Binding() as binding:
             arguments = json.dumps(binding.arguments, sort_keys=True)
@@ -52,7 +52,7 @@ def key_of(resource: Resource) -> tuple[object, ...]:
 
 
 def carried_out(live: Topology, gone: Iterable[Resource], put: Iterable[Resource]) -> Topology:
-    """Return what is there when some resources are gone and others are put in their place."""
+    """Return a topology after some resources are deleted and others are added or replaced."""
     there = {key_of(each): each for each in live.resources}
     for each in gone:
         there.pop(key_of(each), None)
@@ -61,9 +61,9 @@ def carried_out(live: Topology, gone: Iterable[Resource], put: Iterable[Resource
 
 
 def perils(before: Topology, after: Topology) -> tuple[Peril, ...]:
-    """Return every queue of both whose messages can become fewer, and why; a queue may come twice.
+    """Return the perils of the queues that exist before and after; a queue may have several.
 
-    Where two policies of one priority match, RabbitMQ takes either: then each is tried.
+    When two policies of one priority match, RabbitMQ applies either; both are considered.
     """
     old, new = _Vhost(before), _Vhost(after)
     left = {queue.name for queue in after.queues}
@@ -79,10 +79,10 @@ def perils(before: Topology, after: Topology) -> tuple[Peril, ...]:
 
 
 def touches(resource: Resource, queue: str, exchanges: Container[str]) -> bool:
-    """Whether a change of a resource can change what becomes of a queue's messages.
+    """Whether a change of a resource can affect a queue's settings or its dead letters.
 
     Args:
-        exchanges: where the queue's dead letters go.
+        exchanges: the queue's dead-letter exchanges.
     """
     match resource:
         case Policy() as policy:
@@ -96,7 +96,7 @@ def touches(resource: Resource, queue: str, exchanges: Container[str]) -> bool:
 
 
 class _Vhost:
-    """A topology, with what is looked up often."""
+    """A topology, indexed for look-ups of queues' settings and of routes."""
 
     def __init__(self, topology: Topology) -> None:
         self._users = [each for each in topology.policies if not each.is_operator]
@@ -109,7 +109,10 @@ class _Vhost:
             self._bindings.setdefault(binding.source, []).append(binding)
 
     def settings(self, queue: Queue) -> list[dict[str, Value]]:
-        """What may be in force on a queue; one as a rule."""
+        """Return the settings that may be in force on a queue: one dict as a rule.
+
+        There are several when policies of one priority match.
+        """
         users: Sequence[Policy | None] = winners(queue, self._users) or (None,)
         operators: Sequence[Policy | None] = winners(queue, self._operators) or (None,)
         own = {key[2:]: v for key, v in queue.arguments.items() if key.startswith("x-")}
@@ -120,7 +123,7 @@ class _Vhost:
         ]
 
     def keeps(self, settings: Settings, reason: str) -> bool:
-        """Whether dead letters of a reason come to a queue that keeps them."""
+        """Whether dead letters of a reason are routed to a queue that keeps them."""
         exchange, key = (
             settings.get("dead-letter-exchange"),
             settings.get("dead-letter-routing-key"),
@@ -132,7 +135,10 @@ class _Vhost:
         return self._routes(str(exchange), reason)
 
     def _routes(self, exchange: str, reason: str) -> bool:
-        """Bindings to other exchanges, and keys that the message brings, count as kept."""
+        """Whether an exchange routes dead letters of a reason to anything but the sink.
+
+        Bindings to other exchanges count as kept, and so do bindings with any routing key.
+        """
         made = self._exchanges.get(exchange)
         if made is None:
             return False
@@ -184,7 +190,7 @@ def _reasons(
 
 
 def _drops_head(was: Settings, will: Settings) -> bool:
-    """Whether a full queue begins to drop its head, or begins to be full earlier."""
+    """Whether a full queue begins to drop its oldest messages, or is full earlier than before."""
     limits = [key for key in ("max-length", "max-length-bytes") if key in will]
     if not limits or will.get("overflow", "drop-head") in _REFUSING:
         return False

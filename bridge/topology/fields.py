@@ -1,8 +1,8 @@
-"""The values of an entity's fields as JSON, and back: exact, types included.
+"""The values of an entity's fields as JSON, and back, with their exact types.
 
 A filter's parameters and properties are typed in Service Bus. Text, whole numbers and booleans are
-JSON's own; everything else is `{"type": ..., "value": text}`, as JSON has no word for it, or as
-RabbitMQ would write it back in another form (fractions).
+JSON's own. Every other value is `{"type": ..., "value": text}`: JSON has no such type, or RabbitMQ
+would write the value back in another form (fractions).
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def read(kind: object, field: str, key: str, value: Value) -> object:
 
     Args:
         kind: the field's type.
-        key: what the field is called in JSON, for error messages.
+        key: the field's name in JSON, for error messages.
 
     Raises:
-        ArgumentError: it is not of that type.
+        ArgumentError: the value is not of that type.
     """
     if field.endswith("_ms"):
         try:
@@ -111,7 +111,7 @@ def _element_written(element: object) -> Value:
 
 
 def _given(key: str, value: Value) -> dict[str, Value]:
-    """Return a field unless it is empty: rules of before have none."""
+    """Return a field unless its value is empty: rules of older versions have no such field."""
     return {key: value} if value else {}
 
 
@@ -139,9 +139,9 @@ def _filter_written(given: model.Filter) -> Value:
 
 
 def _pairs_written(pairs: tuple[tuple[str, object], ...]) -> Value:
-    """A list and no object: the order of parameters is kept, and equal names too.
+    """Return a list of objects: it keeps the order of parameters, and equal names.
 
-    `rabbitmqctl export_definitions` takes a list of lists for text, and writes it as one string.
+    A list of lists would not do: `rabbitmqctl export_definitions` writes it as one string.
     """
     return [{"name": name, "value": _typed_written(value)} for name, value in pairs]
 

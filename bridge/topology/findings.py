@@ -1,7 +1,7 @@
-"""What the target RabbitMQ cannot hold as Service Bus does, found while compiling.
+"""Findings of the compiler: properties of Service Bus that the target RabbitMQ does not provide.
 
-Each is named after the entity and the property of Service Bus. What the bridge adds by its own
-doing is no loss; what differs in the user's eyes is `approximate`, what is missing is `lost`.
+A finding names the entity and the property. Its grade is `by the bridge` when the bridge provides
+the property itself, `approximate` when users see a difference, and `lost` when it is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOST = "lost"
 def namespace_findings(
     namespace: model.Namespace, capabilities: Capabilities
 ) -> tuple[Finding, ...]:
-    """Return what concerns every entity of a namespace on this RabbitMQ."""
+    """Return the findings that concern all entities of a namespace on this RabbitMQ."""
     found = []
     if capabilities.version > NEWEST_KNOWN:
         found.append(
@@ -46,7 +46,7 @@ def namespace_findings(
 
 
 def entity_findings(entity: model.Entity, capabilities: Capabilities) -> tuple[Finding, ...]:
-    """Return what differs for an entity; of a topic, its subscriptions aside."""
+    """Return the findings of an entity; those of a topic omit its subscriptions'."""
     found = []
     time_to_live_ms = entity.default_message_time_to_live_ms
     if time_to_live_ms > TTL_MAX_MS and not is_forever(time_to_live_ms):

@@ -1,6 +1,6 @@
-"""What the compiler is told by a flavour: with the bridge (`bridged`), or RabbitMQ alone (`plain`).
+"""The interface of a flavour: with the bridge (`bridged`), or RabbitMQ alone (`plain`).
 
-Joining, policies, their priority and ceilings are the compiler's own, and the same for both.
+The compiler itself joins the parts and makes policies, priorities and ceilings, alike for both.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from bridge.topology.resources import Topology, Value
 
 
 class Flavour(Protocol):
-    """How a namespace becomes exchanges, queues and bindings, and what their policies say."""
+    """Turns a namespace into exchanges, queues and bindings, and into settings for policies."""
 
     def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterable[Topology]:
         """Return the parts in an order in which they can be declared; they have no policies.
 
         Raises:
-            EntityConflict: the names of two entities do not go together.
+            EntityConflict: the names of two entities, or of an entity and an existing resource,
+                conflict.
         """
 
     def settings(self, namespace: model.Namespace) -> Mapping[str, Mapping[str, Value]]:
-        """Return what a policy says about each queue, by the queue's name."""
+        """Return the policy settings of each queue, by the queue's name."""
 
 
 def queue_settings(
     entity: model.Queue | model.Subscription, topic: model.Topic | None = None
 ) -> dict[str, Value]:
-    """Return what a policy says about an entity's active queue; a subscription needs its topic.
+    """Return the policy settings of an entity's active queue; a subscription needs its topic.
 
-    MaxDeliveryCount deliveries are `delivery-limit` + 1. A TTL that RabbitMQ cannot hold is left
-    out: the bridge keeps the true one.
+    `delivery-limit` is MaxDeliveryCount - 1. A TTL that is too long for RabbitMQ is left out: the
+    bridge applies it.
     """
     sized = topic if isinstance(entity, model.Subscription) else entity
     time_to_live_ms = entity.default_message_time_to_live_ms

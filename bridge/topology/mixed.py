@@ -1,6 +1,6 @@
-"""A virtual host is of one flavour: what to do where another one was applied before.
+"""Refusing a flavour for a virtual host on which the other flavour was applied before.
 
-RabbitMQ never changes the arguments of a queue, and each flavour needs its own.
+RabbitMQ never changes the arguments of a queue, and each flavour needs its own arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NAMED_MAX = 3
 
 
 def refusal(there: Topology, vhost: str, *, wants_plain: bool) -> str:
-    """Return why a flavour cannot be applied to what is there, with the steps to take, or ""."""
+    """Return why a flavour cannot be applied to a virtual host, with the steps to take, or ""."""
     if wants_plain:
         others = (
             [EXPIRED_UNNUMBERED]
@@ -52,7 +52,7 @@ def refusal(there: Topology, vhost: str, *, wants_plain: bool) -> str:
 
 
 def _plain_queues(there: Topology) -> list[str]:
-    """The entities' queues that the plain flavour has made."""
+    """Return the names of the entities' queues that the plain flavour has made."""
     return [
         queue.name
         for queue in there.queues

@@ -1,9 +1,9 @@
-"""What each resource of an entity is called: one reversible function, in both directions.
+"""The names of an entity's resources in RabbitMQ.
 
-A queue's active messages wait in a queue of the entity's own name, so that a RabbitMQ user finds
-them; everything else hangs below it, behind `/$`. Service Bus names are not case-sensitive and
-RabbitMQ's are: resource names are lower case. A name that RabbitMQ reserves (`amq.` in front) or
-that would pass 255 bytes is escaped or cut to a digest.
+A queue's active messages are in a queue of the entity's own name, so that a RabbitMQ user finds
+them. The names of the other resources add a suffix that begins with `/$`. Service Bus names are not
+case-sensitive and RabbitMQ's are: resource names are lower case. A name that RabbitMQ reserves (it
+begins with `amq.`) is escaped; a name that would pass 255 bytes is cut, and a digest is added.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ INBOX_SUFFIX = "/$inbox"
 
 
 def resource_base(entity: str) -> str:
-    """Return the RabbitMQ name that an entity's resources begin with."""
+    """Return the RabbitMQ name with which the names of an entity's resources begin."""
     return legal(entity.lower())
 
 
 def legal(name: str) -> str:
-    """Return a name as RabbitMQ takes it, with room for every suffix."""
+    """Return a name that RabbitMQ accepts, with room for every suffix."""
     if name.startswith("amq."):
         name = "$" + name
     if len(name.encode()) > NAME_BYTES_MAX - _SUFFIX_BYTES_MAX or _LOOKS_CUT.fullmatch(name):
@@ -70,10 +70,10 @@ def legal(name: str) -> str:
 
 
 def listable_key(key: str) -> str:
-    """Return a routing key for a binding whose arguments, and not its key, say what it takes.
+    """Return a routing key for a binding of a headers exchange, which ignores the key.
 
-    RabbitMQ cannot list a binding with arguments and a `~` in its key: see `tilde-key` of
-    docs/rabbitmq-faults.md. `+` is in no name of Service Bus's.
+    RabbitMQ cannot list a binding with arguments and a `~` in its key: see `tilde-key` in
+    docs/rabbitmq-faults.md. `+` replaces `~`; no name of Service Bus has a `+`.
     """
     return key.replace("~", "+")
 
@@ -91,12 +91,12 @@ BUCKETS_SUFFIX = "/$scheduled/"
 
 
 def front(entity: str) -> str:
-    """Exchange: the one that what is sent to the entity goes to."""
+    """Exchange: the front exchange, to which messages for the entity are published."""
     return resource_base(entity)
 
 
 def inbox(entity: str) -> str:
-    """Queue: what was sent and has no number yet."""
+    """Queue: the sent messages that have no number yet."""
     return resource_base(entity) + INBOX_SUFFIX
 
 
@@ -106,7 +106,7 @@ def is_inbox(queue: str) -> bool:
 
 
 def active_exchange(entity: str) -> str:
-    """Exchange: where the sequencer publishes numbered messages."""
+    """Exchange: the one to which the sequencer publishes numbered messages."""
     return resource_base(entity) + "/$active"
 
 
@@ -126,24 +126,25 @@ COPY_KEY_LENGTH = 8
 def copy_key(short: bytes, shard: int = 0) -> str:
     """Return the key of a subscription's queue in its topic's `$active`.
 
-    8 letters, digits, `-` or `_`; behind that the number of a shard other than the first.
+    The key is 8 letters, digits, `-` or `_`; for a shard other than the first, `.` and its number
+    follow.
     """
     key = base64.urlsafe_b64encode(short).decode()
     return f"{key}.{shard}" if shard else key
 
 
 def journal(entity: str) -> str:
-    """Stream: every number that was given, in order."""
+    """Stream: every number that the entity gave, in order, with its message."""
     return resource_base(entity) + JOURNAL_SUFFIX
 
 
 def history(entity: str) -> str:
-    """Stream: digests of what was accepted, where duplicates are detected."""
+    """Stream: digests of the accepted messages' ids, with duplicate detection only."""
     return resource_base(entity) + HISTORY_SUFFIX
 
 
 def moved(entity: str) -> str:
-    """Stream: what was dead-lettered, set aside or changed after it had its number, in order."""
+    """Stream: numbered messages that were dead-lettered, deferred or changed, in order."""
     return resource_base(entity) + MOVED_SUFFIX
 
 
@@ -163,27 +164,27 @@ def dead_letter_queue(entity: str) -> str:
 
 
 def deferred_queue(entity: str) -> str:
-    """Queue: what was set aside, of the entity and of its dead-letter sub-queue."""
+    """Queue: the deferred messages of the entity and of its dead-letter queue."""
     return resource_base(entity) + DEFERRED_SUFFIX
 
 
 def sessions_queue(entity: str, shard: int = 0) -> str:
-    """Queue: states of a shard's sessions; its consumer owns the shard's messages."""
+    """Queue: the states of a shard's sessions; the queue's consumer owns the shard's messages."""
     return active_queue(entity, shard) + SESSIONS_SUFFIX
 
 
 def bucket(entity: str, level: int, slot: int) -> str:
     """Queue: scheduled messages whose time falls in slot `slot` of wheel level `level`.
 
-    Names come round again: RabbitMQ never forgets a queue's name (each new one costs an atom of
-    Erlang's for good, of 5,000,000; measured on 3.10, 4.0 and 4.3). Two slots that share a name are
-    far apart: 8.5 minutes on the finest level, whose buckets reach 2 minutes ahead.
+    Names are used again: RabbitMQ never forgets a queue's name (each new one costs one of Erlang's
+    5,000,000 atoms for good; measured on 3.10, 4.0 and 4.3). Two slots that share a name are far
+    apart: 8.5 minutes on the finest level, whose buckets reach 2 minutes ahead.
     """
     return f"{bucket_prefix(entity)}{level}-{slot % BUCKET_NAMES}"
 
 
 def bucket_prefix(entity: str) -> str:
-    """What all bucket names of an entity begin with."""
+    """Return the prefix of all bucket names of an entity."""
     return resource_base(entity) + BUCKETS_SUFFIX
 
 
@@ -191,7 +192,7 @@ _SUBSCRIPTIONS = "/subscriptions/"
 
 
 def front_path(path: str) -> str:
-    """Return the path of what messages for an entity are sent to: a subscription's topic."""
+    """Return the path to which an entity's messages are sent: a subscription's topic, or itself."""
     at = path.lower().rfind(_SUBSCRIPTIONS)
     return path if at < 0 else path[:at]
 
@@ -202,20 +203,20 @@ def exchanges_of(entity: str) -> tuple[str, ...]:
 
 
 def change_lock(entity: str) -> str:
-    """Queue: exclusive to whoever changes an entity now."""
+    """Queue: the change lock of an entity, an exclusive queue of the process that changes it."""
     return "$sb/change/" + hashlib.sha256(entity.lower().encode()).hexdigest()[:24]
 
 
 def bridge_queue(instance: bytes) -> str:
-    """Queue: questions to one bridge process, about locks that it holds."""
+    """Queue: the requests to one bridge process, from other bridges and from clients."""
     return BRIDGE_QUEUES + instance.hex()
 
 
 def instance_of(bridge_queue: str) -> bytes:
-    """Return the bridge process whose queue this is."""
+    """Return the instance id of the bridge process that owns a bridge queue."""
     return bytes.fromhex(bridge_queue.removeprefix(BRIDGE_QUEUES))
 
 
 def declaration_fence(owner: bytes) -> str:
-    """Queue: declared so that those before it last, and deleted then."""
+    """Queue: declared so that earlier declarations outlast a kill of RabbitMQ, then deleted."""
     return f"{DECLARATION_FENCE}/{owner.hex()}"

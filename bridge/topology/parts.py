@@ -70,13 +70,13 @@ NUMBERED_HEADER = "x-busbridge-numbered"
 
 
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:
-    """Return an exchange of ours; arguments are written with `_` for `-`."""
+    """Return an exchange with the schema argument; `_` in argument names stands for `-`."""
     given = {key.replace("_", "-"): value for key, value in arguments.items()}
     return Exchange(name=name, type=kind, arguments=given | SCHEMA)
 
 
 def quorum_queue(name: str, arguments: dict[str, Value]) -> Queue:
-    """Return a quorum queue of ours that never gives a message or a consumer up by itself."""
+    """Return a quorum queue without delivery limit and, in effect, without consumer timeout."""
     always: dict[str, Value] = {
         "x-queue-type": "quorum",
         "x-delivery-limit": DELIVERY_LIMIT_MAX,
@@ -87,11 +87,12 @@ def quorum_queue(name: str, arguments: dict[str, Value]) -> Queue:
 
 
 def dead_lettering(exchange: str, routing_key: str) -> dict[str, Value]:
-    """Return the arguments that send a queue's dead letters on, at least once.
+    """Return a queue's arguments for dead-lettering at least once.
 
     At least once needs `reject-publish`; without it RabbitMQ silently dead-letters at most once.
 
-    Without a key of its own a dead letter would go by all CC and BCC keys of the message.
+    Without a dead-letter routing key RabbitMQ would route a dead letter by all CC and BCC keys of
+    the message.
     """
     return {
         "x-dead-letter-exchange": exchange,
@@ -102,14 +103,15 @@ def dead_lettering(exchange: str, routing_key: str) -> dict[str, Value]:
 
 
 def bound_by_own_name(exchange: str, queue: str) -> Binding:
-    """Return the binding by which a queue is reached under its own name."""
+    """Return a binding whose routing key is the queue's own name."""
     return Binding(source=exchange, destination=queue, routing_key=queue)
 
 
 def front_and_inbox(entity: str) -> Topology:
-    """Return the front exchange and the inbox: what is sent waits there for its number.
+    """Return the front exchange and the inbox, in which sent messages wait for their numbers.
 
-    What expires there comes back to the sequencer, which applies the entity's own rule.
+    Messages that expire in the inbox come back to the sequencer, which applies the entity's own
+    rule.
     """
     inbox = quorum_queue(
         names.inbox(entity),
@@ -125,7 +127,8 @@ def front_and_inbox(entity: str) -> Topology:
 def active_queue(entity: str, shard: int = 0) -> Queue:
     """Return the queue of an entity's active messages, of one shard.
 
-    The limit here only keeps a returned message in its place; that of the policy is smaller.
+    The delivery limit here only keeps a returned message in its place; the policy has a smaller
+    one.
     """
     return quorum_queue(
         names.active_queue(entity, shard),
@@ -134,23 +137,23 @@ def active_queue(entity: str, shard: int = 0) -> Queue:
 
 
 def journal(entity: str) -> Queue:
-    """Return the stream of every number that was given."""
+    """Return the stream of an entity's journal."""
     return _stream(names.journal(entity), JOURNAL_BYTES_MAX, JOURNAL_SEGMENT_BYTES)
 
 
 def history(entity: str) -> Queue:
-    """Return the stream of what was accepted, where duplicates are detected."""
+    """Return the stream of an entity's history, for duplicate detection."""
     name = names.history(entity)
     return _stream(name, HISTORY_BYTES_MAX, HISTORY_SEGMENT_BYTES, {"x-max-age": HISTORY_AGE})
 
 
 def moved(entity: str) -> Queue:
-    """Return the stream of what left an active queue and is not gone, for who browses."""
+    """Return the stream of messages that left an active queue and still exist, for peeks."""
     return _stream(names.moved(entity), JOURNAL_BYTES_MAX, JOURNAL_SEGMENT_BYTES)
 
 
 def settled(queue: str) -> Queue:
-    """Return the stream of the numbers that have left a queue; there from its first peek on."""
+    """Return the stream of the numbers that have left a queue; the first peek makes it."""
     return _stream(names.settled(queue), SETTLED_BYTES_MAX, SETTLED_SEGMENT_BYTES)
 
 
@@ -170,12 +173,13 @@ def _stream(
 
 
 def also_moved(exchange: str, dead: str, stream: str, *, keeps_expired: bool) -> Topology:
-    """Return the bindings by which all that `dead_letters` keeps is in a stream, too.
+    """Return the bindings that route the dead letters that `dead_letters` keeps to a stream, too.
 
-    What it drops has a binding of the same arguments, by which one that is here no more is known.
+    Dropped dead letters have a binding with the same arguments to the sink: it replaces a binding
+    to the stream that is not wanted any more (`diff`).
 
-    Only what a sequencer has numbered, and so cleaned: a stream cannot take each header of others,
-    and RabbitMQ would try again for ever.
+    The bindings take numbered messages only, whose headers a sequencer has cleaned. A stream cannot
+    take every header of other messages, and RabbitMQ would try again for ever.
     """
     found = dead_letters(exchange, dead, keeps_expired=keeps_expired)
     return Topology(
@@ -192,17 +196,18 @@ def also_moved(exchange: str, dead: str, stream: str, *, keeps_expired: bool) ->
 
 
 def dead_letters(exchange: str, dead: str, *, keeps_expired: bool) -> Topology:
-    """Return where an entity's dead letters go, by their reason.
+    """Return an entity's dead-letter exchange and queue, with bindings for each reason.
 
     Args:
-        exchange: the name of its dead-letter exchange.
-        dead: that of its dead-letter queue.
-        keeps_expired: what expires is dead-lettered, too; otherwise it is dropped.
+        exchange: the name of the entity's dead-letter exchange.
+        dead: the name of the entity's dead-letter queue.
+        keeps_expired: expired messages are dead-lettered, too; otherwise they are dropped.
 
-    A reason that no binding names takes the alternate exchange, to the dead-letter queue.
+    Dead letters of a reason that no binding names take the alternate exchange to the dead-letter
+    queue.
 
-    Nothing may stay unrouted: at least once, RabbitMQ would keep it for ever, and it would count
-    against the queue's size.
+    No dead letter may stay unrouted: with at-least-once RabbitMQ would keep it for ever, and it
+    would count against the queue's size.
     """
     expired = dead if keeps_expired else names.SINK
     bindings = [
@@ -226,24 +231,24 @@ def dead_letters(exchange: str, dead: str, *, keeps_expired: bool) -> Topology:
 
 
 def deferred_queue(entity: str) -> Queue:
-    """Return the queue of what was set aside: the first defer makes it.
+    """Return the queue of an entity's deferred messages; the first defer makes it.
 
-    One bridge at a time holds it all, unacked, so it may hold no more than a prefetch.
+    One bridge at a time holds all its messages unacked, so their number is limited to a prefetch.
     """
     return _held(names.deferred_queue(entity), DEFERRED_MAX)
 
 
 def sessions_queue(entity: str, shard: int = 0) -> Queue:
-    """Return the queue of the states of a shard's sessions: one message each.
+    """Return the queue of the states of a shard's sessions: one message for each session.
 
-    One bridge at a time consumes it, and holds it all; that bridge alone consumes the shard's own
-    queue, too.
+    One bridge at a time consumes the queue and holds all its messages. That bridge alone consumes
+    the shard's active queue, too.
     """
     return _held(names.sessions_queue(entity, shard), SESSION_STATES_MAX)
 
 
 def _held(name: str, length_max: int) -> Queue:
-    """Return a queue that one bridge holds as a whole."""
+    """Return a queue whose messages one bridge at a time holds unacked, all of them."""
     return quorum_queue(
         name,
         {
@@ -255,7 +260,7 @@ def _held(name: str, length_max: int) -> Queue:
 
 
 def sink() -> Queue:
-    """Return the queue that keeps nothing: where dead letters go that shall be dropped."""
+    """Return the sink, a queue that keeps no message: dead letters that are dropped go there."""
     return Queue(
         name=names.SINK,
         arguments={"x-queue-type": "classic", "x-max-length": 0, **SCHEMA},
@@ -263,5 +268,5 @@ def sink() -> Queue:
 
 
 def bucket_queue(entity: str, level: int, slot: int) -> Queue:
-    """Return the queue in which scheduled messages of one interval wait."""
+    """Return the queue of a bucket: the scheduled messages of one interval."""
     return quorum_queue(names.bucket(entity, level, slot), {})

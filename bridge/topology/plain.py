@@ -1,8 +1,8 @@
-"""The plain flavour: as much of a namespace as RabbitMQ has words for, with no bridge behind it.
+"""The plain flavour: as much of a namespace as RabbitMQ can express, without a bridge.
 
-An application finds an entity under its own name. Where its dead letters go is an argument of its
-queue, all else is in policies that entities of equal settings share. A quorum queue that was there
-without such arguments is taken as it is, with a policy of its own that says both.
+An application finds an entity under its own name. The queue's arguments say where dead letters go.
+All other settings are in policies, which entities with equal settings share. An existing quorum
+queue without such arguments is kept as it is; a policy of its own has the dead-lettering, too.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def compile_plain(
 
     Args:
         folds_names: RabbitMQ's names are in lower case; otherwise as given.
-        there: what the virtual host holds already.
-        keeps_others: queues that have a policy of ours there and are not in the namespace keep its
-            settings.
-        vhost: where all of it is; the addresses of shovels name it.
+        there: the existing resources of the virtual host.
+        keeps_others: existing queues with a policy of the bridge that are not in the namespace keep
+            the policy's settings.
+        vhost: the virtual host; the addresses of shovels name it.
 
     Raises:
-        EntityConflict: two entities would need resources of one name, or an entity has the name of
-            one that is there but for the case.
+        EntityConflict: two entities would need resources of one name, or the names of an entity and
+            of an existing resource differ by case only.
     """
     flavour = Plain(
         folds_names=folds_names,
@@ -61,7 +61,7 @@ def compile_plain(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """The flavour, for a virtual host that holds what is `there`."""
+    """The plain flavour for one virtual host, whose existing resources are `there`."""
 
     folds_names: bool = False
     there: Topology = field(default_factory=Topology)
@@ -69,7 +69,7 @@ class Plain:
     vhost: str = "/"
 
     def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterator[Topology]:
-        """Yield what all entities share, then each of them."""
+        """Yield the resources that all entities share, then those of each entity."""
         self._check_names(namespace)
         targets = {name.lower(): name for name in _front_names(namespace)}
         yield Topology(
@@ -89,7 +89,7 @@ class Plain:
                 yield self._forwarding(path, subscription, namespace, capabilities)
 
     def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
-        """Return what a policy says about each queue."""
+        """Return the policy settings of each queue, by the queue's name."""
         found: dict[str, dict[str, Value]] = {}
         for queue in namespace.queues:
             name = self.name(queue.name)
@@ -103,7 +103,7 @@ class Plain:
         return found
 
     def name(self, path: str) -> str:
-        """Return what RabbitMQ's queue or exchange of an entity is called."""
+        """Return the name of an entity's queue or exchange in RabbitMQ."""
         if self.folds_names:
             return names.resource_base(path)
         return names.legal(path.replace(_SUBSCRIPTIONS, _SUBSCRIPTIONS.lower()))
@@ -138,7 +138,10 @@ class Plain:
     def _subscription(
         self, topic: model.Topic, subscription: model.Subscription, capabilities: Capabilities
     ) -> Topology:
-        """Its rules are bindings of the topic's headers exchange, where RabbitMQ can say them."""
+        """Return a subscription's queue, and its rules as bindings of the topic's headers exchange.
+
+        A rule that RabbitMQ cannot express becomes a finding.
+        """
         source, name = self.name(topic.name), self.name(_path(topic, subscription))
         bindings: list[Binding] = []
         findings: list[Finding] = []
@@ -163,7 +166,7 @@ class Plain:
         return Queue(name=name, arguments=arguments | parts.SCHEMA)
 
     def _is_bare(self, name: str) -> bool:
-        """Whether a quorum queue is there that has none of our arguments, and cannot get them."""
+        """Whether a quorum queue exists without further arguments, which it cannot get any more."""
         return any(
             queue.name == name and _fixed(queue) == {"x-queue-type": "quorum"}
             for queue in self.there.queues
@@ -172,9 +175,10 @@ class Plain:
     def _dead_letters(
         self, path: str, entity: model.Queue | model.Subscription, targets: dict[str, str]
     ) -> Topology:
-        """As with the bridge; only the dead-letter queue waits for people.
+        """Return an entity's dead-letter exchange, queue and bindings, much as with the bridge.
 
-        Dead letters that are forwarded go to their target at once, and to no queue before.
+        The dead-letter queue has no consumer timeout argument. Forwarded dead letters go to their
+        target at once, and the entity has no dead-letter queue then.
         """
         exchange, dead = _dead(self.name(path))
         keeps_expired = entity.dead_lettering_on_message_expiration
@@ -210,10 +214,10 @@ class Plain:
         namespace: model.Namespace,
         capabilities: Capabilities,
     ) -> Topology:
-        """The shovel of an entity that forwards; before 4.0 it must come after its queue.
+        """Return the shovel of an entity that forwards, with findings.
 
-        A shovel makes a queue that is not there, of type classic, and 3.10 fails at a shovel that
-        names the queue's arguments (measured).
+        Before 4.0 the shovel must come after its queue: a shovel declares a missing queue, as a
+        classic one, and 3.10 fails at a shovel that names the queue's arguments (measured).
         """
         if not entity.forward_to:
             return Topology()
@@ -265,7 +269,7 @@ class Plain:
 
 
 def _front_names(namespace: model.Namespace) -> list[str]:
-    """Where messages are sent to."""
+    """Return the names of the entities to which messages are sent: queues and topics."""
     return [queue.name for queue in namespace.queues] + [each.name for each in namespace.topics]
 
 
@@ -275,12 +279,12 @@ def _forwards(path: str, message: str) -> Topology:
 
 
 def _path(topic: model.Topic, subscription: model.Subscription) -> str:
-    """A subscription's path, with its topic spelled as the topic spells itself."""
+    """Return a subscription's path, with the topic's name as the topic itself spells it."""
     return f"{topic.name}{_SUBSCRIPTIONS}{subscription.name}"
 
 
 def _kept(there: Topology) -> dict[str, dict[str, Value]]:
-    """The settings of queues that have a policy of ours: each policy is one of several queues."""
+    """Return the settings of all queues that have a policy of the bridge, from that policy."""
     ours = [
         policy
         for policy in there.policies
@@ -296,7 +300,7 @@ def _kept(there: Topology) -> dict[str, dict[str, Value]]:
 
 
 def _dead(name: str) -> tuple[str, str]:
-    """The dead-letter exchange and the dead-letter queue of a queue."""
+    """Return the names of a queue's dead-letter exchange and dead-letter queue."""
     return name + names.DLX_SUFFIX, name + names.DEAD_LETTER_SUFFIX
 
 

@@ -1,9 +1,9 @@
 """Policies: as few as RabbitMQ's limit on patterns allows, each for an exact list of queues.
 
-RabbitMQ applies one policy to a queue, the matching one of the highest priority, and tries every
-policy on every queue whenever one changes. So queues of equal settings share a policy. Its pattern
-lists their names in full; names that do not fit are packed by their common beginnings, and split
-when that does not help either.
+RabbitMQ applies one policy to a queue, the matching one of the highest priority. It matches every
+policy with every queue whenever a policy changes. So queues with equal settings share a policy. The
+policy's pattern lists their names in full. Names that do not fit are packed by their common
+prefixes, and spread over several policies when that is not enough.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _SPECIAL = frozenset("\\^$.[]|()?*+{}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """What no queue of a vhost may exceed, whoever made it. `None`: no ceiling.
+    """Limits that no queue of a virtual host may exceed, whoever made it. None: no limit.
 
     Raises:
-        ArgumentError: a ceiling under which no message could stay.
+        ArgumentError: a limit is 0 or negative, so that no message could stay.
     """
 
     time_to_live_ms: int | None = None
@@ -76,14 +76,14 @@ class Ceiling:
 
 
 def escape(name: str) -> str:
-    """Return a pattern (PCRE, as Erlang's `re` reads it) that means exactly `name`."""
+    """Return a pattern (PCRE, as Erlang's `re` reads it) that matches exactly `name`."""
     return "".join("\\" + char if char in _SPECIAL else char for char in name)
 
 
 def matches(policy: Policy, queue: str) -> bool:
-    """Whether a policy's pattern takes a queue of this name (RabbitMQ: `re:run`, unanchored).
+    """Whether a policy's pattern matches a queue's name (RabbitMQ: `re:run`, unanchored).
 
-    A pattern that Python cannot read (PCRE knows more) counts as one that does.
+    A pattern that Python cannot read (PCRE has more syntax) counts as a match.
     """
     try:
         return re.search(policy.pattern, queue) is not None
@@ -92,10 +92,10 @@ def matches(policy: Policy, queue: str) -> bool:
 
 
 def winners(queue: Queue, policies: Iterable[Policy]) -> tuple[Policy, ...]:
-    """Return the policies of the highest priority that take a queue: RabbitMQ applies one of them.
+    """Return the matching policies of the highest priority: RabbitMQ applies one of them.
 
-    None: no policy; one: that one; several: whichever RabbitMQ finds first, which is nowhere said.
-    Operator policies are left out unless all of `policies` are.
+    Of several, RabbitMQ applies the first that it finds; the order is not documented. Operator
+    policies are left out, unless only operator policies match.
     """
     scopes = {"all", "queues", _SCOPE_OF_TYPE[str(queue.arguments.get("x-queue-type", "classic"))]}
     matching = [p for p in policies if p.apply_to in scopes and matches(p, queue.name)]
@@ -113,7 +113,8 @@ def share(
 ) -> tuple[Policy, ...]:
     """Return the policies that give each queue its settings; queues without settings get none.
 
-    A dead-letter exchange belongs to one queue: settings with one make a policy of the queue's own.
+    A dead-letter exchange belongs to one queue: a queue with one in its settings gets a policy of
+    its own.
     """
     groups: dict[str, list[str]] = defaultdict(list)
     definitions: dict[str, dict[str, Value]] = {}
@@ -152,10 +153,10 @@ def _is_own(settings: Mapping[str, Value]) -> bool:
 def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
     """Return the policies that keep a user's catch-all away from all queues but the active ones.
 
-    A queue has one policy at a time. These say what the queues' arguments say already; nobody else
-    has queues of such names, so one pattern is exact for all of them, those of later included:
-    buckets, and with the bridge the queues on which bridges ask each other about locks. A question
-    that a catch-all drops while a bridge is busy is a settlement that fails.
+    A queue has one policy at a time. These policies repeat the queues' arguments. Only the bridge
+    has queues with such names, so one pattern is exact for all of them. It covers queues of later,
+    too: buckets, and with the bridge the bridges' own queues. If a catch-all dropped a bridge's
+    request while another bridge is busy, a settlement would fail.
     """
     inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX, SESSIONS_SUFFIX)))
     buckets = escape(BUCKETS_SUFFIX) + ".+"
@@ -175,7 +176,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
     }
     there = [queue.name for queue in queues]
     if EXPIRED_UNNUMBERED in there:
-        # Bridges make theirs when they begin, and those of numbers at the first peek.
+        # Bridges declare their own queues when they start, and `$settled` streams at first peeks.
         there += [BRIDGE_QUEUES, "x" + SETTLED_SUFFIX]
     return tuple(
         Policy(name=PREFIX + name, pattern=pattern, definition=given, priority=PROTECTED_PRIORITY)
@@ -185,7 +186,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
 
 
 def raised_bound(entity: str, size_bytes: int) -> Policy:
-    """Return the policy that lets the journal of one entity grow above the usual bound."""
+    """Return the policy that raises the size bound of one entity's journal."""
     return Policy(
         name=RAISED_PREFIX + entity,
         pattern=f"^{escape(journal(entity))}$",
@@ -195,13 +196,13 @@ def raised_bound(entity: str, size_bytes: int) -> Policy:
 
 
 def name_of(definition: Mapping[str, Value]) -> str:
-    """Return the name of the policy with these settings: it says what they are."""
+    """Return the name of a shared policy, which lists the policy's settings."""
     settings = (f"{_SHORT.get(key, key)}-{definition[key]}" for key in sorted(definition))
     return PREFIX + ".".join(settings)
 
 
 def patterns(names: Sequence[str], bytes_max: int = PATTERN_BYTES_MAX) -> list[str]:
-    """Return as few anchored patterns, each of `bytes_max` at most, as take exactly `names`.
+    """Return few anchored patterns, of `bytes_max` bytes at most, that match exactly `names`.
 
     Raises:
         ValueError: a single name is longer than a pattern may be.
@@ -222,7 +223,7 @@ def patterns(names: Sequence[str], bytes_max: int = PATTERN_BYTES_MAX) -> list[s
 
 
 def _longest_run(names: Sequence[str], bytes_max: int) -> int:
-    """Return how many names from the first on fit packed into one pattern."""
+    """Return how many of the first names fit into one packed pattern."""
     low, high = 0, 1
     while high <= len(names) and len(_packed(names[:high])) <= bytes_max:
         low, high = high, high * 2
@@ -243,7 +244,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _packed(names: Sequence[str]) -> str:
-    """Return one pattern in which equal beginnings are written once; `names` are sorted."""
+    """Return one pattern that writes common prefixes once; `names` are sorted."""
     return "^" + _branches([name for name in names if name], "" in names) + "$"
 
 
@@ -278,9 +279,9 @@ def _one_of(chars: Sequence[str]) -> str:
 def ceiling_policies(ceiling: Ceiling, *, priority: int = PRIORITY) -> tuple[Policy, ...]:
     """Return the operator policy that keeps every entity's queue below a ceiling.
 
-    RabbitMQ takes the smaller of policy and operator policy. The pattern takes every queue without
-    a `$` in its name: entities, those of later too, and a user's own queues, but none that the
-    bridge keeps for itself (a scheduled message may wait longer than the ceiling).
+    RabbitMQ takes the smaller value of policy and operator policy. The pattern matches every queue
+    without a `$` in its name: the entities' queues, later ones too, and a user's own queues. It
+    does not match the bridge's inner queues (a scheduled message may wait longer than the ceiling).
     """
     definition: dict[str, Value] = {}
     if ceiling.size_bytes is not None:
@@ -303,7 +304,7 @@ def ceiling_policies(ceiling: Ceiling, *, priority: int = PRIORITY) -> tuple[Pol
 def free_priority(queues: Iterable[str], foreign: Iterable[Policy], wanted: int = PRIORITY) -> int:
     """Return the lowest priority from `wanted` on at which no foreign policy ties with ours.
 
-    Two policies of one priority that match one queue: RabbitMQ takes either.
+    When two policies of one priority match a queue, RabbitMQ applies either.
     """
     names = list(queues)
     taken = {

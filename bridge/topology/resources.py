@@ -39,7 +39,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy, or an operator policy; `apply_to` is RabbitMQ's word (`queues`, `exchanges`)."""
+    """A policy or operator policy; `apply_to` is RabbitMQ's `apply-to` (`queues`, `exchanges`)."""
 
     name: str
     pattern: str
@@ -51,7 +51,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A global parameter of the broker: any JSON under a name. Its repr shows no value (keys)."""
+    """A global parameter: a name and a JSON value. The repr omits the value: it may have keys."""
 
     name: str
     value: Value = field(repr=False)
@@ -59,7 +59,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shovel:
-    """A dynamic shovel of a virtual host: it moves what comes into a queue on to an exchange."""
+    """A dynamic shovel of a virtual host: it moves messages from a queue to an exchange."""
 
     name: str
     value: dict[str, Value]
@@ -70,13 +70,13 @@ Resource = Exchange | Queue | Binding | Policy | Shovel | Parameter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that RabbitMQ cannot do as Service Bus does it, by name.
+    """A property of Service Bus that RabbitMQ does not provide in the same way.
 
     Attributes:
         entity: the entity's path, or "" for the namespace.
-        property: the Service Bus property that is concerned.
+        property: the name of the Service Bus property.
         grade: `exact`, `by the bridge`, `approximate` or `lost`.
-        message: what differs, and what to do.
+        message: the difference, and the remedy.
     """
 
     entity: str
@@ -99,7 +99,7 @@ class Topology:
 
     @classmethod
     def of(cls, resources: Iterable[Resource]) -> Topology:
-        """Return what consists of these, in their order."""
+        """Return a topology of some resources, which keep their order."""
         found = list(resources)
         return cls(
             exchanges=tuple(each for each in found if isinstance(each, Exchange)),
@@ -112,7 +112,7 @@ class Topology:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """All of it but the findings."""
+        """All resources, in the order of declaration."""
         return (
             *self.exchanges,
             *self.queues,

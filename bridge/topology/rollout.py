@@ -1,7 +1,8 @@
 """The order in which policies are changed, so that no queue is without its policy at any instant.
 
-A queue that moves from one policy to another is first taken by its new one. Where two policies
-would each have to wait for the other, an interim copy of the first keeps its queues meanwhile.
+When a queue moves from one policy to another, the new policy is set before the old one is changed.
+Where two policies would each have to wait for the other, an interim copy of the first keeps its
+queues meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ INTERIM = ".interim"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Set a policy (`new`), or delete one (`new` is `None`); `old` is what stands there before."""
+    """Set a policy (`new`), or delete one (`new` is None); `old` is the live policy, if any."""
 
     old: Policy | None
     new: Policy | None
@@ -28,10 +29,11 @@ class Step:
 def rollout(
     wanted: Sequence[Policy], live: Sequence[Policy], queues: Iterable[str]
 ) -> tuple[Step, ...]:
-    """Return the steps from the live policies to the wanted ones, all of them ours.
+    """Return the steps from the live policies to the wanted ones.
 
     Args:
-        queues: the names of all queues that there are or will be.
+        live: the bridge's own policies.
+        queues: the names of all queues that exist or will exist.
     """
     old_by_name = {(policy.is_operator, policy.name): policy for policy in live}
     new_by_name = {(policy.is_operator, policy.name): policy for policy in wanted}
@@ -63,7 +65,10 @@ def _dependencies(
     old_by_name: Mapping[tuple[bool, str], Policy],
     queues: Sequence[str],
 ) -> dict[tuple[bool, str], set[tuple[bool, str]]]:
-    """Return, for each changed policy, those that must take one of its queues before it changes."""
+    """Return, for each changed policy, the policies that must be set before it.
+
+    These are the policies that gain a queue which the changed policy loses.
+    """
     gaining: dict[tuple[bool, str], set[tuple[bool, str]]] = {}
     for policy in changed:
         old = old_by_name.get(_key(policy))

@@ -1,7 +1,7 @@
-"""Rules of a subscription as bindings of a headers exchange, where RabbitMQ has the words.
+"""Rules of a subscription as bindings of a headers exchange, where RabbitMQ can express them.
 
-A headers exchange sees application headers, with their types; it sees no property of a message and
-computes nothing.
+A headers exchange compares application headers, with their types. It sees no other property of a
+message and evaluates no expression.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ EVERYTHING: dict[str, Value] = {"x-match": "all-with-x"}
 def selection(rule: model.Rule, capabilities: Capabilities) -> tuple[dict[str, Value] | None, str]:
     """Return the binding arguments of a rule, and what RabbitMQ cannot do of it ("" for nothing).
 
-    `None` arguments: no binding; the rule takes nothing, or cannot be said.
+    The arguments are None for no binding: the rule matches no message, or RabbitMQ cannot express
+    it.
     """
     arguments, reason = _filter(rule.filter, capabilities)
     if arguments is not None and rule.action.strip():

@@ -1,8 +1,8 @@
 """Shards: a session entity's active messages in several queues, by a digest of the session id.
 
-Each has an owner of its own among the bridges. How many there are is fixed when the entity is made
-(`session_shards` of its definition). Shard 0 has the names that an entity without shards has. A
-message without a session id, which the owner dead-letters, is in shard 0.
+Each shard has an owner of its own among the bridges. The number of shards is fixed when the entity
+is created (`session_shards` of its definition). Shard 0 has the queue names of an entity without
+shards. A message without a session id, which the owner dead-letters, is in shard 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def shard_of(session_id: str | None, count: int) -> int:
 
 
 def count_of(entity: model.Entity) -> int:
-    """Return how many shards an entity has: 1 without sessions."""
+    """Return the number of an entity's shards: 1 without sessions."""
     if isinstance(entity, model.Topic) or not entity.requires_session:
         return 1
     return entity.session_shards
@@ -34,9 +34,9 @@ def active_queues(entity: model.ReceiveEntity) -> list[str]:
 
 
 def message_queues(entity: model.Entity) -> list[str]:
-    """Return the queues that an entity's messages are in once they have a number, but for buckets.
+    """Return the queues of an entity's numbered messages, except buckets.
 
-    A topic's are those of its subscriptions.
+    The queues of a topic are those of its subscriptions.
     """
     if isinstance(entity, model.Topic):
         return [name for each in entity.subscriptions for name in message_queues(each)]
@@ -45,7 +45,10 @@ def message_queues(entity: model.Entity) -> list[str]:
 
 
 def queue_key(queue: model.Queue, shard: int) -> str:
-    """Return the key of a queue's shard in its `$active`; where there is one, it takes any."""
+    """Return the routing key of a queue's shard in its `$active`.
+
+    With a single shard the exchange is a fanout, which ignores the key.
+    """
     return "" if count_of(queue) == 1 else str(shard)
 
 
@@ -55,9 +58,9 @@ def queues_by_key(queue: model.Queue) -> dict[str, str]:
 
 
 def in_order_of_choice(bridges: list[bytes], queue: str) -> list[bytes]:
-    """Return bridges in the order in which they are to own a queue (rendezvous hashing).
+    """Return bridges in the order of preference to own a queue (rendezvous hashing).
 
-    Every bridge comes to the same order, and one more or less moves few queues.
+    Every bridge computes the same order, and one bridge more or less moves few queues.
     """
     return sorted(
         bridges,

@@ -1,9 +1,10 @@
-"""The address of a channel: it tells others whether that channel still is.
+"""A channel's direct reply-to address: other connections ask by it whether the channel is open.
 
-A channel that consumes `amq.rabbitmq.reply-to` has an address (direct reply-to), and RabbitMQ
-writes it into each message that the channel publishes with that name as its reply-to. To others it
-is a queue for as long as the channel's Erlang process lives, and before that ends it has given away
-all that was published there (3.10, 4.0 and 4.3).
+A channel that consumes `amq.rabbitmq.reply-to` has an address (direct reply-to). RabbitMQ writes
+the address into each message that the channel publishes with `amq.rabbitmq.reply-to` as its
+reply-to. To other channels the address looks like a queue for as long as the channel's Erlang
+process lives. Before the process ends, it has passed on all messages that the channel published
+(3.10, 4.0 and 4.3).
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ POLL_S = 0.01
 
 
 class HasChannels(Protocol):
-    """A connection, or what stands for one."""
+    """A connection, or another object that opens channels on one, such as a lease of a pool."""
 
     async def channel(self) -> Channel:
         """Open a channel."""
 
 
 async def take_address(channel: Channel) -> None:
-    """Have a channel get an address."""
+    """Give a channel an address, by a consumer of `amq.rabbitmq.reply-to`."""
     await channel.consumers.consume(DIRECT_REPLY_TO, _ignore, no_ack=True)
 
 
 async def await_end(connection: HasChannels, address: str) -> None:
-    """Wait until the channel that has this address is over; `connection` is where to ask."""
+    """Wait until the channel with this address has ended; `connection` carries the checks."""
     with contextlib.suppress(NotFound), await connection.channel() as channel:
-        while True:  # RabbitMQ tells nobody
+        while True:  # RabbitMQ sends no notification when a channel ends
             await channel.declarations.declare_queue(address, passive=True)
             await asyncio.sleep(POLL_S)
 
 
 async def is_there(connection: HasChannels, name: str) -> bool:
-    """Whether there is a queue, or the channel that has this address; asked on `connection`."""
+    """Whether a queue, or a channel with this address, exists; `connection` carries the check."""
     with await connection.channel() as channel:
         try:
             await channel.declarations.declare_queue(name, passive=True)

@@ -1,9 +1,10 @@
-"""The addresses of other channels: to answer them, and to see whether they still are.
+"""The addresses of other channels: publish answers to them, and check whether they are open.
 
-Before RabbitMQ 4.0 a question about an address whose node is dead ends the connection that asks,
-and an answer to it the one that publishes (541; docs/rabbitmq-faults.md: dead-address). So there
-what is of other nodes goes over connections of its own; an answer that is lost with one is asked
-for again. Which node is this one is asked by a message: answers wait until it has come back.
+Before RabbitMQ 4.0 an address whose node is dead ends the connection that checks it or publishes
+to it (541; docs/rabbitmq-faults.md: dead-address). There, checks of addresses of other nodes and
+answers to them go over separate connections. If such a connection is lost, its answers are lost,
+and the requesters ask again. The bridge learns the node of its own connection from a message to
+itself (`node_boot`); until that message has come back, answers wait.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _SINCE_4_0 = 4
 
 
 class Addresses:
-    """The addresses that are known on one connection.
+    """Answers to addresses, and checks of addresses, on behalf of one connection.
 
     Args:
         publish: publishes to an address over the connection itself.
 
     Attributes:
-        boot: which boot of RabbitMQ the connection leads to; known once opened.
+        boot: the boot of RabbitMQ that the connection leads to; "" before `open`.
     """
 
     def __init__(
@@ -64,11 +65,14 @@ class Addresses:
         return f"<Addresses on {self._connection!r} [{len(self._answers)} answers wait]>"
 
     async def open(self) -> None:
-        """Learn which boot of RabbitMQ this is."""
+        """Find out the boot of RabbitMQ that the connection leads to."""
         self.boot = self.boot or await node_boot(self._connection)
 
     async def open_if_needed(self) -> None:
-        """Learn it where it matters, however long an alarm lasts; then give the answers so far."""
+        """Find out the boot if RabbitMQ is older than 4.0; then publish the answers that waited.
+
+        Tries again until it succeeds, however long an alarm of RabbitMQ lasts.
+        """
         while self._is_unknown:
             if not self._connection.is_blocked:
                 with contextlib.suppress(BrokerError):
@@ -83,11 +87,11 @@ class Addresses:
 
     @property
     def _is_unknown(self) -> bool:
-        """Whether it matters which boot this is, and is not known yet."""
+        """Whether RabbitMQ is older than 4.0 and the connection's boot is not known yet."""
         return self._is_apart and not self.boot
 
     async def await_end(self, connection: HasChannels, address: str) -> None:
-        """Wait until the channel that has an address is over; `connection` leads to this node."""
+        """Wait until the channel with this address has ended; `connection` leads to this node."""
         if not self._is_elsewhere(address):
             await await_end(connection, address)
             return
@@ -99,7 +103,7 @@ class Addresses:
                     raise
 
     async def is_there(self, connection: HasChannels, address: str) -> bool:
-        """Whether there is a channel that has an address; `connection` leads to this node."""
+        """Whether the channel with this address is open; `connection` leads to this node."""
         if not self._is_elsewhere(address):
             return await is_there(connection, address)
         async with self._apart() as apart:
@@ -111,7 +115,10 @@ class Addresses:
                 return False
 
     def _is_elsewhere(self, address: str) -> bool:
-        """Whether what concerns an address must not go over the connection itself."""
+        """Whether an address needs a separate connection.
+
+        It does before RabbitMQ 4.0 when its node is another one or cannot be told.
+        """
         if not self._is_apart:
             return False
         try:
@@ -120,10 +127,12 @@ class Addresses:
             return True
 
     def answer(self, address: str, properties: bytes, body: bytes) -> None:
-        """Publish to an address, in the order of the calls; it may be lost when that is elsewhere.
+        """Publish to an address; answers go out in the order of the calls.
+
+        An answer to an address of another node may be lost without an error.
 
         Raises:
-            what publishing over the connection itself raises.
+            Exception: whatever `publish` raises, for an address of this node.
         """
         if not self._is_elsewhere(address):
             self._publish_here(address, properties, body)
@@ -144,7 +153,7 @@ class Addresses:
             self._answers.clear()
 
     async def _publish(self, channel: Channel) -> None:
-        """Publish what there is, until nothing comes for a while or the connection has ended."""
+        """Publish the waiting answers until none comes for `IDLE_S`, or the connection ends."""
         with contextlib.suppress(BrokerError, TimeoutError):
             while True:
                 while self._answers:

@@ -1,11 +1,10 @@
-"""Which boot of which node a connection ends at.
+"""The boot (node and start of that node) that a connection leads to.
 
 A sequencer may believe its journal only while the broker has not failed in between (see
 docs/design/takeover-and-recovery.md), so it must recognise a boot. Uptimes of the management API
-are up to five seconds old; an Erlang process id, though, names its node and the *creation* that the
-node got when it started, a number of 32 bits that differs at every start. RabbitMQ shows one to its
-clients: it is what the reply address of direct reply-to is made of (seen alike on 3.10, 4.0 and
-4.3).
+are up to five seconds old. An Erlang process id, though, names its node and the node's *creation*,
+a number of 32 bits that differs at every start. RabbitMQ shows a process id to its clients: the
+reply address of direct reply-to contains one (seen alike on 3.10, 4.0 and 4.3).
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _NEW_PID = b"\x83X"
 async def node_boot(connection: Connection) -> str:
     """Return a name of the running boot of the connection's node.
 
-    Two equal names mean the same boot of the same node. In a cluster it says nothing about the
-    other nodes.
+    Two equal names mean the same boot of the same node. In a cluster the name says nothing about
+    the other nodes.
     """
     with await connection.channel() as channel:
         probe = await channel.declarations.declare_queue(exclusive=True)
         await take_address(channel)
         properties = Properties(reply_to=DIRECT_REPLY_TO).encode()
         channel.publisher.publish("", probe.name, properties, b"")
-        found = await channel.consumers.get(probe.name)  # behind the publish, in one channel
+        found = await channel.consumers.get(probe.name)  # after the publish, on the same channel
         if found is None:
             raise BrokerSilent(text="no reply address")
         channel.consumers.ack(found.tag)
@@ -42,20 +41,20 @@ async def node_boot(connection: Connection) -> str:
 
 
 def node_of(boot: str) -> str:
-    """Return which node a boot is one of."""
+    """Return the node's part of a boot's name."""
     return boot.partition("-")[0]
 
 
 def boot_of(address: str) -> str:
-    """Return the boot that a channel's address is of, as `node_boot` names it.
+    """Return the boot that a channel's address contains, as `node_boot` names it.
 
     Raises:
-        BrokerError: it is no such address.
+        BrokerError: the text is no address of a channel, or one of an unknown form.
     """
     encoded = address.removeprefix(DIRECT_REPLY_TO + ".").partition(".")[0]
     try:
         pid = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except ValueError:  # not only binascii.Error: a text that is not ASCII is one, too
+    except ValueError:  # not only binascii.Error: non-ASCII text raises a plain ValueError
         pid = b""
     if not pid.startswith(_NEW_PID) or len(pid) < 16:
         raise BrokerError(text=f"a reply address of an unknown form: {address!r}")

@@ -1,7 +1,7 @@
-"""The methods that are called on one channel, and RabbitMQ's answers.
+"""The AMQP methods that one channel sends, and RabbitMQ's answers to them.
 
 Questions may be pipelined. RabbitMQ answers in order, except that a queue's process sends
-consume-ok itself: an answer therefore goes to the first question that it can be the answer to.
+consume-ok itself. An answer therefore goes to the oldest question that expects its method number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ none (541): its Raft server is stopped, or has no leader within half a minute.""
 
 
 class Question:
-    """One question that waits for its answer."""
+    """A method that was sent and whose answer is due."""
 
     __slots__ = ("answers", "future", "timer")
 
@@ -40,7 +40,7 @@ class Question:
         self.timer: asyncio.TimerHandle | None = None
 
     def resolve(self, value: object) -> bool:
-        """Answer it; False when nobody waits any more."""
+        """Set the answer; return False when the future is already done (cancelled, say)."""
         if self.timer is not None:
             self.timer.cancel()
         if self.future.done():
@@ -49,23 +49,23 @@ class Question:
         return True
 
     def fail(self, error: BrokerError) -> None:
-        """Answer it with an error."""
+        """Set an error as the answer, unless the future is already done."""
         if self.timer is not None:
             self.timer.cancel()
         if not self.future.done():
             self.future.set_exception(error)
-            # An answer that nobody waits for is no reason for a warning.
+            # Marks the error as retrieved: asyncio warns of errors that no task has awaited.
             self.future.exception()
 
 
 class Calls:
-    """The calls of one channel: what its other parts stand on.
+    """The method calls of one channel; the channel's other parts use them.
 
     Attributes:
         number: the channel's number.
-        transport: where it is written.
-        close_reason: why no more can be called; None while the channel is open.
-        before_write: writes what must come before the next method.
+        transport: writes the channel's frames.
+        close_reason: why the channel takes no more calls; None while the channel is open.
+        before_write: called before each method; writes the frames that must precede it (acks).
         give_up: closes the channel for a reason of the bridge's own.
     """
 
@@ -104,11 +104,11 @@ class Calls:
         answers: tuple[int, ...] = (),
         future: asyncio.Future[Any] | None = None,
     ) -> asyncio.Future[Any]:
-        """Write a method; what is returned is done with its answer, and nobody need wait for it.
+        """Write a method and return a future of its answer; the caller may ignore the future.
 
         Args:
-            answers: what may be one; else the method with the next number.
-            future: what is to be returned.
+            answers: numbers of the methods that answer it; by default the next number.
+            future: the future to use and return, in place of a new one.
         """
         frame = method_frame(self.number, method, *arguments)
         if self.close_reason is not None:
@@ -129,19 +129,22 @@ class Calls:
         self.transport.write(method_frame(self.number, method, *arguments))
 
     def close(self, error: BrokerError) -> None:
-        """Take no more calls, for this reason."""
+        """Refuse all further calls with this error."""
         self._has_left_asking = self.awaits_queue
         self.close_reason = error
 
     def notify(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back; whoever fails in a callback loses the channel, not the connection."""
+        """Call a callback; an exception in it closes the channel, not the connection."""
         try:
             callback(*arguments)
         except Exception as error:
             self.blame(error)
 
     def blame(self, error: Exception) -> None:
-        """Close the channel because a callback failed: what it did not do must not be settled."""
+        """Close the channel because a callback failed: its messages may be unhandled.
+
+        RabbitMQ then returns the channel's unsettled messages to their queues.
+        """
         self.transport.loop.call_exception_handler(
             {"message": f"a callback of channel {self.number} failed", "exception": error}
         )
@@ -154,7 +157,7 @@ class Calls:
         question.fail(BrokerSilent(text=f"RabbitMQ sent no {names} within {self._timeout_s:g} s"))
 
     def take(self, number: int) -> Question:
-        """Return the question that a method answers; ValueError when nobody asked."""
+        """Remove and return the question that a method answers; ValueError when there is none."""
         for index, question in enumerate(self._questions):
             if number in question.answers:
                 del self._questions[index]
@@ -168,7 +171,7 @@ class Calls:
         self.take(method.number).resolve(method)
 
     def fail(self, error: Callable[[], BrokerError]) -> None:
-        """Answer all questions with this error."""
+        """Fail all open questions, each with a new error from `error`."""
         while self._questions:
             self._questions.popleft().fail(error())
 

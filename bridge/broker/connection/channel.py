@@ -1,8 +1,8 @@
-"""A channel: everything that is done on RabbitMQ is done on one.
+"""A channel: it carries all work on RabbitMQ (declare, consume, publish).
 
-Its parts are its calls, declarations, consumers and publisher; here frames are told apart, contents
-put together, and the end is made: when a channel closes, for whatever reason, everything that waits
-on it fails with that reason, and `on_closed` is called.
+Its parts are its calls, declarations, consumers and publisher. This module dispatches frames to
+these parts, assembles messages from their frames, and closes the channel. When a channel closes,
+for whatever reason, every future of the channel fails with that reason, and `on_closed` is called.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ BODY_BYTES_MAX = 512 << 20
 
 
 class Channel:
-    """A channel of a connection; `Connection.channel` makes them.
+    """A channel of a connection; `Connection.channel` makes one.
 
-    One that is only asked something is a context manager: `abandon` ends it.
+    For a short exchange a channel serves as a context manager, whose end is `abandon`.
 
     Attributes:
-        number: its number on the connection.
-        owner: for which queue or entity it is; "" when for none of its own.
+        number: the channel's number on the connection.
+        owner: the queue or entity that the channel serves; "" when it serves none in particular.
         declarations: declares, binds and deletes.
         consumers: takes messages out of queues, and settles them.
         publisher: publishes.
         closed: set when the channel is closed.
-        close_reason: why it is closed; None while it is open.
+        close_reason: why the channel is closed; None while it is open.
         on_closed: called once with the reason.
     """
 
@@ -120,18 +120,18 @@ class Channel:
         return self._calls.awaits_queue
 
     def open(self) -> asyncio.Future[Any]:
-        """Open it; `Connection.channel` and `channel_soon` have done so."""
+        """Send channel.open; only `Connection.channel` and `channel_soon` call this."""
         return self._calls.ask(wire.CHANNEL_OPEN, "")
 
     def barrier(self, queues: Iterable[str] = ()) -> asyncio.Future[None]:
-        """Return what is done when RabbitMQ has handled all written until the end of this turn.
+        """Return a future: RabbitMQ has handled all frames written until the end of this turn.
 
-        It leaves in the same packet as the publishes and acks of this turn, and all who ask share
-        it.
+        The barrier is a channel.flow in the same packet as the turn's publishes and acks. All
+        callers in one turn share one future.
 
         Args:
-            queues: that must be there then, or the channel is closed with NotFound. That asks no
-                queue for anything: RabbitMQ looks into a table.
+            queues: queues that must exist then; otherwise RabbitMQ closes the channel with
+                NotFound. RabbitMQ looks them up in a table and asks no queue's process.
         """
         self._required.update(queues)
         if self._barrier is None:
@@ -156,10 +156,10 @@ class Channel:
             self._calls.ask(wire.CHANNEL_FLOW, True, future=barrier)
 
     def when_written(self, told: OnWritten) -> None:
-        """Call back when the kernel has all that was written until now, in this turn of the loop.
+        """Call `told` once the kernel has taken all bytes that are written so far.
 
-        Where the socket would block that is later. Called with the reason when the channel has
-        ended before.
+        That is at the end of this turn of the loop, or later when the socket would block. `told`
+        gets None, or the channel's close reason when the channel has ended before.
         """
         if self.close_reason is not None:
             raise self.close_reason.again()
@@ -170,23 +170,23 @@ class Channel:
         self._calls.notify(told, self.close_reason)
 
     def notify(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back; a callback that fails closes the channel."""
+        """Call a callback; an exception in it closes the channel."""
         self._calls.notify(callback, *arguments)
 
     def flush(self) -> None:
-        """Write what was collected so far without waiting for the end of the turn."""
+        """Write the collected frames without waiting for the end of the turn."""
         self._transport.flush()
 
     def close(self) -> Awaitable[None]:
-        """Close it; what is unacked goes back to its queue, in its old order.
+        """Close the channel; its unacked messages go back to their queues, in their old order.
 
-        Waits a moment when something was settled just now, lest RabbitMQ forget it. Returns when
-        RabbitMQ has answered, so that nothing of this channel happens later.
+        Waits a moment after a recent settlement, lest RabbitMQ forget it. Returns when RabbitMQ
+        has answered, so that this channel has no later effect on RabbitMQ.
 
         Raises:
-            BrokerSilent: RabbitMQ has not answered in time. The connection has been ended then: a
-                channel that stands still keeps what it holds, and its place in the inbox, until
-                RabbitMQ ends it with its connection.
+            BrokerSilent: RabbitMQ has not answered in time, and the connection has been ended. A
+                channel that hangs would keep its unacked messages, and its place among the
+                inbox's consumers, until RabbitMQ ends it with its connection.
         """
         return self._closed(self.consumers.linger())
 
@@ -204,7 +204,7 @@ class Channel:
             raise BrokerSilent(text=text) from None
 
     def abandon(self) -> None:
-        """Close it without waiting for RabbitMQ's answer."""
+        """Close the channel without waiting for RabbitMQ's answer."""
         self._give_up(ChannelClosed(_CLOSED_BY_US, "closed by the bridge"))
 
     def on_method(self, raw: bytes, start: int, end: int) -> None:
@@ -248,7 +248,7 @@ class Channel:
                 self._calls.answer(method)
 
     def _on_method_while_closing(self, method: int) -> None:
-        """After channel.close everything but the end of it is to be ignored."""
+        """Ignore every method after channel.close, but channel.close and channel.close-ok."""
         if method == wire.CHANNEL_CLOSE:
             self._transport.write(wire.method_frame(self.number, wire.CHANNEL_CLOSE_OK))
         elif method == wire.CHANNEL_CLOSE_OK:
@@ -311,7 +311,7 @@ class Channel:
             self.publisher.on_return(code, text, exchange, key, self._properties, body)
 
     def _give_up(self, error: BrokerError) -> None:
-        """Close it from this side, without waiting."""
+        """Send channel.close and finish the channel, without waiting for RabbitMQ's answer."""
         if self.close_reason is not None:
             return
         self._calls.before_write()
@@ -327,7 +327,10 @@ class Channel:
         self._on_free(self.number)
 
     def finish(self, error: BrokerError) -> None:
-        """Fail all that waits on the channel; the connection calls this when it ends."""
+        """Mark the channel as closed and fail its open questions, publishes and barrier.
+
+        The connection calls this for its channels when it ends.
+        """
         if self.close_reason is not None:
             if self._closing is not None and not self._closing.done():
                 self._closing.set_result(None)

@@ -43,15 +43,15 @@ class Connection:
     """A connection; `Connection.open` makes one.
 
     Attributes:
-        name: what RabbitMQ's management shows.
-        server_properties: what RabbitMQ says of itself, as plain Python.
+        name: the connection's name in RabbitMQ's management.
+        server_properties: RabbitMQ's server properties (version and so on), as plain Python.
         is_blocked: RabbitMQ has an alarm and reads nothing from this connection.
-        on_blocked: called with (is_blocked, reason) when that changes.
+        on_blocked: called with (is_blocked, reason) when an alarm begins or ends.
         closed: set when the connection has ended.
-        close_reason: why; None while it lives.
-        on_closed: called once with that reason.
-        unanswered: the owners of the channels on which a queue had been asked something, and had
-            not answered, when the connection ended.
+        close_reason: why the connection has ended; None while it lives.
+        on_closed: called once with the close reason.
+        unanswered: the owners of the channels that waited for a queue's answer (to a consume or
+            a get) when the connection ended.
     """
 
     def __init__(self, name: str, timeout_s: float, confirm_timeout_s: float) -> None:
@@ -90,8 +90,8 @@ class Connection:
         """Connect to the first host that answers.
 
         Args:
-            endpoint: where.
-            name: shown to RabbitMQ's operators.
+            endpoint: the hosts and the login.
+            name: the connection's name, which RabbitMQ shows to operators.
             heartbeat_s: interval of heartbeats, 0 for none.
             open_timeout_s: deadline for each host.
             timeout_s: deadline for each later answer.
@@ -111,7 +111,7 @@ class Connection:
                 async with asyncio.timeout(open_timeout_s):
                     await connection._connect(endpoint, host, port, heartbeat_s)
             except LoginRefused as error:
-                # A node that is just starting refuses what another one takes.
+                # A node that is just starting refuses a login that another node accepts.
                 refused = error
             except TlsRefused as error:
                 failures.append(f"{host}:{port}: {error}")
@@ -143,24 +143,24 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held or awaited on any of its channels, and nobody consumes."""
+        """Whether no channel has a consumer, an unsettled delivery, or an answer that is due."""
         return not any(channel.consumers.is_busy for channel in self._channels.values())
 
     @property
     def queue_answers(self) -> int:
-        """How many answers have come from queues themselves (consume, get)."""
+        """The number of answers that have come from queues' own processes (consume, get)."""
         return self._transport.queue_answers
 
     @property
     def awaits_queue(self) -> bool:
-        """Whether a queue was asked something and has not answered yet."""
+        """Whether a queue's own answer (to a consume or a get) is due on any channel."""
         return any(channel.awaits_queue for channel in self._channels.values())
 
     async def channel(self, owner: str = "") -> Channel:
         """Open a channel.
 
         Args:
-            owner: for which queue or entity it is.
+            owner: the queue or entity that the channel serves.
         """
         channel = self._channel(owner)
         try:
@@ -171,10 +171,10 @@ class Connection:
         return channel
 
     def channel_soon(self, owner: str = "") -> Channel:
-        """Open a channel, and return it at once: what is asked on it is written behind that.
+        """Open a channel and return it at once; its methods are written after its channel.open.
 
         Raises:
-            BrokerError: half of all channels are in use; the rest is for who needs one.
+            BrokerError: half of all channels are in use; the other half is for `channel`.
         """
         if len(self._channels) >= self._channel_max // 2:
             raise BrokerError(504, f"half of the channels of {self.name} are in use")
@@ -200,11 +200,11 @@ class Connection:
         return channel
 
     def flush(self) -> None:
-        """Write what was collected so far without waiting for the end of the turn."""
+        """Write the collected frames without waiting for the end of the turn."""
         self._transport.flush()
 
     async def close(self) -> None:
-        """Say goodbye and close; never raises, and takes a few seconds at most."""
+        """Close the connection in order; this never raises, and takes a few seconds at most."""
         if self.close_reason is None:
             await asyncio.gather(
                 *(channel.consumers.linger() for channel in self._channels.values())
@@ -230,7 +230,7 @@ class Connection:
             if endpoint.tls is None:
                 await loop.create_connection(lambda: self._transport, host, port)
             else:
-                # In two steps: what TLS has made of the bytes waits in the transport below.
+                # In two steps, to have the transport below TLS: encrypted bytes wait there.
                 plain, _ = await loop.create_connection(asyncio.Protocol, host, port)
                 secure = await loop.start_tls(
                     plain, self._transport, endpoint.tls, server_hostname=host
@@ -291,7 +291,7 @@ class Connection:
         return future
 
     def on_method(self, raw: bytes, start: int, end: int) -> None:
-        """Take a method of the connection's own."""
+        """Take a method frame of channel 0: the connection's own methods."""
         method = wire.read_method(raw, start, end)
         arguments = method.arguments
         match method.number:
@@ -312,7 +312,7 @@ class Connection:
                 raise ValueError(f"method {number >> 16}.{number & 0xFFFF} where none was due")
 
     def on_header(self, raw: bytes, start: int, end: int) -> None:
-        """Refuse content on the connection's own channel."""
+        """Refuse content frames on channel 0."""
         raise ValueError("content on channel 0")
 
     on_body = on_header

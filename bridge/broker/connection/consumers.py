@@ -1,14 +1,14 @@
-"""Consuming on a channel: deliveries, gets, and what becomes of each delivery.
+"""Consuming on a channel: deliveries, gets, and the settlement of each delivery.
 
-Acks of one turn of the event loop leave together: as far as nothing older is outstanding they
-are one basic.ack with `multiple`, the rest are single. So whoever acks need not know what else
-is outstanding on the channel.
+Acks of one turn of the event loop leave together. Acks below the oldest outstanding delivery are
+one basic.ack with `multiple`; the rest are single. So the caller of `ack` need not know the other
+outstanding deliveries of the channel.
 
 RabbitMQ may forget acks (docs/rabbitmq-faults.md: forgotten-acks). A channel process passes at most
 32 unapplied commands on to a quorum queue (`rabbit_fifo_client`, soft limit) and keeps the rest to
-itself; when the channel ends then, these are dropped and their messages come back (seen on 3.10 and
-4.0: of 120 single acks before a close, 87 were lost, also with a channel.flow in between). Whoever
-closes in order waits a little.
+itself. When the channel ends then, the kept acks are dropped and their messages come back (seen on
+3.10 and 4.0: of 120 single acks before a close, 87 were lost, also with a channel.flow in between).
+A close in order therefore waits a little (`linger`).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class ChannelConsumers:
     """The part of a channel that takes messages out of queues.
 
     Attributes:
-        receiver: who takes the delivery that was read last, once its content has come.
-        on_settled: called whenever nothing is outstanding any more.
+        receiver: the callback for the delivery that was read last; called once its content is in.
+        on_settled: called whenever the last outstanding delivery is settled.
     """
 
     def __init__(self, channel: Channel, calls: Calls) -> None:
@@ -77,16 +77,16 @@ class ChannelConsumers:
 
     @property
     def outstanding(self) -> int:
-        """How many deliveries are not settled yet."""
+        """The number of deliveries that are not settled yet."""
         return len(self._outstanding)
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is delivered, or may be, or an answer is due."""
+        """Whether there is a consumer, an unsettled delivery, or an answer that is due."""
         return bool(self._consumers or self._outstanding or self._calls.is_waiting)
 
     def qos(self, prefetch: int) -> asyncio.Future[Any]:
-        """Limit what is outstanding for each consumer that starts from now on; 0 is no limit."""
+        """Set the prefetch of each consumer that starts from now on; 0 means no limit."""
         return self._calls.ask(wire.BASIC_QOS, 0, prefetch, False)
 
     def consume(
@@ -99,19 +99,20 @@ class ChannelConsumers:
         arguments: Table | None = None,
         on_cancel: OnCancel | None = None,
     ) -> Awaitable[str]:
-        """Start a consumer; what is awaited returns its tag.
+        """Start a consumer and return an awaitable of its tag.
 
         Args:
             queue: the queue's name.
-            on_delivery: called for each message, perhaps before this returns. It must not raise:
-                the channel is closed when it does.
-            tag: a tag of one's own, unique on the channel, and not a decimal number: see
-                docs/design/connections.md.
-            no_ack: messages count as settled when they are sent (direct reply-to needs this).
-            arguments: of basic.consume, such as x-stream-offset.
+            on_delivery: called for each message, perhaps before the awaitable is done. An
+                exception in it closes the channel.
+            tag: the consumer tag, unique on the channel, and not a decimal number (see
+                docs/design/connections.md); by default a new one.
+            no_ack: RabbitMQ counts messages as settled when it sends them (direct reply-to needs
+                this).
+            arguments: arguments of basic.consume, such as x-stream-offset.
             on_cancel: called once with the tag when RabbitMQ ends the consumer (queue deleted,
-                consumer timeout of 4.3). 4.3 may still deliver to it afterwards; such messages
-                go to `on_delivery` like others, for else they would be stuck.
+                consumer timeout of 4.3). 4.3 may still deliver to the consumer afterwards; such
+                messages go to `on_delivery` like others, lest they stay unsettled for ever.
         """
         tag = tag or f"busbridge-{next(_TAGS)}"
         started = self.consume_soon(
@@ -130,15 +131,15 @@ class ChannelConsumers:
         arguments: Table | None = None,
         on_cancel: OnCancel | None = None,
     ) -> asyncio.Future[Any]:
-        """Write what starts a consumer, perhaps with a prefetch of its own.
+        """Write basic.consume, after a basic.qos when a prefetch is given.
 
-        Returns what is done when RabbitMQ has answered.
+        Returns a future that is done when RabbitMQ has answered basic.consume.
         """
         if prefetch is not None:
             self.qos(prefetch)
         key = short_string(tag)[1:]
         assert key not in self._consumers, f"the consumer tag {tag} is in use"
-        # A get is a consumer of a quorum queue's too, and its delivery tag is its consumer tag.
+        # To a quorum queue a get is a consumer, too: its consumer tag is its delivery tag.
         assert not tag.isdecimal(), f"the consumer tag {tag} may be a get's"
         flags = (False, no_ack, False, False)
         started = self._calls.ask(wire.BASIC_CONSUME, 0, queue, tag, *flags, arguments or {})
@@ -146,7 +147,7 @@ class ChannelConsumers:
         return started
 
     def cancel(self, tag: str) -> asyncio.Future[Any]:
-        """End a consumer; when that is done, nothing more is delivered to it."""
+        """End a consumer; once the future is done, RabbitMQ delivers no more messages to it."""
         return self._calls.ask(wire.BASIC_CANCEL, tag, False)
 
     async def _begun(self, tag: str, started: asyncio.Future[Any]) -> str:
@@ -163,15 +164,16 @@ class ChannelConsumers:
             self.cancel(tag)
 
     def get(self, queue: str) -> asyncio.Future[Delivery | None]:
-        """Take one message, or None when the queue is empty; gets may be pipelined.
+        """Return a future of one message, or of None when the queue is empty.
 
-        A message that comes when the future was cancelled goes back to its queue.
+        Gets may be pipelined. A message that comes after the future was cancelled goes back to its
+        queue.
         """
         answers = (wire.BASIC_GET_OK, wire.BASIC_GET_EMPTY)
         return self._calls.ask(wire.BASIC_GET, 0, queue, False, answers=answers)
 
     def ack(self, tag: int, multiple: bool = False) -> None:
-        """Settle a delivery, or all up to it, at the end of this turn of the loop."""
+        """Ack a delivery at the end of this turn of the loop; with `multiple`, all up to it."""
         if self._calls.close_reason is not None:
             raise self._calls.close_reason.again()
         if multiple:
@@ -185,21 +187,27 @@ class ChannelConsumers:
         self._acked.append(tag)
 
     def reject(self, tag: int, requeue: bool) -> None:
-        """Give a delivery back, or dead-letter it; a return counts on every version."""
+        """Return a delivery to its queue, or dead-letter it (basic.reject).
+
+        A return raises the message's delivery count on every version.
+        """
         if self._calls.close_reason is not None:
             raise self._calls.close_reason.again()
         self._forget(tag)
         self._settle(wire.BASIC_REJECT, tag, requeue)
 
     def nack(self, tag: int) -> None:
-        """Give a delivery back; that does not count on 4.3."""
+        """Return a delivery to its queue (basic.nack); 4.3 leaves the delivery count as it is."""
         if self._calls.close_reason is not None:
             raise self._calls.close_reason.again()
         self._forget(tag)
         self._settle(wire.BASIC_NACK, tag, _REQUEUE)
 
     def linger(self) -> Awaitable[None]:
-        """Write what was settled and give RabbitMQ time to apply it."""
+        """Write the acks of this turn, and wait until `SETTLE_LINGER_S` after the last settlement.
+
+        RabbitMQ needs that time to apply the settlements.
+        """
         self._before_write()
         wait_s = self._settled_s + SETTLE_LINGER_S - self._transport.loop.time()
         return asyncio.sleep(max(wait_s, 0) if self._calls.close_reason is None else 0)
@@ -246,7 +254,7 @@ class ChannelConsumers:
         ]
 
     def read_deliver(self, raw: bytes, start: int, end: int) -> Delivery:
-        """Read basic.deliver; the content is put in, and `receiver` called, when it has come."""
+        """Read basic.deliver; the channel adds the content later and then calls `receiver`."""
         at = start + 5 + raw[start + 4]
         consumer = self._consumers.get(raw[start + 5 : at])
         tag, redelivered = _DELIVER_TAG.unpack_from(raw, at)
@@ -275,13 +283,13 @@ class ChannelConsumers:
         )
 
     def answer_get(self, question: Question, delivery: Delivery) -> None:
-        """Hand a message to whoever asked for one; it goes back when nobody waits any more."""
+        """Answer a get with its message; return the message when the get's future is done."""
         self._outstanding[delivery.tag] = None
         if not question.resolve(delivery):
             self.nack(delivery.tag)
 
     def on_cancel(self, tag: str) -> None:
-        """RabbitMQ ended a consumer; 4.3 may say so more than once."""
+        """Take RabbitMQ's cancel of a consumer; 4.3 may send it more than once."""
         consumer = self._consumers.get(short_string(tag)[1:])
         if consumer is not None and not consumer.is_cancelled:
             consumer.is_cancelled = True
@@ -293,7 +301,10 @@ class ChannelConsumers:
         self._consumers.pop(short_string(tag)[1:], None)
 
     def drop(self) -> None:
-        """Forget all: the channel has ended, and RabbitMQ gives it back."""
+        """Forget all consumers and deliveries: the channel has ended.
+
+        RabbitMQ returns the deliveries to their queues.
+        """
         self._consumers.clear()
         self._outstanding.clear()
         self._acked.clear()

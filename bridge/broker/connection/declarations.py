@@ -15,7 +15,7 @@ Arguments = Mapping[str, object] | None
 
 
 class QueueState(NamedTuple):
-    """What queue.declare answers."""
+    """The answer to queue.declare: the queue's name, ready messages and consumers."""
 
     name: str
     messages: int
@@ -29,8 +29,8 @@ def _table(arguments: Arguments) -> Table:
 class Declarations:
     """The part of a channel that declares, binds and deletes.
 
-    Each call raises the ChannelClosed that RabbitMQ answers with (NotFound, PreconditionFailed,
-    ...); the channel is closed then.
+    Each awaitable raises the ChannelClosed that RabbitMQ answers with (NotFound,
+    PreconditionFailed, ...); the channel is closed then.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -44,7 +44,7 @@ class Declarations:
         passive: bool = False,
         arguments: Arguments = None,
     ) -> Awaitable[None]:
-        """Declare an exchange, a durable one; with `passive`, only check that it is there."""
+        """Declare a durable exchange; with `passive`, only check that the exchange exists."""
         if isinstance(exchange, resources.Exchange):
             name, kind, arguments = exchange.name, exchange.type, exchange.arguments
         else:
@@ -62,7 +62,10 @@ class Declarations:
         passive: bool = False,
         arguments: Arguments = None,
     ) -> Awaitable[QueueState]:
-        """Declare a queue; with `passive`, only look. The name "" lets RabbitMQ choose one."""
+        """Declare a queue; with `passive`, only check that it exists.
+
+        With the name "", RabbitMQ chooses a name.
+        """
         if isinstance(queue, resources.Queue):
             name, arguments = queue.name, queue.arguments
         else:
@@ -71,15 +74,15 @@ class Declarations:
         return _state(self._calls.ask(wire.QUEUE_DECLARE, 0, name, *flags, _table(arguments)))
 
     def require_queue(self, queue: str) -> None:
-        """Have RabbitMQ close the channel with NotFound when a queue is not there.
+        """Have RabbitMQ close the channel with NotFound when a queue does not exist.
 
-        When it is RabbitMQ says nothing, and asks no queue for its state.
+        When the queue exists, RabbitMQ sends no answer and asks no queue for its state.
         """
         flags = (True, False, False, False, True)
         self._calls.say(wire.QUEUE_DECLARE, 0, queue, *flags, {})
 
     def bind(self, binding: resources.Binding) -> Awaitable[None]:
-        """Bind what a binding names."""
+        """Declare a binding, of a queue or of an exchange."""
         method = wire.EXCHANGE_BIND if binding.to_exchange else wire.QUEUE_BIND
         ends = binding.destination, binding.source
         table = _table(binding.arguments)
@@ -95,12 +98,12 @@ class Declarations:
     def unbind_queue(
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: Arguments = None
     ) -> Awaitable[None]:
-        """Remove a binding of a queue; one that is not there is no error."""
+        """Remove a binding of a queue; a missing binding is no error."""
         table = _table(arguments)
         return self._calls.ask(wire.QUEUE_UNBIND, 0, queue, exchange, routing_key, table)
 
     def delete_queue(self, queue: str) -> Awaitable[None]:
-        """Delete a queue with what is in it."""
+        """Delete a queue with its messages."""
         return self._calls.ask(wire.QUEUE_DELETE, 0, queue, False, False, False)
 
     def delete_exchange(self, exchange: str) -> Awaitable[None]:

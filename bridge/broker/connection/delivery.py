@@ -1,4 +1,4 @@
-"""One message as RabbitMQ delivered it."""
+"""A message as RabbitMQ delivered it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One message as RabbitMQ delivered it.
+    """A message as RabbitMQ delivered it.
 
     Attributes:
-        tag: the delivery tag, of this channel.
-        redelivered: whether it was delivered before, as far as RabbitMQ knows.
-        exchange: where it was published.
-        routing_key: with which key.
+        tag: the delivery tag, on this channel.
+        redelivered: whether the message was delivered before, as far as RabbitMQ knows.
+        exchange: the exchange that the message was published to.
+        routing_key: the routing key of the publish.
         properties: encoded properties.
         body: the whole body.
         consumer_tag: the consumer's tag, "" for a get.
-        channel: where it is settled.
-        remaining: how many more messages were ready; of a get only.
+        channel: the channel that settles the delivery.
+        remaining: the number of messages that were still ready; for a get only.
     """
 
     tag: int

@@ -1,4 +1,4 @@
-"""Where RabbitMQ is and how to log in there."""
+"""The address of RabbitMQ and the login for it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Endpoint:
     Attributes:
         hosts: host and port of each node; they are tried in this order.
         vhost: the virtual host.
-        user: the user's name; with `is_external` the certificate says who it is.
+        user: the user's name; with `is_external` the certificate names the user.
         password: the user's password.
-        tls: how to speak TLS; None means plain TCP.
+        tls: the TLS settings; None means plain TCP.
         is_external: log in by the client certificate (SASL EXTERNAL, plugin
             rabbitmq_auth_mechanism_ssl).
     """
@@ -44,9 +44,9 @@ def parse_url(
         url: the address. User and password are percent-encoded, as in every URL; an empty path
             means the virtual host `/`.
         ca: file of the certificate authorities that may have signed RabbitMQ's certificate;
-            without it the system's are asked.
+            without it the system's authorities count.
         cert: file of the client's certificate chain.
-        key: file of its key, when that is not in `cert`.
+        key: file of the certificate's key, when the key is not in `cert`.
 
     Raises:
         ValueError: with a sentence that says what is wrong. It never quotes the password.

@@ -1,4 +1,4 @@
-"""What takes the frames of a channel."""
+"""The interface that takes the frames of one channel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class FrameHandler(Protocol):
-    """What a channel does with its frames; `raw[start:end]` is the payload."""
+    """The receiver of a channel's frames; `raw[start:end]` is the payload."""
 
     def on_method(self, raw: bytes, start: int, end: int) -> None:
         """Take a method frame."""

@@ -1,12 +1,12 @@
-"""A pool of connections: which one serves which queue, and what a dead queue may cost the others.
+"""A pool of connections: each queue is assigned to one, so that a dead queue harms few others.
 
 RabbitMQ answers a consume or a get of a quorum queue without a leader by ending the whole
 connection (541 INTERNAL_ERROR; docs/rabbitmq-faults.md: no-leader): at once when the queue's Raft
-server is stopped, after half a minute when there is no majority; all that was unacked on it
-returns, and is counted. So each queue (or entity) has its place on one of several connections,
-which is opened when it is first asked for; and one that may have caused such an end is from then on
-asked on a connection of its own (`machine/suspects.py`), until it has answered and has nothing
-under way there.
+server is stopped, after half a minute when there is no majority. All unacked messages of the
+connection return, and their delivery counts rise. So the pool gives each queue (or entity) one of
+several connections, which it opens at the first request. A queue that may have ended a connection
+is a suspect (`machine/suspects.py`): it gets a connection of its own, until it has answered and has
+had nothing under way there for a while.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Lease:
-    """The connection that serves a queue or an entity, for as long as it lasts."""
+    """A queue's or an entity's use of one connection, until that connection ends."""
 
     def __init__(self, connection: Connection, owner: str) -> None:
         self.connection = connection
@@ -58,7 +58,7 @@ class Lease:
         return f"<Lease of {self.connection!r} for {self.owner!r}>"
 
     async def channel(self) -> Channel:
-        """Open a channel."""
+        """Open a channel for the lease's owner."""
         return await self.connection.channel(self.owner)
 
     def channel_soon(self) -> Channel:
@@ -72,32 +72,32 @@ class Lease:
 
 
 class Route:
-    """The way to one queue, whichever connection serves it now."""
+    """Channels to one queue or entity, on the connection that serves it at the time."""
 
     def __init__(self, pool: Pool, owner: str) -> None:
         self._pool = pool
         self._owner = owner
 
     async def channel(self) -> Channel:
-        """Open a channel, once there is a connection."""
+        """Open a channel, after waiting for a connection."""
         return await (await self._pool.lease(self._owner)).channel()
 
     def channel_soon(self) -> Channel:
         """Open a channel without waiting.
 
         Raises:
-            BrokerError: there is no connection, or it has all the channels that it may have.
+            BrokerError: there is no connection, or half of its channels are in use.
         """
         return self._pool.lease_now(self._owner).channel_soon()
 
 
 class Pool:
-    """Connections that are opened when they are first needed and come back when they are lost.
+    """Connections that open at the first request and are opened again when they are lost.
 
     Args:
-        name: what RabbitMQ shows of each, with its number.
-        judges: a suspect goes back by itself, when it has answered and has nothing under way;
-            otherwise when it is given back.
+        name: the connections' name in RabbitMQ; a number or a suspect's name is added to it.
+        judges: whether the pool itself clears a suspect that answers and has nothing under way;
+            otherwise the caller clears it by `give_back`.
 
     Attributes:
         suspects: the queues that may have ended a connection.
@@ -118,21 +118,21 @@ class Pool:
 
     @property
     def connections(self) -> list[Connection]:
-        """Those that are up."""
+        """The connections that are up."""
         members = (*self._shared.values(), *self._own.values())
         return [each.connection for each in members if each.connection is not None]
 
     @property
     def is_up(self) -> bool:
-        """Whether one is up."""
+        """Whether any connection is up."""
         return bool(self.connections)
 
     def route(self, owner: str) -> Route:
-        """Return the way to a queue."""
+        """Return a route to a queue or an entity."""
         return Route(self, owner)
 
     async def lease(self, owner: str) -> Lease:
-        """Return the connection that serves a queue or an entity, once it is there."""
+        """Return a lease of the connection that serves a queue or an entity, once it is up."""
         while True:
             member = self._member(owner)
             await member.ready.wait()
@@ -140,10 +140,10 @@ class Pool:
                 return Lease(member.connection, owner)
 
     def lease_now(self, owner: str) -> Lease:
-        """Return the connection that serves a queue or an entity.
+        """Return a lease of the connection that serves a queue or an entity, without waiting.
 
         Raises:
-            ConnectionLost: it is not there.
+            ConnectionLost: the connection is not up.
         """
         connection = self._member(owner).connection
         if connection is None:
@@ -152,10 +152,10 @@ class Pool:
 
     @asynccontextmanager
     async def apart(self, owner: str) -> AsyncIterator[Lease]:
-        """A connection for one thing: what is asked on it holds up nobody else.
+        """Lease a new connection for one purpose; a slow answer on it delays no other queue.
 
         Raises:
-            BrokerError: there is none.
+            BrokerError: the connection cannot be opened.
         """
         connection = await Connection.open(self._endpoint, name=f"{self._name} {owner}")
         try:
@@ -164,12 +164,15 @@ class Pool:
             await connection.close()
 
     def suspect(self, owner: str, error: str) -> None:
-        """It gave no answer; the next lease is of a connection of its own."""
+        """Mark a queue that gave no answer as suspect; its next lease is of its own connection."""
         self.suspects.failed(owner, error, time.time_ns() // 1_000_000)
         log.warning("queue.silent name=%s error=%s", owner, error)
 
     def give_back(self, owner: str) -> None:
-        """It has answered and has nothing under way: it is served like all others again."""
+        """Clear a suspect, end its own connection, and serve it on a shared one again.
+
+        The suspect has answered and has nothing under way.
+        """
         self.suspects.cleared(owner)
         member = self._own.pop(owner, None)
         if member is not None:
@@ -177,7 +180,7 @@ class Pool:
             log.info("queue.answers name=%s", owner)
 
     def flush(self) -> None:
-        """Write what was collected so far without waiting for the end of the turn."""
+        """Write the collected frames of all connections without waiting for the turn's end."""
         for member in (*self._shared.values(), *self._own.values()):
             if member.connection is not None:
                 member.connection.flush()
@@ -228,21 +231,22 @@ class Pool:
             if self._judges and connection.queue_answers and not connection.awaits_queue:
                 self.suspects.answered(owner)
             quiet_s = quiet_s + LOOK_S if connection.is_idle else 0.0
-        # Nobody asks: one that has not answered stays a suspect, and has another one when asked.
+        # The queue is not used now. When it has not answered, it stays a suspect, and its next
+        # lease opens another connection of its own.
         if self.suspects.is_answering(owner):
             self.suspects.cleared(owner)
             log.info("queue.answers name=%s", owner)
         self._own.pop(owner, None)
 
     def note_end(self, connection: Connection, error: ConnectionLost) -> None:
-        """A connection has ended: whoever may be the cause is suspect."""
+        """Mark the queues that may have caused the end of a connection as suspects."""
         if error.code in _ERROR_CODES:
             for owner in named_in(error.text, connection.unanswered - {""}):
                 self.suspect(owner, str(error))
 
 
 class _Member:
-    """One connection of a pool, and its successors."""
+    """A place in the pool: a connection, and after its loss the next one."""
 
     def __init__(self, pool: Pool, name: str, serve: Serve) -> None:
         self.connection: Connection | None = None
@@ -254,7 +258,7 @@ class _Member:
         self.task = asyncio.create_task(self._keep(), name=name)
 
     def open(self, connection: Connection) -> None:
-        """Have the connection used."""
+        """Give the connection to the leases that wait."""
         self.has_been_up = True
         self.connection = connection
         self.ready.set()
@@ -267,7 +271,7 @@ class _Member:
         except BrokerError as error:
             log.error("pool.ended name=%s error=%s", self._name, error)
         finally:
-            self.ready.set()  # whoever waits for this one has another
+            self.ready.set()  # leases that wait here look for another member
 
     async def _work(self, connection: Connection) -> None:
         connection.on_closed = partial(self._on_closed, connection)

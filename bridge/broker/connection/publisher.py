@@ -3,8 +3,8 @@
 RabbitMQ confirms by number, in any order when targets differ, and many at once with `multiple`.
 A mandatory message that no queue takes comes back by basic.return *before* it is confirmed
 (https://www.rabbitmq.com/docs/confirms#when-publishes-are-confirmed), and the return does not
-carry its number: it is found by its content. Of two messages that are equal in everything either
-may be taken for the other.
+carry its number. The publisher finds the number by the message's content, so of two messages that
+are equal in everything, it may take the one for the other.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ChannelPublisher:
 
     @property
     def unconfirmed(self) -> int:
-        """How many publishes wait for their confirm."""
+        """The number of publishes that wait for their confirm."""
         return len(self._unconfirmed)
 
     def leads_to(self, queue: str) -> bool:
-        """Whether a publish to this queue by its name waits for its confirm."""
+        """Whether a publish to this queue by the default exchange waits for its confirm."""
         return any(publish[:2] == ("", queue) for publish in self._unconfirmed.values())
 
     def confirm_select(self) -> asyncio.Future[Any]:
@@ -84,12 +84,13 @@ class ChannelPublisher:
         """Write a message at the end of this turn of the loop and return its number (1, 2, ...).
 
         Args:
-            exchange: where to; "" is the default exchange.
-            routing_key: with which key.
+            exchange: the exchange's name; "" is the default exchange.
+            routing_key: the routing key.
             properties: encoded properties.
             body: the whole body.
-            mandatory: have it returned when no queue takes it.
-            settled: called when it is confirmed, refused, returned, or lost with the channel.
+            mandatory: whether RabbitMQ returns the message when no queue takes it.
+            settled: called with None when the message is confirmed, and with the error when it is
+                refused, returned, or lost with the channel.
 
         Raises:
             BrokerError: nothing was published (the channel is closed, WriteBufferFull, or
@@ -135,10 +136,10 @@ class ChannelPublisher:
         *,
         mandatory: bool = True,
     ) -> Awaitable[None]:
-        """Publish one message; what is awaited is done when RabbitMQ has it.
+        """Publish one message and return an awaitable that is done when RabbitMQ confirms it.
 
         Raises:
-            PublishRefused: a queue is full.
+            PublishRefused: RabbitMQ refused the message (basic.nack): a queue is full, for one.
             Unroutable: no queue took it.
             BrokerError: the channel or connection was lost; the message may have arrived.
         """
@@ -155,7 +156,7 @@ class ChannelPublisher:
         return future
 
     def on_confirmed(self, number: int, multiple: bool, is_ack: bool) -> None:
-        """Take a confirm of RabbitMQ's."""
+        """Take an ack or a nack of RabbitMQ for a publish, or for all up to it."""
         if number == 0 and multiple:
             number = self._published
         if not self._is_confirming or number > self._published:
@@ -200,11 +201,11 @@ class ChannelPublisher:
     def _returned(
         self, exchange: str, routing_key: str, properties: bytes, body: bytes
     ) -> list[int]:
-        """Find what was returned: the first such message behind the last one that was returned.
+        """Return the number of a returned message: the first equal publish after the last returned.
 
-        RabbitMQ may write the properties anew; then they are compared by value. When nothing
-        matches, all that went the same way are taken for returned: a message too many is sent
-        again, none is lost.
+        RabbitMQ may encode the properties anew; then they are compared by value. When no publish
+        matches, all with the same exchange and key are taken for returned: a message too many may
+        be sent again, but none is lost.
         """
         candidates = [
             (number, publish)
@@ -242,7 +243,7 @@ class ChannelPublisher:
             )
 
     def fail(self, error: Callable[[], BrokerError]) -> None:
-        """Tell all who wait for a confirm that none comes."""
+        """Call `settled` of each unconfirmed publish with an error: no confirm comes any more."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None

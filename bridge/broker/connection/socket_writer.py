@@ -1,4 +1,4 @@
-"""Writing to a connection's socket here and now, past the event loop's own buffer."""
+"""Writing to a connection's socket at once, past the event loop's own buffer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import os
 class SocketWriter:
     """Writes to one transport's socket.
 
-    An event loop may put off what is written until the end of its turn (uvloop does). With TLS
-    only the transport can write.
+    An event loop may put off a write until the end of its turn (uvloop does). With TLS only the
+    transport can write.
 
     Args:
-        transport: what is written to.
-        plain: the transport below it, where it speaks TLS.
+        transport: the connection's transport.
+        plain: the plain transport below a TLS transport.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class SocketWriter:
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of what was written the kernel has not taken yet."""
+        """The number of written bytes that the kernel has not taken yet."""
         plain = self._plain
         below = 0 if plain is None else plain.get_write_buffer_size()
         return self._transport.get_write_buffer_size() + below
@@ -39,7 +39,7 @@ class SocketWriter:
         if (
             self._number >= 0
             and transport.get_write_buffer_size() == 0
-            and not transport.is_closing()  # the descriptor may be another's by then
+            and not transport.is_closing()  # a closed descriptor's number may be used again
         ):
             try:
                 written = os.write(self._number, data)

@@ -2,9 +2,8 @@
 
 Reading: every chunk is cut into frames at once and each frame goes to the handler of its channel.
 Writing: parts are collected and joined once per turn of the event loop, so that a thousand
-publishes are one `send`. A handler that wants to add something at the very end of a turn (acks that
-can be said in one frame) registers itself in `due`; who waits until the kernel has what was written
-in a turn, in `written`.
+publishes are one `send`. A callback in `due` may add frames at the very end of a turn (acks that
+fit in one frame). A callback in `written` is called when the kernel has taken all written bytes.
 """
 
 from __future__ import annotations
@@ -50,13 +49,14 @@ class Transport(asyncio.Protocol):
     """The socket of one connection.
 
     Attributes:
-        handlers: channel number -> who takes its frames.
-        parts: what is to be written at the end of this turn.
-        due: called at the end of this turn, before `parts` are joined.
-        written: called once when the kernel has them all, or the connection has ended.
-        is_full: too much is unsent; nothing more may be published.
+        handlers: channel number -> the handler of its frames.
+        parts: frames to be written at the end of this turn.
+        due: callbacks for the end of this turn, before `parts` are joined.
+        written: callbacks, each called once when the kernel has all bytes, or the connection ends.
+        is_full: too many bytes are unsent; nothing more may be published.
         is_blocked: RabbitMQ has an alarm and does not read.
         lost: why the connection ended; None while it lives.
+        queue_answers: the number of answers from queues' own processes (consume, get).
         is_gone: set when the socket is closed, a turn of the loop after the loss.
     """
 
@@ -136,10 +136,10 @@ class Transport(asyncio.Protocol):
         self._rest = data[at:] if at < size else b""
 
     def eof_received(self) -> None:
-        """Let the socket close: RabbitMQ has said its last word."""
+        """Let the socket close: RabbitMQ sends no more."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the socket is gone."""
+        """Set `is_gone`, and end the connection if it has not ended yet."""
         self.is_gone.set()
         error: ConnectionLost
         if isinstance(exc, ssl.SSLError):
@@ -151,28 +151,28 @@ class Transport(asyncio.Protocol):
         self.lose(error)
 
     def pause_writing(self) -> None:
-        """Much is unsent: count it."""
+        """Begin to count the unsent bytes: there are many (`PAUSE_BYTES`)."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Little is."""
+        """Stop counting the unsent bytes: few are left, and publishes are allowed again."""
         self._is_paused = False
         self.is_full = False
 
     def write(self, frame: bytes) -> None:
-        """Write at the end of this turn of the loop."""
+        """Write a frame at the end of this turn of the loop."""
         self.parts.append(frame)
         if not self._is_flush_due:
             self.flush_soon()
 
     def flush_soon(self) -> None:
-        """See to it that what is in `parts` and `due` leaves at the end of this turn."""
+        """Schedule `flush` for the end of this turn, unless it is scheduled already."""
         if not self._is_flush_due and self.lost is None:
             self._is_flush_due = True
             self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write all that was collected."""
+        """Run the callbacks in `due`, and write all collected frames."""
         self._is_flush_due = False
         if self.lost is not None or self._socket is None:
             self.parts.clear()
@@ -198,12 +198,12 @@ class Transport(asyncio.Protocol):
             self.is_full = True
 
     def _tell_written(self) -> None:
-        """Tell those who wait until the kernel has what they wrote, once it has."""
+        """Call the callbacks in `written` once the kernel has taken all bytes."""
         assert self._writer is not None
         if not self._writer.unsent_bytes:
             self._tell()
         elif self._unsent_watch is None:
-            # uvloop writes what goes over TLS at the end of the turn.
+            # uvloop writes TLS bytes at the end of the turn.
             self._unsent_watch = self.loop.call_soon(self._watch_unsent)
 
     def _watch_unsent(self) -> None:
@@ -212,7 +212,7 @@ class Transport(asyncio.Protocol):
         if self._writer.unsent_bytes:
             self._unsent_watch = self.loop.call_later(UNSENT_POLL_S, self._watch_unsent)
         else:
-            self.flush()  # of who waits some may have written since
+            self.flush()  # frames may have been added since, for which callbacks wait, too
 
     def _tell(self) -> None:
         written, self.written = self.written, []
@@ -220,7 +220,10 @@ class Transport(asyncio.Protocol):
             tell()
 
     def start_heartbeats(self, interval_s: float) -> None:
-        """Send one when nothing else was sent, and end the connection when nothing comes."""
+        """Send a heartbeat when nothing else was sent, and end the connection in silence.
+
+        The silence is two intervals without a byte from RabbitMQ.
+        """
         if interval_s > 0:
             self._heartbeat = self.loop.call_later(interval_s / 2, self._beat, interval_s)
 
@@ -238,7 +241,7 @@ class Transport(asyncio.Protocol):
         self._heartbeat = self.loop.call_later(interval_s / 2, self._beat, interval_s)
 
     def lose(self, error: ConnectionLost) -> None:
-        """End the connection here and now, for this reason."""
+        """End the connection at once, for this reason."""
         if self.lost is not None:
             return
         self.lost = error

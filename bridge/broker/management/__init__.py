@@ -1,1 +1,1 @@
-"""RabbitMQ as administrators see it: its management API, and `rabbitmqctl`."""
+"""Administration of RabbitMQ, by its management API and by `rabbitmqctl`."""

@@ -1,7 +1,7 @@
 """RabbitMQ's management API, as far as the bridge needs it.
 
-Global parameters keep the definitions of entities, policies their changeable settings; the rest
-is for diffs, checks at start, health, and tests.
+Global parameters keep the definitions of entities, and policies the changeable settings. The other
+calls are for diffs, checks at start, health, and tests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Management:
     def __init__(
         self, endpoint: Endpoint, urls: Sequence[str] | str = (), *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        """Keep where and who.
+        """Keep the addresses and the login; nothing is sent yet.
 
         Args:
             endpoint: the login and the virtual host, and the default for `urls`.
@@ -69,18 +69,18 @@ class Management:
         return {row["name"]: row["value"] for row in rows}
 
     async def global_parameter(self, name: str) -> Value:
-        """Return one; None when it is not there."""
+        """Return the value of a global parameter; None when there is no such parameter."""
         row = await self._http.request("GET", "global-parameters", name, absent=None)
         return None if row is None else row["value"]
 
     async def put_global_parameter(self, name: str, value: Value) -> None:
-        """Write one."""
+        """Create or replace a global parameter."""
         await self._http.request(
             "PUT", "global-parameters", name, body={"name": name, "value": value}
         )
 
     async def delete_global_parameter(self, name: str) -> None:
-        """Delete one; one that is not there is no error."""
+        """Delete a global parameter; a missing one is no error."""
         await self._http.request("DELETE", "global-parameters", name, absent=None)
 
     async def policies(self, *, operator: bool = False) -> list[Policy]:
@@ -99,7 +99,7 @@ class Management:
         ]
 
     async def put_policy(self, policy: Policy) -> None:
-        """Create a policy or replace the one of this name."""
+        """Create a policy, or replace the policy of the same name."""
         body = {
             "pattern": policy.pattern,
             "definition": policy.definition,
@@ -110,7 +110,7 @@ class Management:
         await self._http.request("PUT", *path, body=body)
 
     async def delete_policy(self, name: str, *, operator: bool = False) -> None:
-        """Delete a policy; one that is not there is no error."""
+        """Delete a policy or operator policy; a missing one is no error."""
         await self._http.request("DELETE", _policies(operator), self.vhost, name, absent=None)
 
     async def queues(self, columns: Sequence[str] = ()) -> _Rows:
@@ -118,14 +118,17 @@ class Management:
         return await self._rows("queues", self.vhost, columns=columns)
 
     async def queue(self, name: str) -> dict[str, Any] | None:
-        """Return one queue with its figures, which are seconds old; None when it is not there."""
+        """Return a queue with its figures, which are seconds old; None when it does not exist."""
         row: dict[str, Any] | None = await self._http.request(
             "GET", "queues", self.vhost, name, absent=None
         )
         return row
 
     async def queue_bytes(self, names: Sequence[str]) -> dict[str, int]:
-        """Return the size of the messages in those of some queues that are there; seconds old."""
+        """Return the bytes of messages in each of some queues; the figures are seconds old.
+
+        A queue that does not exist is left out.
+        """
         rows: Sequence[dict[str, Any] | None]
         if len(names) > _SINGLE_MAX:
             wanted = set(names)
@@ -148,14 +151,14 @@ class Management:
             return await self._rows("bindings", self.vhost)
 
     async def bindings_from(self, exchange: str) -> _Rows:
-        """Return the bindings of one exchange; none when it is not there."""
+        """Return the bindings of a source exchange; an empty list when it does not exist."""
         path = "exchanges", self.vhost, exchange, "bindings", "source"
         with _naming_the_binding():
             rows: _Rows | None = await self._http.request("GET", *path, absent=None)
             return rows or []
 
     async def queues_below(self, prefix: str) -> list[str]:
-        """Return the names of the queues whose names begin so."""
+        """Return the names of the queues whose names begin with a prefix."""
         found: list[str] = []
         page, pages = 1, 1
         while page <= pages:
@@ -170,7 +173,7 @@ class Management:
         return await self._rows("nodes")
 
     async def is_cluster(self) -> bool:
-        """Return whether it has several nodes; who may not ask is told that it has."""
+        """Return whether RabbitMQ has several nodes; True when the user may not list nodes."""
         try:
             return len(await self.nodes()) > 1
         except ManagementRefused:
@@ -182,7 +185,10 @@ class Management:
         return overview
 
     async def alarms(self) -> list[str]:
-        """Return the alarms that are on, such as `memory on rabbit@host`; who may not ask: none."""
+        """Return the active alarms, such as `memory on rabbit@host`.
+
+        The list is empty when the user may not list nodes.
+        """
         alarms = []
         try:
             nodes = await self.nodes()
@@ -213,7 +219,7 @@ class Management:
 
 @contextlib.contextmanager
 def _naming_the_binding() -> Iterator[None]:
-    """Say what makes RabbitMQ fail at listing its bindings: see `tilde-key`."""
+    """Add the cause to a failed listing of bindings; see docs/rabbitmq-faults.md: tilde-key."""
     try:
         yield
     except ManagementRefused as error:

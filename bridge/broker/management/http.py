@@ -1,4 +1,4 @@
-"""HTTP to RabbitMQ's management API: which host answers, the login, JSON, and what errors mean."""
+"""HTTP requests to RabbitMQ's management API: choice of the host, login, JSON, and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNKNOWN_USER = frozenset(("Not_Authorized", "Login failed"))
 
 
 def default_urls(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return where the API is, when nobody has said it: the default port of each host."""
+    """Return the default base URLs of the API: the default port on each host of an endpoint."""
     scheme, port = ("https", PORT_TLS) if endpoint.tls else ("http", PORT)
     hosts = [f"[{host}]" if ":" in host else host for host, _ in endpoint.hosts]
     return tuple(f"{scheme}://{host}:{port}" for host in hosts)
@@ -45,7 +45,7 @@ class HttpApi:
     """Requests to the API of one broker or cluster; `str` names its hosts without the login."""
 
     def __init__(self, endpoint: Endpoint, urls: Sequence[str] | str, *, timeout_s: float) -> None:
-        """Keep where and who; see `Management`."""
+        """Keep the addresses and the login; see `Management`."""
         urls = (urls,) if isinstance(urls, str) else tuple(urls)
         self._bases = [_base(url, endpoint) for url in urls or default_urls(endpoint)]
         self._tls = endpoint.tls
@@ -74,9 +74,9 @@ class HttpApi:
         Args:
             verb: the HTTP method.
             path: segments below `/api`, not yet encoded.
-            body: what becomes JSON.
-            query: the query.
-            absent: `absent=None` makes "not found" the answer None.
+            body: the value of the JSON body; None for no body.
+            query: the query's parameters.
+            absent: with `absent=None` the result is None when RabbitMQ answers "not found".
         """
         asked = partial(self._ask, verb, path, body, query, bool(absent))
         if verb != "GET":
@@ -102,7 +102,7 @@ class HttpApi:
             except (OSError, aiohttp.ClientError) as error:
                 failures.append(f"{base}: {_words(error)}")
             else:
-                # Whoever answers is asked first the next time.
+                # The next request tries this host first.
                 self._bases.remove((base, login))
                 self._bases.insert(0, (base, login))
                 return _answer(status, text, f"{verb} /api/{'/'.join(path)}", is_absence_fine)
@@ -142,7 +142,10 @@ class HttpApi:
 
 
 def _is_passing_failure(error: BaseException) -> bool:
-    """Whether it is RabbitMQ 3.10's 500 without a word (docs/rabbitmq-faults.md: listing-fails)."""
+    """Whether an error is 3.10's status 500 without text (docs/rabbitmq-faults.md: listing-fails).
+
+    A second request then succeeds.
+    """
     is_failure = isinstance(error, ManagementRefused) and error.code == 500
     return is_failure and str(error).rstrip().endswith(":")
 
@@ -162,8 +165,8 @@ def _base(url: str, endpoint: Endpoint) -> tuple[str, str]:
 
 
 def _words(error: Exception) -> str:
-    """Return what went wrong; where is said before it."""
-    if isinstance(error, aiohttp.ClientSSLError):  # its number is no system error's
+    """Return the text of a network error without the address, which the caller adds."""
+    if isinstance(error, aiohttp.ClientSSLError):  # its errno is no system error's number
         return str(error)
     if isinstance(error, aiohttp.ClientConnectorError) and (number := error.os_error.errno):
         return os.strerror(number) if number > 0 else str(error.os_error.strerror)

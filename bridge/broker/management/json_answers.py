@@ -1,7 +1,7 @@
-"""JSON as RabbitMQ answers it: whatever somebody has stored there, the rest is read.
+"""Reading RabbitMQ's JSON, also when it contains values that Python cannot read.
 
-RabbitMQ takes parameters that nest without end, and numbers of any length; Python reads about a
-thousand levels, and 4,300 digits.
+RabbitMQ stores parameters that nest without limit, and numbers of any length. Python reads about a
+thousand levels, and 4,300 digits. Values beyond that become None; the rest is read.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def read(text: str) -> Any:
-    """Return what a text says, and None for values in it that are too much for Python.
+    """Return the value of a JSON text, with None for values that nest too deeply or are too long.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the text is no JSON.
     """
     try:
         return json.loads(text)
@@ -36,7 +36,7 @@ def _integer(digits: str) -> int | None:
 
 
 def _cut(text: str) -> str:
-    """Return the text with null for what nests deeper than `DEPTH_MAX`."""
+    """Return the text with null for each value that nests deeper than `DEPTH_MAX`."""
     kept: list[str] = []
     begin = depth = 0
     for mark in _MARK.finditer(text):

@@ -33,21 +33,21 @@ class HttpBroker(Management):
         return str((await self.overview())["rabbitmq_version"])
 
     async def messages(self) -> Mapping[str, int]:
-        """Return how many are in each queue, seconds ago; one that is new has no figure yet."""
+        """Return the number of messages in each queue, seconds old; a new queue has none yet."""
         rows = await self.queues(columns=("name", "messages"))
         return {row["name"]: row["messages"] for row in rows if "messages" in row}
 
     async def delete_shovel(self, name: str) -> None:
-        """Delete a shovel; one that is not there is no error."""
+        """Delete a shovel; a missing one is no error."""
         path = "parameters", "shovel", self.vhost, name
         await self._http.request("DELETE", *path, absent=None)
 
     async def delete_exchange(self, name: str) -> None:
-        """Delete an exchange with its bindings; one that is not there is no error."""
+        """Delete an exchange with its bindings; a missing exchange is no error."""
         await self._http.request("DELETE", "exchanges", self.vhost, name, absent=None)
 
     async def delete_binding(self, binding: Binding) -> None:
-        """Delete one binding; one that is not there is no error."""
+        """Delete a binding; a missing one is no error."""
         kind = "e" if binding.to_exchange else "q"
         path = ("bindings", self.vhost, "e", binding.source, kind, binding.destination)
         rows = await self._http.request("GET", *path, absent=None)
@@ -57,7 +57,7 @@ class HttpBroker(Management):
                 await self._http.request("DELETE", *path, row["properties_key"], absent=None)
 
     async def announce(self, exchange: str) -> None:
-        """Publish an empty message to an exchange where bridges listen."""
+        """Publish an empty message to an exchange whose messages bridges consume."""
         message = {"properties": {}, "routing_key": "", "payload": "", "payload_encoding": "string"}
         path = "exchanges", self.vhost, exchange, "publish"
         await self._http.request("POST", *path, body=message, absent=None)
@@ -67,12 +67,12 @@ class ConsoleBroker:
     """A broker through `rabbitmqctl` on its own host."""
 
     def __init__(self, vhost: str, program: Sequence[str] = ("rabbitmqctl",)) -> None:
-        """Keep how to call it: the program, and what always comes first (`--node` ...)."""
+        """Keep the virtual host and the command: the program and its first arguments (`--node`)."""
         self.vhost = vhost
         self._program = tuple(program)
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
     async def version(self) -> str:
         """Return RabbitMQ's version."""
@@ -86,7 +86,7 @@ class ConsoleBroker:
         return found
 
     async def messages(self) -> Mapping[str, int]:
-        """Return how many messages are in each queue."""
+        """Return the number of messages in each queue."""
         text = await self._call(
             *("--vhost", self.vhost, "list_queues", "name", "messages", "--formatter", "json")
         )
@@ -94,12 +94,12 @@ class ConsoleBroker:
         return {row["name"]: int(row["messages"]) for row in rows if row["messages"] != ""}
 
     async def import_definitions(self, definitions: Mapping[str, Any]) -> None:
-        """Declare what is in a definitions document, and set its policies and parameters.
+        """Import a definitions document: declare its objects, set its policies and parameters.
 
-        Queues, exchanges and bindings that are there stay as they are.
+        Existing queues, exchanges and bindings stay as they are.
 
-        It goes through a file: on standard input, 4.0 waits for its end for ever, and access keys
-        would show in a list of processes.
+        The document goes through a file: from standard input 4.0 never returns, and as an argument
+        access keys would show in a list of processes.
         """
         with tempfile.NamedTemporaryFile("w", prefix="busbridge-", suffix=".json") as file:
             json.dump(definitions, file)
@@ -127,12 +127,12 @@ class ConsoleBroker:
         await self._call("--vhost", self.vhost, "delete_queue", name)
 
     async def delete_exchange(self, name: str) -> None:
-        """Delete an exchange with its bindings; `rabbitmqctl` has no command of its own for it."""
+        """Delete an exchange with its bindings, by `eval`: `rabbitmqctl` has no command for it."""
         resource = self._resource("exchange", name)
         await self._eval(f'rabbit_exchange:delete({resource}, false, <<"busbridge">>).')
 
     async def delete_binding(self, binding: Binding) -> None:
-        """Delete one binding; `rabbitmqctl` has no command of its own for it."""
+        """Delete a binding, by `eval`: `rabbitmqctl` has no command for it."""
         source = self._resource("exchange", binding.source)
         kind = "exchange" if binding.to_exchange else "queue"
         destination = self._resource(kind, binding.destination)
@@ -145,9 +145,10 @@ class ConsoleBroker:
         await self._eval(f'rabbit_binding:remove({term}, <<"busbridge">>).')
 
     async def announce(self, exchange: str) -> None:
-        """Publish an empty message to an exchange where bridges listen.
+        """Publish an empty message to an exchange whose messages bridges consume.
 
-        `rabbitmqctl` has no command of its own for it, and 4.x another function than 3.x.
+        `rabbitmqctl` has no command for a publish. The function that `eval` calls differs between
+        3.x and 4.x.
         """
         await self._eval(
             f"X = {self._resource('exchange', exchange)}, "
@@ -195,12 +196,12 @@ LiveBroker = HttpBroker | ConsoleBroker
 
 
 def _binary(text: str) -> str:
-    """Return an Erlang binary with these bytes."""
+    """Return the Erlang source of a binary with the text's bytes."""
     return "<<" + ",".join(str(byte) for byte in text.encode()) + ">>"
 
 
 def _typed(value: Value) -> str:
-    """Return type and value of an argument, as RabbitMQ keeps what came as JSON."""
+    """Return the Erlang type and value that RabbitMQ stores for a JSON argument."""
     match value:
         case bool():
             return f"bool, {'true' if value else 'false'}"

@@ -16,8 +16,8 @@ from bridge.broker.errors import NodeFailed
 PLUGINS = ("rabbitmq_management",)
 
 CONFIGURATION: dict[str, str] = {
-    # 30 days: a lock that is renewed for long is not RabbitMQ's to end. Below 2^32 ms, Erlang's
-    # largest timeout.
+    # 30 days: RabbitMQ must not end a message lock that is renewed for long. Below 2^32 ms,
+    # Erlang's largest timeout.
     "consumer_timeout": "2592000000",
     # 3.10's default; 4.x has 16 MiB, less than the premium tier's messages.
     "max_message_size": "134217728",
@@ -52,10 +52,10 @@ class NodePorts:
 
 
 class NodeFolder:
-    """What a node finds when it starts, and leaves when it ends; one process may use it at a time.
+    """The files of a node, which outlast its process; one bridge process uses them at a time.
 
     Attributes:
-        console: the file for what the node prints.
+        console: the file for the node's standard output and error.
         has_management: whether the node serves the management API.
     """
 
@@ -68,7 +68,7 @@ class NodeFolder:
         plugins: Sequence[str],
         cookie: str | None,
     ) -> None:
-        """Describe it; see `Node`. `name` is the node's whole name."""
+        """Describe the folder; see `Node`. `name` is the node's whole name, with its host."""
         self.console = path / "log" / "console"
         self.has_management = any(each.startswith("rabbitmq_management") for each in plugins)
         self._path = path
@@ -80,10 +80,10 @@ class NodeFolder:
         self._lock: IO[str] | None = None
 
     def take(self) -> None:
-        """Make it where it is not there, and keep other processes out until `release`.
+        """Create the folder if it is missing, and lock it against other processes until `release`.
 
         Raises:
-            NodeFailed: another process has it, or it cannot be made or written.
+            NodeFailed: another process has locked the folder, or it cannot be made or written.
         """
         try:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class NodeFolder:
         self._lock = lock
 
     def release(self) -> None:
-        """Let other processes have it."""
+        """Unlock the folder for other processes."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -123,7 +123,7 @@ class NodeFolder:
         self._write_cookie()
 
     def _write_cookie(self) -> None:
-        """Write the cookie with mode 0400, without which Erlang refuses it."""
+        """Write the Erlang cookie with mode 0400: Erlang refuses a file with another mode."""
         path = self._cookie_file
         if path.exists() and self._wanted_cookie in (None, path.read_text()):
             return
@@ -133,10 +133,10 @@ class NodeFolder:
         path.chmod(0o400)
 
     def environment(self, ports: NodePorts, *, path: str) -> dict[str, str]:
-        """Return the environment of the node and of what speaks to it.
+        """Return the environment variables of the node and of epmd.
 
         Args:
-            ports: those that were written.
+            ports: the ports that `write` was given.
             path: PATH, with the node's Erlang on it.
         """
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
@@ -147,8 +147,8 @@ class NodeFolder:
             "LC_ALL": "C.UTF-8",
             "ERL_EPMD_PORT": str(ports.epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            # Has the script become the node instead of staying as its parent: signals, and the
-            # end of the bridge, reach the node itself.
+            # With this the script becomes the node's process instead of staying its parent:
+            # signals, and the end of the bridge, reach the node itself.
             "RUNNING_UNDER_SYSTEMD": "true",
             "RABBITMQ_NODENAME": self._name,
             "RABBITMQ_NODE_PORT": str(ports.amqp),
@@ -162,12 +162,12 @@ class NodeFolder:
         }
 
     def last_words(self) -> str:
-        """Return what the node's log and console say of its failure."""
+        """Return the lines of the node's console and log that tell the cause of a failure."""
         lines: list[str] = []
         for path in (self.console, self._path / "log" / f"{self._name}.log"):
             with contextlib.suppress(OSError):
                 lines += path.read_text(errors="replace").splitlines()[-_LOG_LINES_READ:]
-        # The cause is told first; a report of every process that it ended follows.
+        # The cause comes first; reports of the processes that ended by it follow.
         told = [line for line in lines if "[error]" in line and not line.endswith("> ")] or lines
         told = list(dict.fromkeys(line[:_LOG_LINE_MAX] for line in told))[:_LOG_LINES]
         return "\n".join(told)

@@ -1,4 +1,4 @@
-"""Where the programs of a RabbitMQ are that this machine could run."""
+"""The RabbitMQ that is installed on this machine: the paths of its programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Installation:
 
     Attributes:
         scripts: the folder of `rabbitmq-server` and `rabbitmqctl`.
-        path: what PATH must be for them, so that they find their Erlang.
+        path: the value of PATH with which the scripts find their Erlang.
     """
 
     scripts: Path
@@ -36,7 +36,7 @@ class Installation:
         return cls(scripts=scripts, path=_path())
 
     def epmd(self) -> Path | None:
-        """Return Erlang's port mapper, if it is where Erlang keeps it."""
+        """Return Erlang's port mapper, from Erlang's folders or else from PATH, or None."""
         erl = shutil.which("erl", path=self.path)
         places = [Path(erl).parent, Path(erl).resolve().parent] if erl else []
         for place in places:
@@ -48,7 +48,7 @@ class Installation:
 
 
 def _path() -> str:
-    """Return PATH with the folders that services are often started without."""
+    """Return PATH with the system's folders, which services are often started without."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     folders += [each for each in ("/usr/local/bin", "/usr/bin", "/bin") if each not in folders]
     return os.pathsep.join(folders)

@@ -1,4 +1,4 @@
-"""TCP ports on loopback for processes that are about to listen on them."""
+"""Reserving TCP ports on loopback for processes that are about to listen."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Self
 
 
 class Ports:
-    """Free ports that nobody else is given until they are released.
+    """Free ports, reserved until `release` (on Linux; elsewhere they are only free at first).
 
-    A port that is only known to be free may be gone before its process listens: to another who asks
-    for one, or to a connection, which the kernel gives a port of the same range. So on Linux these
-    are bound meanwhile; a server that sets SO_REUSEADDR, as servers do, can listen there all the
-    same, and until it does, connections are refused. Elsewhere they are just free.
+    The kernel may give a free port away before its server listens: to another server, or to an
+    outgoing connection, whose port comes from the same range. So on Linux a socket is bound to each
+    port meanwhile. A server that sets SO_REUSEADDR, as servers do, can listen on the port all the
+    same; until then, connections are refused.
 
     Attributes:
-        numbers: the ports.
+        numbers: the port numbers.
     """
 
     def __init__(self, count: int) -> None:
-        """Reserve so many ports, until `release` or as long as this object lives."""
+        """Reserve `count` ports, until `release` or the end of this object's life."""
         bound = [_bound() for _ in range(count)]
         self.numbers: tuple[int, ...] = tuple(each.getsockname()[1] for each in bound)
         self.release = weakref.finalize(self, _close, [each.detach() for each in bound])
@@ -46,7 +46,7 @@ class Ports:
 def _bound() -> socket.socket:
     each = socket.socket()
     each.bind(("127.0.0.1", 0))
-    # Afterwards: with it from the start the kernel may give a port that is reserved already.
+    # After bind: set before it, the kernel may choose a port that is reserved already.
     each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return each
 

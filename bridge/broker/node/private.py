@@ -1,8 +1,8 @@
-"""A private RabbitMQ: a child of this process, on loopback only, its data kept in a folder.
+"""A private RabbitMQ: a child process of this one, on loopback only, with its data in a folder.
 
-Its ports are free ones, new at each start unless they are given. epmd, which a node starts by
-itself and never stops, is started here as a second child. Both end with the bridge, however the
-bridge ends (on Linux the kernel sees to it).
+The node's ports are free ones, new at each start unless they are given. A node starts epmd by
+itself and never stops it, so the bridge starts epmd as a second child. Node and epmd end with the
+bridge, however the bridge ends (on Linux the kernel ends them).
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ _POLL_S = 0.1
 
 
 class Node:
-    """One private node; it may be stopped or killed and started again over the same data.
+    """A private node; it may be stopped or killed and started again with the same data.
 
     Attributes:
-        folder: where everything of it is.
-        endpoint: where it listens, once started.
-        management_url: its management API, once started.
-        has_ended: set when the process is gone, for whatever reason.
+        folder: the folder of the node's data, log and configuration.
+        name: the node's whole name, with its host.
+        endpoint: the AMQP address, once started.
+        management_url: the URL of the management API, once started; "" without the plugin.
+        has_ended: set when the node's process is gone, for whatever reason.
+        epmd_port: the port of the node's epmd, once started.
     """
 
     def __init__(
@@ -57,11 +59,12 @@ class Node:
         """Describe a node.
 
         Args:
-            folder: made when it is not there.
-            installation: which RabbitMQ.
-            name: the node's name before `@localhost`; it belongs to the data.
-            configuration: more lines of rabbitmq.conf, or others instead of `CONFIGURATION`'s.
-            plugins: what is enabled.
+            folder: the node's folder; `start` creates it if it is missing.
+            installation: the RabbitMQ to run.
+            name: the node's name before `@localhost`; a node finds its data by its name.
+            configuration: lines of rabbitmq.conf that add to `CONFIGURATION` or replace lines of
+                it.
+            plugins: the enabled plugins.
             port: AMQP port, 0 for a free one.
             management_port: HTTP port, 0 for a free one.
             epmd_port: port of an epmd that another node of this process has started.
@@ -95,22 +98,22 @@ class Node:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """Whether the node's process is running."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start it and return when it answers over AMQP and HTTP.
+        """Start the node and return when it answers over AMQP and HTTP.
 
         Raises:
-            NodeFailed: with the last lines of its log.
+            NodeFailed: the node does not start, or not in time; the text has lines of its log.
         """
         assert not self.is_running, "the node is running"
         self._files.take()
         try:
-            # A cluster's other nodes are found by this epmd: it survives a kill of its node.
+            # A cluster's other nodes use this epmd, too: it survives a kill of its node.
             spared = () if self._epmd is None else (self._epmd.pid,)
             await end_leftovers(self.folder, spared=spared)
-            # It takes seconds until the node listens on them.
+            # Reserved, since the node listens on the ports only seconds later.
             with Ports(4) as ports:
                 self._write_files(*ports.numbers)
                 await self._start_epmd()
@@ -128,7 +131,10 @@ class Node:
             raise
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop it in order; kill it when that takes longer; neither loses anything."""
+        """Stop the node in order, and kill it when it has not ended after `timeout_s`.
+
+        A kill may undo RabbitMQ's latest declarations (`broker/declaration_fence.py`).
+        """
         if self._process is not None and self.is_running:
             self._process.terminate()
             with contextlib.suppress(TimeoutError):
@@ -137,7 +143,7 @@ class Node:
         await self._clear()
 
     async def kill(self) -> None:
-        """End it at once, as a power failure would; `start` may follow."""
+        """Kill the node's processes at once (SIGKILL); `start` may follow."""
         self.signal(signal.SIGKILL)
         if self._waiter is not None:
             await self._waiter
@@ -145,7 +151,7 @@ class Node:
         self._process = None
 
     def signal(self, number: int) -> None:
-        """Send a signal to all its processes (SIGSTOP leaves it deaf, SIGCONT wakes it)."""
+        """Send a signal to all the node's processes (SIGSTOP suspends it, SIGCONT resumes it)."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -224,7 +230,7 @@ class Node:
         return f"the private RabbitMQ in {self.folder} {what}:\n{self._files.last_words()}"
 
     async def _clear(self) -> None:
-        """End what is left of it, epmd included, and give the folder up."""
+        """Kill the node's processes and its epmd, and release the folder."""
         await self.kill()
         if self._epmd is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Child processes that must not outlive the bridge, and the ports that they listen on."""
+"""Child processes that must not outlive the bridge: end them with it, or at the next start."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ async def end_leftovers(folder: Path, *, spared: Container[int] = ()) -> None:
     """End a node that an earlier process left behind in this folder (Linux only).
 
     Args:
-        folder: the node's.
-        spared: processes that live on.
+        folder: the node's folder.
+        spared: ids of processes to leave alone.
+
+    Raises:
+        NodeFailed: a process does not end within 10 s.
     """
     mark = f"RABBITMQ_MNESIA_BASE={folder / 'data'}".encode()
     for attempt in range(_TRIES_MAX):

@@ -1,8 +1,9 @@
-"""Reading a stream: up to its present end, or up to an entry that is there, or will be.
+"""Reading a stream: up to its present end, or up to an entry that exists or is being published.
 
-RabbitMQ does not say where a stream ends. But the process of a channel hands out all that a
-consumer's credit allows before it turns to the channel's next request: so what has not come when
-that is answered is not there (3.10, 4.0 and 4.3), or not yet on the node that reads.
+RabbitMQ does not tell where a stream ends. But a channel's process delivers all entries that a
+consumer's credit allows before it handles the channel's next request. So an entry that has not come
+when that request is answered does not exist (3.10, 4.0 and 4.3), or is not yet on the node that
+the channel is connected to.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ PREFETCH_MAX = 2_000
 
 
 def at(offset: int) -> tuple[str, object]:
-    """Return where a read begins: at an offset, or at the oldest entry if that is gone."""
+    """Return a start for reads: an offset, or the oldest entry when the offset's is gone."""
     return ("l", max(offset, 0))
 
 
 def since(time_s: int) -> tuple[str, object]:
-    """Return where a read begins: what was published since a time (UTC s), or a little before."""
+    """Return a start for reads: the entries since a time (UTC s), and some shortly before."""
     return ("T", max(time_s, 0))
 
 
@@ -48,9 +49,9 @@ class Entry(NamedTuple):
     """One entry of a stream.
 
     Attributes:
-        offset: where it stands; offsets rise, and some are missing.
-        properties: the entry's.
-        body: likewise.
+        offset: the entry's offset; offsets rise, with gaps.
+        properties: the entry's properties.
+        body: the entry's body.
     """
 
     offset: int
@@ -63,7 +64,7 @@ Take = Callable[[Entry], bool]
 
 
 class _Reading:
-    """One consumer: what came, and whether it was enough."""
+    """One consumer of a stream: it counts deliveries, and stops when `take` returns True."""
 
     def __init__(self, channel: Channel, prefetch: int, take: Take) -> None:
         self._channel = channel
@@ -77,7 +78,7 @@ class _Reading:
         self.is_enough = False
 
     async def begin(self, stream: str, start: tuple[str, object]) -> None:
-        """Consume, in one packet: a peek is made of such reads."""
+        """Set the prefetch and start the consumer, in one packet to keep peeks fast."""
         arguments: Table = {OFFSET: start}
         consumers = self._channel.consumers
         await asyncio.gather(
@@ -98,7 +99,11 @@ class _Reading:
             self._error, self.is_enough = error, True
 
     async def comes(self, within_s: float) -> bool:
-        """Whether something has come since the last look; raises what has ended the channel."""
+        """Wait for a delivery since the last `go_on`; return whether one has come in time.
+
+        Raises:
+            BrokerError: the channel ended without a delivery.
+        """
         events = self._came, self._channel.closed
         waiting = [asyncio.ensure_future(each.wait()) for each in events]
         try:
@@ -111,7 +116,7 @@ class _Reading:
         return self._came.is_set()
 
     async def go_on(self) -> None:
-        """Read what is there; raises what went wrong at taking it."""
+        """Read all entries that exist now; raises the error of a failed `take`."""
         self._came.clear()
         while not self.is_enough and self._seen != self.count:
             self._seen = self.count
@@ -130,21 +135,21 @@ async def read_stream(
     prefetch: int = 250,
     may_be_empty: bool = False,
 ) -> int:
-    """Hand over a stream's entries, oldest first, until it ends or `take` says that it is enough.
+    """Pass a stream's entries to `take`, oldest first, until the stream ends or `take` is True.
 
-    Returns how many RabbitMQ has delivered.
+    Returns the number of entries that RabbitMQ has delivered.
 
     Args:
-        start: `FIRST`, `LAST` or `at` an offset.
-        prefetch: how many RabbitMQ delivers at a time.
-        may_be_empty: whether there may be no entry from `start` on.
+        start: `FIRST`, `LAST`, `at` an offset or `since` a time.
+        prefetch: how many entries RabbitMQ delivers at a time.
+        may_be_empty: whether the stream may have no entry from `start` on.
 
     Raises:
-        NotFound: there is no such stream.
-        BrokerSilent: an entry that must be there does not come.
+        NotFound: the stream does not exist.
+        BrokerSilent: no entry comes within `EMPTY_S`, though one must exist.
         BrokerError: the channel ended.
     """
-    # Nothing is to be settled, so nothing is to be waited for at the end.
+    # Acks of a stream settle nothing, so the channel is closed without waiting.
     with await connection.channel() as channel:
         reading = _Reading(channel, prefetch, take)
         await reading.begin(stream, start)
@@ -163,14 +168,14 @@ async def read_until(
     prefetch: int = PREFETCH_MAX,
     publish: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Hand over a stream's entries, oldest first, until `take` says that it is enough.
+    """Pass a stream's entries to `take`, oldest first, until `take` returns True.
 
     Args:
-        publish: publishes the last that is wanted, and returns when it is confirmed; else it is
-            there.
+        publish: publishes the last entry to read, and returns when it is confirmed; None when
+            that entry exists already.
 
     Raises:
-        BrokerError: the channel ended, or the stream says nothing.
+        BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
     """
     with await connection.channel() as channel:
         reading = _Reading(channel, prefetch, take)
@@ -187,7 +192,7 @@ async def read_until(
 async def read_range(
     connection: HasChannels, stream: str, start: int, end: int, take: Callable[[Entry], None]
 ) -> None:
-    """Hand over the entries from `start` to `end`, both included, as far as they are there.
+    """Pass the entries from `start` to `end`, both included, to `take`; missing ones are skipped.
 
     Args:
         start: an offset.
@@ -195,7 +200,7 @@ async def read_range(
         take: called with each entry, oldest first.
 
     Raises:
-        BrokerError: the channel ended, or the stream says nothing.
+        BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
     """
 
     def pass_on(entry: Entry) -> bool:
@@ -214,14 +219,14 @@ async def find_own(
     publish: Callable[[], Awaitable[None]],
     is_own: Callable[[Entry], bool],
 ) -> int:
-    """Publish an entry, and return the offset at which it stands.
+    """Publish an entry to a stream, and return its offset.
 
     Args:
-        publish: publishes it, and returns when it is confirmed.
-        is_own: whether an entry is it.
+        publish: publishes the entry, and returns when it is confirmed.
+        is_own: whether an entry of the stream is the published one.
 
     Raises:
-        BrokerError: the channel ended, or the stream says nothing.
+        BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
     """
     found: list[int] = []
 
@@ -235,7 +240,7 @@ async def find_own(
 
 
 def _read_entry(delivery: Delivery) -> Entry | None:
-    """Return what a stream has delivered; `None` when it cannot be read: anybody may publish."""
+    """Return the entry of a delivery; None when it cannot be read, for anybody may publish."""
     try:
         properties = Properties.decode(delivery.properties)
     except ValueError:
