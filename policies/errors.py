@@ -1,4 +1,4 @@
-"""What can go wrong with an input: every fault of it at once, each with place and remedy.
+"""Errors of an input: all its faults at once, each with place and remedy.
 
 ReadError
   UnknownFormat
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in a text something stands.
+    """A place in an input's text.
 
     Attributes:
-        line: from 1; 0 when it is not known.
+        line: from 1; 0 when the line is not known.
         path: a JSON path such as `$.resources[2].name`, or the path of XML elements.
     """
 
@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong with an input, and what to do about it."""
+    """A fault of an input, with its place and a remedy."""
 
     place: Place
     message: str

@@ -1,4 +1,4 @@
-"""How well RabbitMQ, with the bridge or without it, does what a property of Service Bus says."""
+"""Grades: how well RabbitMQ does a property of Service Bus, with the bridge and without."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.topology.capabilities import Capabilities
 
 
 class Grade(Enum):
-    """From best to worst."""
+    """How well a target does a property, from best to worst."""
 
     EXACT = "exact"
     BRIDGE = "by the bridge"
@@ -25,7 +25,7 @@ class Grade(Enum):
 
 
 class Flavour(Enum):
-    """What runs beside RabbitMQ."""
+    """RabbitMQ with the bridge, or plain RabbitMQ."""
 
     BRIDGE = "bridge"
     PLAIN = "plain"
@@ -33,14 +33,14 @@ class Flavour(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is graded.
+    """An entity, or the namespace, whose property is graded.
 
     Attributes:
         entity: the entity, or the namespace.
-        names: those of the namespace's queues and topics, in lower case.
+        names: the names of the namespace's queues and topics, in lower case.
         comes_back: the forwarded messages of the entity can reach the entity again.
-        rule: the rule, when it is one that is graded.
-        capabilities: of the RabbitMQ that it shall run on.
+        rule: the rule, when a rule is graded.
+        capabilities: of the target's RabbitMQ version.
     """
 
     entity: model.Entity | model.Namespace
@@ -51,17 +51,17 @@ class Subject:
 
 
 def always(_: Subject) -> bool:
-    """Whether a case applies that always does."""
+    """Return true: the test of a case that applies to every value."""
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A grade for some values; the first case of a list that applies is the one.
+    """A grade for some values of a property; the first case of a list that applies holds.
 
     Attributes:
-        when: the values, in words; "" for all that are left.
-        note: what differs, and what to do.
+        when: the values, in words; "" for all values without an earlier case.
+        note: the difference from Service Bus, and what to do about it.
     """
 
     grade: Grade
@@ -71,27 +71,27 @@ class Case:
 
 
 def exact(note: str = "") -> Case:
-    """Return the case that everything is as in Service Bus."""
+    """Return a case in which everything is as in Service Bus."""
     return Case(grade=Grade.EXACT, note=note)
 
 
 def bridge(note: str = "") -> Case:
-    """Return the case that the bridge does it, with no setting of RabbitMQ."""
+    """Return a case in which the bridge does the property, with no setting of RabbitMQ."""
     return Case(grade=Grade.BRIDGE, note=note)
 
 
 def approximate(note: str) -> Case:
-    """Return the case that something differs."""
+    """Return a case with a difference from Service Bus."""
     return Case(grade=Grade.APPROXIMATE, note=note)
 
 
 def lost(note: str) -> Case:
-    """Return the case that there is nothing like it."""
+    """Return a case in which the target has nothing like the property."""
     return Case(grade=Grade.LOST, note=note)
 
 
 def when(words: str, applies: Callable[[Subject], bool], case: Case) -> Case:
-    """Return `case` for the values that `words` describe and `applies` knows."""
+    """Return `case` for the values that `words` describe and `applies` tests."""
     return Case(grade=case.grade, when=words, note=case.note, applies=applies)
 
 

@@ -1,4 +1,4 @@
-"""What a broker has, from its own definitions export, as the values that the compiler returns."""
+"""A broker's objects, from its definitions export, as the values that the compiler returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Export = Mapping[str, Any]
 
 
 def topology_of(export: Export, vhost: str) -> Topology:
-    """Return everything in a vhost, whoever made it, and the global parameters of that vhost."""
+    """Return all objects of a vhost, foreign ones too, and its entities' global parameters."""
     prefix = definitions.parameter_prefix(vhost)
     namespace = definitions.namespace_parameter_name(vhost)
     return Topology(
@@ -67,9 +67,9 @@ def topology_of(export: Export, vhost: str) -> Topology:
 
 
 def namespace_of(live: Topology, vhost: str) -> tuple[model.Namespace | None, tuple[Finding, ...]]:
-    """Return the namespace whose definitions a vhost holds, and what of them is not understood.
+    """Return the namespace that a vhost's definitions describe, and a finding per unknown field.
 
-    `None`: no bridge was ever there, and no `apply`.
+    The namespace is `None` when the vhost has no definitions: no bridge and no `apply` wrote any.
 
     Raises:
         ServiceBusError: a definition is malformed.
@@ -90,7 +90,7 @@ def namespace_of(live: Topology, vhost: str) -> tuple[model.Namespace | None, tu
 
 
 def merged(live: model.Namespace | None, wanted: model.Namespace) -> model.Namespace:
-    """Return a namespace as wanted, with the entities beside it that are live and not mentioned."""
+    """Return the wanted namespace, with the live entities that it does not mention."""
     everything = {} if live is None else _by_path(live)
     everything.update(_by_path(wanted))
     return definitions.assemble(wanted, everything.values())
@@ -105,7 +105,7 @@ def _rows(export: Export, part: str, vhost: str) -> list[Mapping[str, Any]]:
 
 
 def _arguments(row: Mapping[str, Any]) -> dict[str, Any]:
-    """RabbitMQ writes an empty table as an empty list in some versions."""
+    """Return an object's arguments; some versions of RabbitMQ write an empty table as a list."""
     return dict(row.get("arguments") or {})
 
 

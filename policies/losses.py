@@ -1,7 +1,7 @@
-"""What is lost, for every command: the names by which it can be accepted, and what is not yet.
+"""Losses of an input: their names, and the losses that no user has accepted.
 
-A name is `ENTITY:PROPERTY`, as the report has them; what concerns the namespace has the entity
-`namespace`. In a name that accepts, `*` stands for anything.
+A loss's name is `ENTITY:PROPERTY`, as the report writes both; a loss of the namespace itself has
+the entity `namespace`. In the name of an accepted loss, `*` stands for any text.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NAMESPACE = "namespace"
 
 
 class Lost(ValueError):
-    """Something is lost that nobody has accepted; `str()` names all of it."""
+    """An input has losses that nobody has accepted; `str()` names all of them."""
 
 
 def of(reading: Reading, flavour: Flavour, version: str) -> tuple[Finding, ...]:
-    """Return what a flavour loses of an input on a RabbitMQ."""
+    """Return the losses of an input with a flavour on a version of RabbitMQ."""
     made = report.make(reading, flavours=[flavour], versions=[version])
     return made.losses((flavour, version))
 
@@ -33,7 +33,7 @@ def name_of(loss: Finding) -> str:
 
 
 def unaccepted(losses: Iterable[Finding], accepted: Sequence[str]) -> tuple[Finding, ...]:
-    """Return the losses that no name takes; names are not case-sensitive."""
+    """Return the losses that no accepted name matches; names are not case-sensitive."""
     patterns = [_pattern(name) for name in accepted]
     return tuple(
         loss
@@ -43,20 +43,20 @@ def unaccepted(losses: Iterable[Finding], accepted: Sequence[str]) -> tuple[Find
 
 
 def check(losses: Iterable[Finding], accepted: Sequence[str]) -> None:
-    """Raise when something is lost that no name takes.
+    """Raise when no accepted name matches a loss.
 
     Raises:
-        Lost: naming all of it.
+        Lost: naming all such losses.
     """
     if left := unaccepted(losses, accepted):
         raise Lost("\n".join(lines(left)))
 
 
 def _pattern(name: str) -> str:
-    """Return what `fnmatch` takes: of its letters, only `*` means more than itself."""
+    """Return a name as a pattern of `fnmatch`, in which only `*` is a wildcard."""
     return name.strip().lower().replace("[", "[[]").replace("?", "[?]")
 
 
 def lines(losses: Iterable[Finding]) -> list[str]:
-    """Return a line for each loss: its name, and what that means."""
+    """Return a line for each loss: its name and its message."""
     return [f"lost: {name_of(loss)}: {loss.message}".rstrip(": ") for loss in losses]

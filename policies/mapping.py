@@ -1,6 +1,6 @@
-"""The table: each property of Service Bus, what it is in RabbitMQ, and how well that does.
+"""The mapping table: each property of Service Bus, its counterpart in RabbitMQ, and its grades.
 
-The loss report and the table of docs/policies.md are made from it.
+The loss report and the table in docs/policies.md are made from this table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan: what would change in a broker, what stands in its way, and what people should know."""
+"""A plan: changes to a broker, conflicts, and notes about messages that are queued already."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FATE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Which policies are in force on a queue once the plan is carried out.
+    """The policies in force on a queue once the plan is carried out.
 
     Attributes:
-        policies: one as a rule, none, or several of equal priority, of which RabbitMQ takes any.
-        wanted: the policy of ours that should be; `None` when it needs none.
-        operators: the same of operator policies; of what both limit, the smaller limit holds.
-        ceiling: the operator policy of ours that should be.
+        policies: as a rule one; several of equal priority when RabbitMQ may take any of them.
+        wanted: the policy of ours that should be in force; `None` when the queue needs none.
+        operators: the operator policies in force; of two limits the smaller one holds.
+        ceiling: the operator policy of ours that should be in force; `None` for none.
     """
 
     queue: str
@@ -45,7 +45,7 @@ class Winner:
 
     @property
     def is_right(self) -> bool:
-        """Whether messages fare as they shall: by our policy, with nobody else's limits."""
+        """Whether our policies alone decide what happens to the queue's messages."""
         if self.wanted is not None and self.policies != (self.wanted,):
             return False
         if len(self.policies) > 1 or len(self.operators) > 1:
@@ -55,7 +55,7 @@ class Winner:
 
 
 def _in_force(*policies: Policy) -> _Settings:
-    """What policies together decide of messages."""
+    """Return the settings of `_FATE` in several policies; of two numbers the smaller one."""
     found: dict[str, Value] = {}
     for key, value in (item for policy in policies for item in policy.definition.items()):
         old = found.get(key)
@@ -69,11 +69,11 @@ class Plan:
     """Changes in the order in which they are made.
 
     Attributes:
-        winners: the policy of each queue afterwards.
+        winners: the policies of each queue after the plan.
         notes: what happens to messages that are already queued.
-        messages: how many are in a queue; those at stake are shown.
-        names: what Service Bus calls the entity of a RabbitMQ name, where that differs.
-        losses: how many properties are lost.
+        messages: the number of messages in each queue, to show how many are at stake.
+        names: Service Bus's path by the entity's RabbitMQ name, where the two differ.
+        losses: the number of lost properties.
     """
 
     changes: tuple[Change, ...]
@@ -84,21 +84,21 @@ class Plan:
     losses: int = 0
 
     def entity(self, name: str) -> str | None:
-        """Return what Service Bus calls the entity of a RabbitMQ name, if it spells it otherwise.
+        """Return Service Bus's path of the entity of a RabbitMQ name, where the two differ.
 
-        The names of definitions have the virtual host before the entity.
+        The name of a definition has the virtual host before the entity.
         """
         base = entity_of(name)
         return self.names.get(base) or self.names.get(base.rpartition(":")[2])
 
     @property
     def conflicts(self) -> tuple[Change, ...]:
-        """What cannot be changed in place."""
+        """Changes that cannot be made in place."""
         return tuple(each for each in self.changes if each.action is Action.CONFLICT)
 
     @property
     def destructive(self) -> tuple[Change, ...]:
-        """Steps with which messages can be lost."""
+        """Changes by which messages can be lost."""
         return tuple(each for each in self.changes if each.is_destructive)
 
     @property
@@ -118,10 +118,10 @@ def make(
     """Return the plan that makes a vhost as wanted.
 
     Args:
-        keep: leave alone what is not wanted, but for a ceiling, and for what a plan that was not
-            carried out to its end has left.
-        prune: without it, objects of entities that are not wanted stay: somebody else may be about
-            to make them.
+        keep: leave unwanted objects alone (see `diff`), but for our operator policies and the
+            interim policies of a plan that was not carried out to its end.
+        prune: delete objects of entities that are not wanted. Without it they stay: somebody else
+            may be about to create these entities.
     """
     live = topology_of(export, vhost)
     found = tuple(_winners(wanted, live.policies))
@@ -134,18 +134,18 @@ def make(
 
 
 def display_names(namespace: model.Namespace) -> dict[str, str]:
-    """Return the entity's path by RabbitMQ's name of it, where they differ."""
+    """Return the path of each entity by its RabbitMQ name, where the two differ."""
     paths = [each.path for each in definitions.entities(namespace)]
     return {base: path for path in paths if (base := resource_base(path)) != path}
 
 
 def entity_of(name: str) -> str:
-    """Return what the names of all objects of an entity begin with, given one of them."""
+    """Return an entity's RabbitMQ name from the name of one of its objects."""
     return name.partition("/$")[0]
 
 
 def _leftovers(wanted: Topology, live: Topology) -> tuple[Change, ...]:
-    """Return the deletions of a ceiling that is no longer wanted, and of interim policies."""
+    """Return the deletions of our operator policies and interim policies that are not wanted."""
     kept = {(policy.is_operator, policy.name) for policy in wanted.policies}
     return tuple(
         deletion(policy)
@@ -157,7 +157,7 @@ def _leftovers(wanted: Topology, live: Topology) -> tuple[Change, ...]:
 
 
 def _is_a_strangers(change: Change, wanted: Topology) -> bool:
-    """Whether a change deletes something of an entity that is not wanted."""
+    """Whether a change deletes an object of an entity that is not wanted."""
     if change.action is not Action.DELETE:
         return False
     match change.resource:
@@ -226,7 +226,7 @@ _NOTES: tuple[tuple[Callable[[_Settings, _Settings], bool], str], ...] = (
 
 
 def _notes(live: Topology, found: Iterable[Winner]) -> list[str]:
-    """Return one sentence a kind of change, with the queues that it concerns."""
+    """Return a sentence for each kind of policy change, with the queues concerned."""
     old = {queue.name: _settings(winners(queue, live.policies)) for queue in live.queues}
     pairs = [
         (winner.queue, old[winner.queue], _settings(winner.policies))

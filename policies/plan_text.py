@@ -27,10 +27,10 @@ _MARKS = {
 
 
 def text(plan: Plan, *, is_coloured: bool = False, shows_queues: bool = False) -> str:
-    """Return the plan, one line a step; its last line sums it up.
+    """Return the plan, one line a change; the last line is a summary.
 
     Args:
-        shows_queues: list the policy in force of every queue, not only of those where it is wrong.
+        shows_queues: list the policies in force on every queue, not only on those with wrong ones.
     """
     steps = [line for change in plan.changes for line in _step(change, plan)]
     lines = [_painted(line, colour) if is_coloured else line for line, colour in steps]
@@ -48,7 +48,7 @@ def text(plan: Plan, *, is_coloured: bool = False, shows_queues: bool = False) -
 
 
 def title(resource: Resource) -> str:
-    """Return what a resource is, in a few words."""
+    """Return a resource's kind and name."""
     match resource:
         case Exchange():
             return f"exchange {resource.name} ({resource.type})"
@@ -71,7 +71,7 @@ def _reason(binding: Binding) -> str:
 
 
 def spelled(name: str, plan: Plan) -> str:
-    """Return what to add to a RabbitMQ name: how Service Bus spells its entity, if otherwise."""
+    """Return ` of PATH` to follow a RabbitMQ name that Service Bus spells otherwise, else ""."""
     path = plan.entity(name)
     return f" of {path}" if path else ""
 
@@ -82,7 +82,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def stakes(change: Change, plan: Plan) -> list[str]:
-    """Return a line for each queue whose messages are at stake, with how many they are."""
+    """Return a line for each queue whose messages are at stake, with their number."""
     return [
         f"{name}{spelled(name, plan)}: "
         + (f"{plan.messages[name]:,}" if name in plan.messages else "not known how many")
@@ -91,7 +91,7 @@ def stakes(change: Change, plan: Plan) -> list[str]:
 
 
 def name_of(resource: Resource) -> str:
-    """Return the name of a resource; a binding has that of its exchange."""
+    """Return the name of a resource; for a binding, the name of its source exchange."""
     return resource.source if isinstance(resource, Binding) else resource.name
 
 
@@ -112,7 +112,7 @@ def _step(change: Change, plan: Plan) -> list[tuple[str, str]]:
 
 
 def settings_of(resource: Resource | None) -> dict[str, str]:
-    """What may differ between two forms of a resource; keys of access rules are never shown."""
+    """Return the settings of a resource that an update may change; secrets are never shown."""
     match resource:
         case Policy():
             settings = {key: json.dumps(value) for key, value in resource.definition.items()}
@@ -133,7 +133,7 @@ def settings_of(resource: Resource | None) -> dict[str, str]:
 
 
 def winner_line(winner: Winner, plan: Plan) -> str:
-    """Return which policies are in force on a queue, and which should be."""
+    """Return a line with the policies in force on a queue, and the wanted ones if others."""
     queue = winner.queue + spelled(winner.queue, plan)
     given = _names(winner.policies, winner.operators)
     if winner.is_right:

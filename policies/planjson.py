@@ -1,4 +1,4 @@
-"""A plan as JSON: what it says, for scripts, and what it would make, to be carried out later."""
+"""A plan as JSON: its changes, for scripts, and the saved form that `apply` carries out later."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPlan:
-    """What was planned, and for which broker.
+    """A plan to be carried out later, and the virtual host that it is for.
 
     Attributes:
-        wanted: what shall be there.
-        before: `fingerprint` of the virtual host for which it was planned.
+        wanted: the objects that the virtual host shall have.
+        before: `fingerprint` of the virtual host when the plan was made.
         keep: see `plan.make`.
         prune: see `plan.make`.
-        losses: what the input loses.
+        names: see `Plan`.
+        losses: the losses of the input.
     """
 
     vhost: str
@@ -54,7 +55,7 @@ class SavedPlan:
 
 
 def fingerprint(live: Topology) -> str:
-    """Return a digest of everything in a virtual host; the order of it changes nothing."""
+    """Return a digest of all objects of a virtual host; their order does not matter."""
     rows = sorted(
         json.dumps([part, row], sort_keys=True)
         for part, resources in dataclasses.asdict(live).items()
@@ -64,7 +65,7 @@ def fingerprint(live: Topology) -> str:
 
 
 def to_json(plan: Plan, lost: Sequence[Finding]) -> str:
-    """Return what a plan says; keys of access rules are not shown."""
+    """Return a plan's changes as JSON for scripts; keys of access rules are not shown."""
     form = {
         "schema": SCHEMA,
         "isEmpty": plan.is_empty,
@@ -107,7 +108,7 @@ def _change(change: Change, plan: Plan) -> dict[str, object]:
 
 
 def saved(plan: SavedPlan) -> str:
-    """Return a plan as a file. It holds the keys of access rules."""
+    """Return the text of a plan's file, which holds the keys of access rules."""
     form = {MARK: SCHEMA, **dataclasses.asdict(plan)}
     return json.dumps(form, indent=1, ensure_ascii=False) + "\n"
 
@@ -121,7 +122,7 @@ def loaded(text: str, source: str) -> SavedPlan:
     """Return the plan of a file.
 
     Raises:
-        ReadError: it is none, or of another version.
+        ReadError: the file is no saved plan, or one of another version.
     """
     try:
         form = json.loads(text)

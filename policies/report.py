@@ -1,7 +1,8 @@
 """The loss report: each property of each entity, and how well a target does it.
 
-`make` grades a reading on every combination of flavour and RabbitMQ version that is asked for;
-`table` shows it to people, `to_json` to scripts. What it says is lost is what every command says.
+`make` grades a reading on every wanted combination of flavour and RabbitMQ version. `to_json`
+writes the report for scripts, `report_table.table` for people. All commands take their losses from
+this report.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Entry:
 
     @property
     def rabbitmq_name(self) -> str:
-        """What the names of the entity's objects begin with when the bridge runs."""
+        """The RabbitMQ name that the entity's objects begin with when the bridge runs."""
         return resource_base(self.entity) if self.entity else ""
 
     @property
@@ -63,10 +64,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The grades of everything, and what the input held that could not be taken over.
+    """The grades of all properties, and the findings of the reader.
 
     Attributes:
-        findings: of the reader; they concern every target.
+        findings: parts of the input that could not be taken over, on any target.
     """
 
     namespace: str
@@ -75,14 +76,14 @@ class Report:
     findings: tuple[Finding, ...] = ()
 
     def count(self, target: Target, grade: Grade) -> int:
-        """Return how many properties and findings have a grade on a target."""
+        """Return the number of properties and findings that have a grade on a target."""
         if grade is Grade.LOST:
             return len(self.losses(target))
         grades = [entry.grades[target].grade.value for entry in self.entries]
         return [*grades, *(each.grade for each in self.findings)].count(grade.value)
 
     def losses(self, target: Target) -> tuple[Finding, ...]:
-        """Return all that is lost on a target, whoever found it, each once."""
+        """Return the losses of properties and of findings on a target, each once."""
         found = [
             Finding(
                 entity=entry.entity,
@@ -103,10 +104,10 @@ def make(
     flavours: Sequence[Flavour] = tuple(Flavour),
     versions: Sequence[str] = TARGETS,
 ) -> Report:
-    """Return the report of what was read.
+    """Return the report of a reading.
 
     Raises:
-        UnsupportedVersion: a version is older than 3.10, or none.
+        UnsupportedVersion: a version is older than 3.10, or is no version.
     """
     known = {version: Capabilities.of(version) for version in versions}
     targets = [(flavour, version) for flavour in flavours for version in versions]
@@ -211,7 +212,7 @@ def _entries(
 def _values(
     entity: model.Namespace | model.Entity, prop: str
 ) -> Iterator[tuple[str, str, model.Rule | None]]:
-    """What a report calls a property and its value; one of each rule."""
+    """Yield name, value and rule of a property; of the rules, one item for each."""
     if prop == "Rules" and isinstance(entity, model.Subscription):
         for rule in entity.rules:
             yield f"Rule {rule.name}", _rule_text(rule), rule

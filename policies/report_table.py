@@ -1,4 +1,4 @@
-"""The loss report as a table for people: what is not exact, with the differences as footnotes."""
+"""The loss report as a table for people: inexact properties, with the differences as footnotes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
     """Return the table.
 
     Args:
-        show_exact: also list what is exact on every target.
+        show_exact: also list properties that are exact on every target.
         is_coloured: with the colours of a terminal.
     """
     notes: dict[str, int] = {}
@@ -46,7 +46,7 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
 
 
 def _named(entry: Entry, *, is_bridged: bool) -> str:
-    """An entity as Service Bus spells it, and its RabbitMQ name where that differs."""
+    """Return an entity's path, and its RabbitMQ name where the two differ."""
     if is_bridged and entry.rabbitmq_name != entry.entity:
         return f"{entry.entity} ({entry.rabbitmq_name})"
     return entry.entity or "(namespace)"
@@ -55,7 +55,7 @@ def _named(entry: Entry, *, is_bridged: bool) -> str:
 def _cell(
     entry: Entry, flavour: Flavour, targets: tuple[Target, ...], notes: dict[str, int]
 ) -> tuple[str, Grade]:
-    """`exact`, or `exact; 4.3: approximate [2]` when versions differ."""
+    """Return a cell, `exact` or `4.0: exact; 4.3: approximate [2]`, and its worst grade."""
     cases = {version: entry.grades[flavour, version] for own, version in targets if own is flavour}
     groups: dict[Case, list[str]] = {}
     for version, case in cases.items():

@@ -19,11 +19,11 @@ class Row:
 
     Attributes:
         property: Azure's name.
-        rabbitmq: what it is in RabbitMQ, for people.
-        both: its grades on either, which come first.
-        with_bridge: its grades when the bridge runs.
-        plain: its grades on RabbitMQ alone.
-        only: the entities that the row is about, where it is not about all that have the property.
+        rabbitmq: the property's counterpart in RabbitMQ, for people.
+        both: its cases with either flavour, which are tried first.
+        with_bridge: its cases when the bridge runs.
+        plain: its cases on RabbitMQ alone.
+        only: the kinds of entities that the row is about; `None` for all that have the property.
     """
 
     property: str
@@ -34,7 +34,7 @@ class Row:
     only: frozenset[Kind] | None = None
 
     def kinds(self) -> frozenset[Kind]:
-        """Return the entities that it is about; none for the namespace."""
+        """Return the kinds of entities that the row is about; none for the namespace."""
         return PROPERTIES[self.property].kinds if self.only is None else self.only
 
     def cases(self, flavour: Flavour) -> tuple[Case, ...]:
@@ -43,15 +43,15 @@ class Row:
 
 
 def has(field: str, test: Callable[[Any], bool]) -> Callable[[Subject], bool]:
-    """Return whether an entity's field passes a test."""
+    """Return a function that says whether a subject's field passes a test."""
     return lambda subject: test(getattr(subject.entity, field))
 
 
 def none(field: str) -> Case:
-    """Return the case that nothing is given, so that there is nothing to do."""
+    """Return the case of an empty field, which is exact on every target."""
     return when("none", has(field, lambda value: not value), exact())
 
 
 def off(field: str) -> Case:
-    """Return the case that a switch is off, so that there is nothing to do."""
+    """Return the case of a switch that is off, which is exact on every target."""
     return when("false", has(field, lambda value: not value), exact())

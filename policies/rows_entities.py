@@ -1,4 +1,4 @@
-"""Rows of the mapping table: what an entity or the namespace is."""
+"""Rows of the mapping table: lifetime, status, rules and access rights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _rule(test: Callable[[model.Rule, Capabilities], bool]) -> Callable[[Subject
 
 
 def _unbound(test: Callable[[model.Rule], bool]) -> Callable[[Subject], bool]:
-    """Whether RabbitMQ has no binding for a rule that takes messages, and `test` says why."""
+    """Return a function: whether no binding can do a subject's rule, and `test` says why."""
 
     def applies(rule: model.Rule, capabilities: Capabilities) -> bool:
         arguments, reason = selection(rule, capabilities)

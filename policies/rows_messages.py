@@ -1,4 +1,4 @@
-"""Rows of the mapping table: what becomes of messages in an entity."""
+"""Rows of the mapping table: an entity's messages, their locks, limits, times and targets."""
 
 from __future__ import annotations
 

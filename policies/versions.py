@@ -1,4 +1,4 @@
-"""What differs between RabbitMQ's versions where a migration from Service Bus meets it."""
+"""Differences between RabbitMQ's versions that matter to a migration from Service Bus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.topology.policy import MEBIBYTE
 
 
 def facts(capabilities: Capabilities) -> dict[str, str]:
-    """Return what a version does, by the name of the thing."""
+    """Return how a version behaves, a text for each feature in which versions differ."""
     return {title: say(capabilities) for title, say in _FACTS.items()}
 
 

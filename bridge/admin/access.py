@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: the token of a request, against the shared access rules."""
+"""Rights of HTTP requests: a request's token, checked against the shared access rules."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Access:
     """The rights of one request.
 
     Args:
-        host: what the client asked, for error texts.
+        host: the host in the request, for error texts.
 
     Raises:
-        Unauthorized: it has no token, or one that is not valid.
+        Unauthorized: the request has no token, or the token is not valid.
     """
 
     def __init__(self, headers: Mapping[str, str], rules: RuleSet, host: str, now_s: float) -> None:
@@ -42,22 +42,23 @@ class Access:
         self._claims = self._verified(AUTHORIZATION)
 
     def check(self, method: str, path: str, *rights: Right) -> None:
-        """Refuse what none of these rights is given for.
+        """Raise unless the token gives one of the rights at the path.
 
         Raises:
-            Unauthorized: the token gives none of them at the path; in Azure's words for the method.
+            Unauthorized: the token gives none of them; the text is Azure's for the method.
         """
         if not any(self._claims.allows(right, path) for right in rights):
             raise Unauthorized(_MISSING[method])
 
     def check_target(self, header_of: str, path: str) -> None:
-        """Refuse to forward to an entity that the client may not send to.
+        """Raise unless the client may send to the entity that it wants to forward to.
 
         Args:
             header_of: `ForwardTo` or `ForwardDeadLetteredMessagesTo`.
+            path: the path of the target of forwarding.
 
         Raises:
-            Unauthorized: neither the request's token nor the one for the target gives that right.
+            Unauthorized: neither the request's token nor the token for the target gives the right.
         """
         if self._claims.allows(Right.SEND, path):
             return

@@ -34,7 +34,7 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a request is answered with; without a text there is nothing to say."""
+    """An answer to a request; an answer without a text has no body."""
 
     status: int = 200
     text: str = ""
@@ -47,10 +47,10 @@ class Asked:
     """One request.
 
     Attributes:
-        access: the client's rights; `None`: it may do all.
-        base: scheme and host that the client asked.
+        access: the client's rights; `None` when the client may do everything.
+        base: scheme and host of the request, for URLs in the answer.
         query: the parameters, by name in lower case.
-        etag: the If-Match header; "" when it is not there.
+        etag: the If-Match header; "" when it is missing.
     """
 
     target: Target
@@ -62,7 +62,7 @@ class Asked:
     etag: str
 
     def url(self, path: str, **more: object) -> str:
-        """Return the URL of a path, with the version of the API that the client speaks."""
+        """Return the URL of a path, with the API version of the request."""
         query = {f"${name}": value for name, value in more.items()}
         version = self.query.get("api-version", "2021-05")
         text = urlencode({**query, "api-version": version}, safe="$")
@@ -70,7 +70,11 @@ class Asked:
 
 
 def page_of(asked: Asked, things: Sequence[Thing]) -> tuple[Sequence[Thing], str]:
-    """Return the part of a list that is asked for, and the URL of the next."""
+    """Return the requested page of a list, and the URL of the next page ("" for none).
+
+    Raises:
+        ArgumentError: `$skip` or `$top` is no whole number.
+    """
     skip = _count(asked, "$skip", 0)
     top = min(_count(asked, "$top", _PAGE), PAGE_MAX)
     page = things[skip : skip + top]
@@ -88,12 +92,12 @@ def _count(asked: Asked, name: str, default: int) -> int:
 
 
 def now() -> str:
-    """Return the time as descriptions have it."""
+    """Return the current time as text, in the form of descriptions."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def etag_of(updated_at: str) -> str:
-    """Return the ETag of what was changed then."""
+    """Return the ETag of an entity from the time of its last change."""
     digits = "".join(each for each in updated_at if each.isdigit())
     return f'"{digits or 0}"'
 
@@ -101,7 +105,7 @@ def etag_of(updated_at: str) -> str:
 def entry_of(
     asked: Asked, path: str, title: str, node: Node, entity: model.Entity | None = None
 ) -> Entry:
-    """Return the entry of something that is as old as an entity, or that has no times."""
+    """Return the entry of a description, with the times of `entity`, or with unknown times."""
     return Entry(
         url=asked.url(path),
         title=title,
@@ -119,13 +123,13 @@ def rule_entry(asked: Asked, subscription: model.Subscription, rule: model.Rule)
 
 
 def entry_answer(asked: Asked, entry: Entry, *, status: int = 200) -> Answer:
-    """Return the answer that is one entry."""
+    """Return an answer with one entry."""
     text = entry_text(entry, asked.host)
     return Answer(status=status, text=text, content_type=_ENTRY_TYPE, etag=etag_of(entry.updated))
 
 
 def feed_answer(asked: Asked, entries: Sequence[Entry], next_url: str) -> Answer:
-    """Return the answer that is a page of a list."""
+    """Return an answer with a page of a list."""
     title = asked.target.path.rpartition("/")[2]
     url = asked.url(asked.target.path)
     text = feed_text(title, url, now(), entries, asked.host, next_url)
@@ -133,16 +137,17 @@ def feed_answer(asked: Asked, entries: Sequence[Entry], next_url: str) -> Answer
 
 
 def nothing_answer(asked: Asked) -> Answer:
-    """Return the empty feed that the clients take for 'not found'."""
+    """Return an empty feed, which the clients take for 'not found'."""
     text = nothing_text(asked.url(asked.target.path), now())
     return Answer(text=text, content_type=_FEED_TYPE)
 
 
 async def answered(work: Awaitable[Answer], host: str, path: str) -> Answer:
-    """Return the answer of a request; what is refused, or fails, is answered in Azure's form.
+    """Return the answer of a request; a refusal or a failure becomes an error in Azure's form.
 
     Args:
-        host, path: what was asked, for the text.
+        work: carries the request out.
+        host, path: the request's host and path, for the text of an error.
     """
     try:
         return await work

@@ -1,4 +1,4 @@
-"""The administration API as an application of its own, for a port where nothing else is asked."""
+"""The administration API as an application of its own, for a port that serves nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bridge.wire.atom.documents import BODY_BYTES_MAX
 
 
 def application(service: Service) -> web.Application:
-    """Return an application that has the service answer whatever is asked."""
+    """Return an application that passes every request to the service."""
     app = web.Application(client_max_size=BODY_BYTES_MAX)
     app.router.add_route("*", "/{path:.*}", service.answer)
     return app

@@ -1,4 +1,4 @@
-"""Keys of shared access rules that a client did not choose."""
+"""New keys for authorization rules whose keys the client has left out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Kept = TypeVar("Kept", bound=model.Entity)
 
 
 def with_keys(entity: Kept, there: Sequence[model.AuthorizationRule]) -> Kept:
-    """Return an entity whose rules all have two keys.
+    """Return an entity whose authorization rules all have two keys.
 
     Args:
-        there: its rules of before: who leaves a key out does not change it.
+        there: the entity's rules before the change; a key that the client leaves out is kept.
     """
     if isinstance(entity, model.Subscription) or not entity.authorization_rules:
         return entity

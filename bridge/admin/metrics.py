@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class _Families(Collector):
-    """Families that have been read already."""
+    """Metric families whose values have been read already."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = tuple(families)
@@ -20,10 +20,10 @@ class _Families(Collector):
 
 
 async def render(families: Iterable[Metric]) -> bytes:
-    """Return the exposition of families.
+    """Return metric families in Prometheus's text format.
 
-    It is written in a thread: a thousand entities make 27,000 lines, which take longer than clients
-    should wait.
+    A thread writes the text: a thousand entities make 27,000 lines, and the event loop should not
+    keep clients waiting for so long.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(families))

@@ -1,8 +1,8 @@
-"""What the administration API does, whichever way a request came.
+"""The operations of the administration API, for requests over HTTP and over RabbitMQ.
 
-A queue or topic that is not there is answered with an empty feed, which the clients take for 'not
-found'; a subscription or rule with 404. A PUT with If-Match is an update, and describes the whole
-entity anew: what it leaves out has Azure's default.
+A GET of a missing queue or topic is answered with an empty feed, which the clients take for 'not
+found'; of a missing subscription or rule with 404. A PUT with If-Match is an update, and describes
+the whole entity: a property that the description lacks gets Azure's default.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Operations:
     """Carries requests out.
 
     Args:
-        entities: returns the verbs that change entities, once there are any.
-        counter: counts their messages.
+        entities: returns the verbs that read and change entities, once they are available.
+        counter: counts the entities' messages.
     """
 
     def __init__(self, entities: Callable[[], Administration], counter: Counter) -> None:
@@ -99,11 +99,11 @@ class Operations:
         }
 
     def check(self, method: str, target: Target, access: Access | None) -> None:
-        """Refuse what cannot be asked, or not by this client.
+        """Raise for a request that does not exist, or that the client may not make.
 
         Raises:
-            NotAllowed: there is no such request.
-            Unauthorized: the client has no right to it.
+            NotAllowed: the method does not exist for this kind of target.
+            Unauthorized: the client lacks the right.
         """
         if (method, target.what) not in self._verbs:
             raise NotAllowed(f"{method} is nothing that can be done with this resource.")
@@ -112,7 +112,7 @@ class Operations:
             access.check(method, target.path, Right.MANAGE, *rights)
 
     async def carry_out(self, method: str, asked: Asked) -> Answer:
-        """Do what was asked, and was not refused by `check`; raises what refuses it now."""
+        """Carry out a request that `check` has passed; raise `ServiceBusError` if it fails now."""
         return await self._verbs[method, asked.target.what](asked)
 
     # -- reading
@@ -215,7 +215,7 @@ class Operations:
         return await self._described(asked, changed)
 
     def _check(self, asked: Asked, entity: model.Entity) -> None:
-        """Refuse what the namespace, or the client's rights, do not allow."""
+        """Raise for settings that the namespace, or the client's rights, do not allow."""
         check_message_size(entity, self._entities.namespace().tier)
         for name, field in (
             ("ForwardTo", "forward_to"),
@@ -229,7 +229,7 @@ class Operations:
                     f"SubCode=40000. Bad Request: {entity.path!r} requires sessions, and such an "
                     "entity cannot forward its messages."
                 )
-            is_itself = target.lower() == entity.path.lower()  # which Azure takes
+            is_itself = target.lower() == entity.path.lower()  # Azure allows it
             if not is_itself and not isinstance(self._find(target), model.Queue | model.Topic):
                 raise ArgumentError(
                     "SubCode=40400. The auto forwarding destination entity does not exist: "
@@ -261,7 +261,7 @@ class Operations:
 
 
 def _identity(target: Target, description: Element) -> dict[str, str]:
-    """Return the name of what a request describes; it must be what its path is for."""
+    """Return the name of the described entity; its kind must be that of the request's path."""
     kind = described_kind(description)
     is_subscription = target.what is What.SUBSCRIPTION
     if kind is None or (kind is Kind.SUBSCRIPTION) is not is_subscription:

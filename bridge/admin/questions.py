@@ -1,4 +1,4 @@
-"""The administration API over RabbitMQ: what administration clients of the library ask for."""
+"""The administration API over RabbitMQ, for administration clients of the library."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from bridge.wire.administration import Request, Response
 
 
 class Questions:
-    """Answers clients that are on RabbitMQ themselves, as the service over HTTP does.
+    """Answers clients that are on RabbitMQ themselves, as `Service` does over HTTP.
 
-    Who may write to the exchange of these questions, as RabbitMQ has checked, may do all.
+    A client may do everything: RabbitMQ has checked its right to write to the exchange of these
+    questions.
     """
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request; what is refused, or fails, is answered in Azure's form."""
+        """Answer one request; a refusal or a failure becomes an error in Azure's form."""
         answer = await answered(self._answer(request), request.host, request.path)
         return Response(status=answer.status, text=answer.text)
 

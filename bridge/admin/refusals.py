@@ -1,7 +1,7 @@
-"""Errors as the administration API answers them: status, sub-code and words.
+"""The administration API's answers to errors: status, sub-code and text.
 
-Sub-codes: Azure's page on exceptions of its resource manager. A status that the SDKs try again (5xx
-but for 501) is given only where that can help.
+Sub-codes: Azure's page on exceptions of its resource manager. A status after which the SDKs try
+again (5xx but for 501) is given only where another try can succeed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The HTTP server of health and metrics, and of the administration API on the same port.
 
-A request that names a version of that API, as each of its clients does, is for it: a queue may be
-called `health`.
+A request with an `api-version`, which every client of the administration API sends, goes to that
+API: a queue may be called `health`.
 
-`/health` answers as Azure's emulator does; `/health/live` is green while the process works,
-`/health/ready` while it can serve, with a sentence a reason otherwise. What is wrong with single
-queues of RabbitMQ's is a warning there.
+`/health` answers as Azure's emulator does. `/health/live` is green while the process works.
+`/health/ready` is green while the process can serve; otherwise it has a sentence for each reason.
+Faults of single queues of RabbitMQ are warnings there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("busbridge.admin")
 
 
 def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Whether an error is more than a malformed request, which is answered and no news."""
+    """Whether a log record is about another error than a client's malformed request."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
@@ -45,7 +45,7 @@ ended, after twice as much at the latest."""
 
 
 class _Refused(asyncio.Protocol):
-    """A connection above the limit."""
+    """The protocol of a connection above the limit, which is closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
@@ -53,15 +53,15 @@ class _Refused(asyncio.Protocol):
 
 
 class AdminServer:
-    """Answers operators' and machines' questions about the bridge.
+    """The HTTP server of health, metrics and the administration API.
 
     Args:
-        reasons: why the bridge is not ready, a sentence each; empty when it is.
-        warnings: which queues RabbitMQ gives no answer for, a sentence each.
-        families: the metrics of now.
-        service: the administration API; `None`: there is none.
-        request_s: how long a connection may last, or twice that.
-        connections_max: at a time; others are hung up on.
+        reasons: returns the reasons why the bridge is not ready, a sentence each; empty when ready.
+        warnings: returns the queues for which RabbitMQ gives no answer, a sentence each.
+        families: returns the current metrics.
+        service: the administration API; `None` for a server without it.
+        request_s: the time after which a connection is aborted, at the latest after twice as long.
+        connections_max: the maximum of connections at a time; further ones are closed at once.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class AdminServer:
         return server()
 
     async def _sweep(self) -> None:
-        """End what was there the last time already."""
+        """Abort, every `request_s`, the connections that were open at the last round already."""
         seen: set[web.RequestHandler] = set()
         while True:
             await asyncio.sleep(self._request_s)
@@ -166,9 +166,10 @@ class AdminServer:
 
 
 async def _hang_up(request: web.Request, response: web.StreamResponse) -> None:
-    """A connection has one request: what is kept open is not told from what never ends.
+    """End a connection after its one request.
 
-    The client is told, or it would send the next one into a connection that is being closed.
+    `_sweep` cannot tell a connection that is kept open from one whose request never ends. The
+    response tells the client: otherwise it would send its next request into a closing connection.
     """
     response.force_close()
     response.headers["Connection"] = "close"

@@ -1,4 +1,4 @@
-"""The administration API over HTTP: what the administration clients of the Azure SDKs ask for."""
+"""The administration API over HTTP, for the administration clients of the Azure SDKs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from bridge.wire.atom.documents import BODY_BYTES_MAX
 
 
 class Service:
-    """Answers requests.
+    """Answers HTTP requests to the administration API.
 
     Args:
-        operations: carry them out.
-        rules: returns the shared access rules of now.
-        on_authorized: called with each request whose token is valid, whatever it may do.
+        operations: carry the requests out.
+        rules: returns the current shared access rules.
+        on_authorized: called with each request whose token is valid, whatever its rights.
+        now_s: returns the current time, in seconds since 1970 (UTC).
     """
 
     def __init__(

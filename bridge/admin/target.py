@@ -1,4 +1,4 @@
-"""What the path of a request to the administration API means."""
+"""The target of a request to the administration API, read from its path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.model.errors import ArgumentError
 
 
 class What(Enum):
-    """What is asked for."""
+    """The kind of a target."""
 
     NAMESPACE = auto()
     QUEUES = auto()
@@ -24,10 +24,10 @@ class What(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a path means; names are as the client wrote them.
+    """The target of a request; names are as the client wrote them.
 
     Attributes:
-        entity: a queue or topic.
+        entity: the name of a queue or topic; "" for the namespace and the lists of entities.
     """
 
     what: What
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """The path as Azure writes it: JavaScript's SDK takes names from it by these capitals."""
+        """The path in Azure's capitals, by which JavaScript's SDK finds the names in it."""
         match self.what:
             case What.NAMESPACE:
                 return "$namespaceinfo"
@@ -59,12 +59,13 @@ _LISTS = {"queues": What.QUEUES, "topics": What.TOPICS}
 
 
 def parse_target(raw_path: str) -> Target:
-    """Return what a request's path, still percent-encoded, means.
+    """Return the target of a request from its percent-encoded path.
 
-    Names may have slashes, so it is read from the right; the words between them in any case.
+    Entity names may have slashes, so the path is read from the right. The words between the names
+    are not case-sensitive.
 
     Raises:
-        ArgumentError: it is not UTF-8.
+        ArgumentError: the path is not UTF-8.
     """
     try:
         names = unquote(raw_path.partition("?")[0], errors="strict").strip("/").split("/")

@@ -50,7 +50,7 @@ class Send:
     """A command: number these messages, and store messages for later until they are due.
 
     Attributes:
-        identity: the envelope's, or `None` for a native message.
+        identity: the envelope's identity, or `None` for a native message.
         items: the messages.
         reply_to: where the numbers are sent.
         comes_again: RabbitMQ has delivered the message before; known of native messages.
@@ -126,9 +126,9 @@ def read(
     """Return the command of an arrival; an unreadable arrival is `Refused`.
 
     Args:
-        properties: as RabbitMQ delivered them.
-        body: likewise.
-        detects_duplicates: the entity does, so a message id chooses the partition.
+        properties: the encoded properties, as RabbitMQ delivered them.
+        body: the body, as RabbitMQ delivered it.
+        detects_duplicates: the entity detects duplicates, so a message id chooses the partition.
         comes_again: RabbitMQ has delivered the arrival before.
     """
     try:
@@ -139,7 +139,7 @@ def read(
 
 
 def unreadable(body: bytes, error: Exception) -> Refused:
-    """Return the dead letter of a message of which nothing but the body is readable."""
+    """Return the dead letter of a message whose properties cannot be read."""
     description = f"The message cannot be read: {type(error).__name__}: {error}"
     return Refused(Item(BARE, body), MALFORMED_MESSAGE, description[:500])
 
@@ -206,7 +206,7 @@ def _canonicalise(item: Item) -> None:
 
 
 def _refused(basic: Properties, body: bytes) -> Refused:
-    """Take the reason out of the headers, where the bridge that refused the message put it."""
+    """Return a refused message, with the reason that a bridge has put into its headers."""
     table = basic.headers or {}
     names = headers.DEAD_LETTER_REASON, headers.DEAD_LETTER_ERROR_DESCRIPTION
     reason, description = [python_value(table.pop(name, ("S", b""))) for name in names]

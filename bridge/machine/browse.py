@@ -2,12 +2,13 @@
 
     settled stream    numbers that have left a queue, as bridges acked them (`Numbers`)
     moved stream      every message that was dead-lettered, deferred or put back after it had its
-                      number; the last entry of a number says where the message is (`Places`)
+                      number; the last entry of a number gives the message's place (`Places`)
     journal           all numbers, in order; a number in neither of the two streams is active
 
-Some numbers left without a bridge's entry, and stand in neither stream: a bridge was killed before
-it wrote them, or had settled messages before the first peek, or a native consumer took them.
-RabbitMQ's count of the messages left shows how many; the oldest numbers are gone (`newest`).
+Some numbers left without a bridge's entry and are in neither stream: a bridge was killed before it
+wrote them, or had settled messages before the first peek, or a native consumer took the messages.
+RabbitMQ's count of the remaining messages shows how many such numbers there are; the oldest numbers
+are taken for them (`newest`).
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Places:
     """The moved messages of a queue or subscription, and the offsets of their last copies.
 
     Args:
-        path: the entity's.
-        reader: of a subscription; `None` for a queue.
+        path: the entity's path.
+        reader: the reader of a subscription's messages; `None` for a queue.
         shard_count: the number of queues of active messages.
     """
 
@@ -94,12 +95,12 @@ class Places:
         return number in self._found
 
     def clear(self) -> None:
-        """Forget all: the stream is read from its beginning again, and may be another stream."""
+        """Forget all places: the stream, perhaps a new one, is read from its beginning."""
         self._found.clear()
         self._numbers = {place: [] for place in Place}
 
     def take(self, offset: int, table: Table) -> int | None:
-        """Add an entry of the moved stream; return its number, `None` if of another entity."""
+        """Add an entry of the moved stream; return its number, or `None` if it has none here."""
         place = self._place(table)
         if place is None:
             return None
@@ -171,7 +172,10 @@ def expires_ms(table: Table, reader: Reader | None) -> int | None:
 
 
 def newest(numbers: Iterable[int], count: int) -> int | None:
-    """Return the lowest of the `count` highest numbers; `None` if there are not more."""
+    """Return the lowest of the `count` highest numbers; `None` with `count` numbers or fewer.
+
+    For a count of 0 the result is above all numbers.
+    """
     found = sorted(set(numbers))
     if len(found) <= count:
         return None

@@ -7,14 +7,15 @@ that the message is settled; a copy without proof is delivered.
 * **Held**: with a receiver, kept for a receiver, or leaving. A copy may be the held message itself,
   taken back by RabbitMQ and delivered again before this process hears of that, or without notice
   (when the nodes of a cluster lose sight of each other for a moment). So the copy **waits**,
-  unacked: it is acked when the held message leaves the queue, and returned when that is returned.
+  unacked. It is acked when the held message leaves the queue, and returned together with it.
 * **Settled**: gone for good, by the digests of the last numbers (`settled`), within one incarnation
-  of the entity, which counts from 1. Deferred messages are not: an operator may bring them back.
+  of the entity, which counts from 1. A deferred message is not settled: an operator may bring it
+  back.
 * **Dead-lettered**: gone, but a message that has been in the dead-letter queue is no copy: an
   operator has brought it back.
 * **Replaced**: put back with changes under its number and identity, as a higher generation. While
-  this process does that, the new message is no copy. When a process died in between, the queue has
-  both, and the second to come is the copy.
+  this process puts it back, the new message is no copy. When a process died in between, the queue
+  has both messages, and the second to be delivered is the copy.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class Message(Protocol):
     """A message as the deduplicator sees it.
 
     Attributes:
-        number: its sequence number, below 0 when it has none.
+        number: the sequence number, below 0 for a message without one.
         identity: see `Identity`.
-        generation: how often it had been delivered when it was published again; of two copies the
-            one of the higher generation counts.
-        was_dead_lettered: it has been in the dead-letter queue.
+        generation: the number of deliveries before the message was published again; of two copies
+            the one of the higher generation counts.
+        was_dead_lettered: the message has been in the dead-letter queue.
     """
 
     number: int
@@ -135,7 +136,7 @@ class Deduplicator(Generic[Copy]):
         self._end((message.number, message.identity), message.generation)
 
     def take_free(self, message: Message) -> list[Copy]:
-        """Return the copies of a message that no longer wait, to be returned to the queue, too."""
+        """Return a message's copies that need not wait any more, to be returned to the queue."""
         if not self._waiting:
             return []
         key = message.number, message.identity
@@ -186,7 +187,7 @@ class Deduplicator(Generic[Copy]):
         return self._settled.numbers()
 
     def forget(self) -> None:
-        """Forget settled messages: the entity was made anew, and counts from 1."""
+        """Forget messages that have left: the entity was created again, and counts from 1."""
         self._settled.forget()
         self._replaced.clear()
         self._dead.clear()
@@ -200,7 +201,7 @@ class Deduplicator(Generic[Copy]):
             del self._held[key]
 
     def _is_held(self, key: _Key, generation: int) -> bool:
-        """Whether a message is held that this message does not replace."""
+        """Whether a message is held, and the message of this generation does not replace it."""
         held = self._held.get(key)
         if held is None:
             return False

@@ -1,4 +1,4 @@
-"""Fan-out: which subscriptions of a topic get a message, under which numbers, and by which publish.
+"""Fan-out: a topic's subscriptions for a message, the message's numbers there, and the publishes.
 
     matching subscriptions  `$active`: journal and the subscriptions' queues, in one publish; in
                             parts when they are many, each with its journal entry
@@ -112,10 +112,10 @@ class Fanout:
 
         Args:
             view: the message, with its number in the topic.
-            identity: its identity.
-            fields: its stamp, without copies.
-            known: the journal's knowledge of the message, when it may have come before.
-            others: the same for copies which are messages of their own, by their identities.
+            identity: the message's identity.
+            fields: the message's stamp, without copies.
+            known: the journal's entry of the message, when it may have come before.
+            others: the same for copies that are messages of their own, by their identities.
         """
         selection = self._select(view)
         plain = [match.subscription for match in selection.matches if match.changes is None]

@@ -1,9 +1,9 @@
-"""The last messages forwarded to an entity: a copy that comes again gets no second number.
+"""The last messages forwarded to an entity: a second copy gets no second number.
 
-A forwarder that is killed between confirm and ack forwards the message again. So does a forwarder
-whose source was given second copies by its own sequencer. For each source as many identities are
-kept as may come again. For a successor they stand in the snapshots, and in the journal entries
-behind the last snapshot.
+After a kill of a forwarder between confirm and ack, its message is forwarded again. A forwarder
+also forwards the second copies that the source's sequencer has published. For each source, as many
+identities are kept as may come again. A successor reads them from the snapshots, and from the
+journal entries behind the last snapshot.
 
     row    source 7 bytes | count u16 | identities, 16 bytes each, the oldest first
 """

@@ -1,10 +1,10 @@
 """Duplicate detection: the message ids that an entity has accepted within its window.
 
 **Theory.** A message is known by a digest of 16 bytes (`wire.digest`). Each message accepted in the
-window has a row: digest, number and time. In memory the rows stand in slots of an eighth of the
-window, so that a whole slot is forgotten at once. For a successor they stand in segments,
-immutable, in a stream of their own; rows in no segment yet are in the journal's snapshots and in
-the entries behind the last snapshot. Learning a row twice changes nothing.
+window has a row: digest, number and time. In memory the rows are in slots of an eighth of the
+window, so that a whole slot is forgotten at once. A successor reads them from immutable segments in
+a stream of their own; rows in no segment yet are in the journal's snapshots and in the entries
+behind the last snapshot. Learning a row twice changes nothing.
 
     row   digest 16 bytes | number i64 | time when it was accepted i64, UTC ms
 """

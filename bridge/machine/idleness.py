@@ -71,7 +71,7 @@ def is_temporary(entity: Entity) -> bool:
 
 
 def temporaries(front: SendEntity) -> list[Entity]:
-    """Return the temporary ones of a queue, or of a topic and its subscriptions."""
+    """Return the temporary entities among a queue, or among a topic and its subscriptions."""
     return [each for each in _all(front) if is_temporary(each)]
 
 
@@ -266,7 +266,10 @@ class Uses:
 
 
 def _with_front(front: SendEntity, key: bytes) -> list[bytes]:
-    """Return the keys for which a use of an entity counts; none if it is not of this front."""
+    """Return the keys of the entities that count as used with an entity: itself and its topic.
+
+    The result is empty if the entity is neither the queue or topic nor one of its subscriptions.
+    """
     own = key_of(front)
     if key == own:
         return [key]

@@ -30,7 +30,7 @@ class JournalBound:
         bytes_now: the present bound.
         most_bytes: the largest bound.
         base_bytes: the smallest bound.
-        lower_after_s: how long a lower bound must have been enough.
+        lower_after_s: how long half the bound must have been enough before it is halved.
 
     Attributes:
         bytes: the bound to be set.
@@ -53,7 +53,7 @@ class JournalBound:
         """Follow the backlog; return whether the bound has changed.
 
         Args:
-            needed_bytes: of the journal, from the oldest unsettled message on.
+            needed_bytes: the size of the journal from the oldest unsettled message on.
             now_s: a clock that never goes back.
         """
         before = self.bytes

@@ -89,7 +89,7 @@ class JournalEntries:
         """Return the entry that names the left-out subscriptions.
 
         Args:
-            mark: by which its writer finds it; it means nothing to others.
+            mark: an identity by which the writer finds the entry; other readers ignore it.
         """
         body = journal.entry_of(Kind.LEFT_OUT, encode_left_out(memory.left_out))
         return self.entry(journal.entry_properties(journal.LEFT_OUT, mark), body)
@@ -108,8 +108,8 @@ class JournalEntries:
         Args:
             term: this term.
             fingerprint: the boot of the broker.
-            span: how many of this term's entries may belong to unacked arrivals. Messages that
-                earlier terms numbered, and that may come again, are in the snapshot itself.
+            span: the number of this term's entries that may belong to unacked arrivals. Messages
+                that earlier terms numbered, and that may come again, are in the snapshot itself.
         """
         whole = Snapshot(
             term=term,

@@ -33,10 +33,10 @@ class Known(NamedTuple):
     """A message that the journal holds already.
 
     Attributes:
-        number: its number.
-        enqueued_ms: its enqueued time; `None` while it waits for its time.
-        is_trusted: it has reached the queue where the journal says it is.
-        copies: of a topic's message, encoded (`wire.copies`); of a queue's b"".
+        number: the message's number.
+        enqueued_ms: the enqueued time; `None` while a scheduled message waits.
+        is_trusted: the message has reached the queue that the journal gives.
+        copies: the encoded copies of a topic's message (`wire.copies`); b"" for a queue's.
     """
 
     number: int
@@ -114,7 +114,7 @@ def encode_known(known: dict[bytes, Known]) -> bytes:
 
 
 def decode_known(raw: bytes, *, is_believed: bool) -> dict[bytes, Known]:
-    """Read the bytes of `encode_known`; without belief no message is trusted."""
+    """Read the bytes of `encode_known`; unless `is_believed`, no message is trusted."""
     known: dict[bytes, Known] = {}
     for envelope, first, number, at_ms, count, is_trusted in _unpacked(_KNOWN, raw):
         enqueued_ms = None if at_ms == _WAITS else at_ms
@@ -135,7 +135,7 @@ def encode_activated(activated: dict[int, Known]) -> bytes:
 
 
 def decode_activated(raw: bytes, *, is_believed: bool) -> dict[int, Known]:
-    """Read the bytes of `encode_activated`; without belief no message is trusted."""
+    """Read the bytes of `encode_activated`; unless `is_believed`, no message is trusted."""
     return {
         waited_as: Known(number, enqueued_ms, bool(is_trusted) and is_believed)
         for waited_as, number, enqueued_ms, is_trusted in _unpacked(_ACTIVATED, raw)

@@ -2,9 +2,9 @@
 
 One publish reaches all subscriptions of a message, and is confirmed when all their queues have it:
 a queue without a leader would hold up the others. So publishes no longer have that queue's key. The
-subscription's numbers are given all the same and stand in the journal. From there the subscription
-gets all messages from the number that is kept here. A message that it had already is known by its
-number.
+subscription's messages get numbers all the same, and are in the journal. From there the
+subscription later gets all messages from the number that is kept here on. The number also tells a
+message that the subscription has already.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Missed:
     """The messages that one subscription has missed.
 
     Attributes:
-        number: the first message that it may not have; it has no higher one.
+        number: the lowest number that the subscription may lack; it has no higher number.
         since_ms: when the subscription was left out (UTC ms).
     """
 
@@ -66,7 +66,7 @@ def first_copies(
 
     Args:
         publications: publications on their way.
-        exchange: the topic's, from which the subscriptions' queues are reached.
+        exchange: the topic's exchange that routes to the subscriptions' queues.
     """
     found: dict[bytes, tuple[int, Publication]] = {}
     for each in publications:
@@ -103,7 +103,7 @@ def as_missed(properties: Properties, left_ms: int | None) -> bytes:
     """Return the properties for publishing a message from the journal to one queue.
 
     Args:
-        properties: as the journal gives them.
+        properties: the message's properties in the journal.
         left_ms: the remaining time to live, `None` for ever.
     """
     table = dict(properties.headers or {})

@@ -11,7 +11,7 @@ class Place(Protocol):
 
     Attributes:
         message: the message, or `None` while its body is not in memory.
-        size_bytes: the size of its body.
+        size_bytes: the size of the message's body.
     """
 
     message: Any
@@ -23,8 +23,8 @@ class MemoryBudget:
     """The limit of message bodies in memory, shared by all holders in a process.
 
     Attributes:
-        limit_bytes: the limit.
-        used_bytes: the bodies in memory.
+        limit_bytes: the limit of all bodies together.
+        used_bytes: the total size of the bodies in memory.
     """
 
     limit_bytes: int

@@ -1,12 +1,11 @@
 """The index of scheduled messages: sequence number -> due time and identity, 20 bytes each.
 
-The messages themselves wait in bucket queues. The index answers one question: does this number
-still wait? So a cancel needs not know in which bucket a message is: its copy is dropped when it
-comes out.
+The messages themselves wait in bucket queues. The index tells whether a number still waits. So a
+cancel need not know the message's bucket: the message is dropped when the bucket delivers it.
 
 Numbers of one partition rise, so they are appended to arrays and found by bisection. After a
-roll-over they begin anew below: then a new run of arrays begins. A removed entry leaves a hole; a
-run that is half holes is packed.
+roll-over the numbers begin again at a lower one: then a new run of arrays begins. A removed entry
+leaves a hole; a run that is half holes is packed.
 """
 
 from __future__ import annotations

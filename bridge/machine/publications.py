@@ -183,12 +183,12 @@ class Publications:
         return MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=None)
 
     def _accepted(self, item: Item, at_ms: int) -> bytes:
-        """Return the field that tells a successor which digest was accepted."""
+        """Return the header field with the accepted digest, which a successor reads."""
         digest = self.digest(item)
         return b"" if digest is None else stamp.accepted(digest, at_ms)
 
     def _key(self, properties: bytes) -> str:
-        """Return the key by which a queue's message reaches its shard, and the journal."""
+        """Return the routing key by which a queue's message reaches its shard, and the journal."""
         entity = self._entity
         if self._shards == 1 or not isinstance(entity, Queue):
             return ""

@@ -56,9 +56,9 @@ from bridge.wire.stamp import ACCEPTED_BYTES, NO_IDENTITY, read_waiting
 
 
 def missing_before(entries: Iterable[tuple[Properties, bytes]]) -> int | None:
-    """Return how many entries before these are needed; below zero, how many of these are not.
+    """Return the number of needed entries before `entries`; negative: that many are not needed.
 
-    `None` when there is no whole snapshot among them.
+    `None` when the entries hold no whole snapshot.
 
     Raises:
         MalformedEntry: a snapshot cannot be read; `NewerJournal` when a newer bridge wrote it.
@@ -86,7 +86,7 @@ Key = TypeVar("Key", bytes, int)
 
 
 def _newer(inherited: dict[Key, Known], read: dict[Key, Known]) -> dict[Key, Known]:
-    """Return both; an entry takes precedence over a snapshot's inherited message.
+    """Return the union; an entry takes precedence over a snapshot's inherited message.
 
     The entries may hold some parts of a message published in parts; the snapshot knows the others.
     """
@@ -117,10 +117,10 @@ class Replay:
         """Begin.
 
         Args:
-            is_partitioned: whether the entity is.
+            is_partitioned: whether the entity is partitioned.
             readers: the term that reads, whose marker is the range's last entry, and terms of the
                 same process that read before and never took over.
-            fingerprint: the boot of the broker that runs now.
+            fingerprint: the present boot of the broker.
         """
         self.terms: list[bytes] = []
         self.addresses: set[str] = set()

@@ -6,9 +6,9 @@ the entity's journal, in the same publish that stores the message:
 
     a message for now        `$active`: active queue and journal
     a message for later      its bucket, BCC journal
-    a scheduled one, due     `$active` again, with a new number
+    a scheduled message, due `$active` again, with a new number
     expired_unnumbered       dead-letter queue, BCC journal, moved; or the journal alone
-    one of a topic           as `machine.fanout` says
+    a message of a topic     see `machine.fanout`
     a cancel                 the journal alone
 
 So the journal holds every number in order, and a reader of its tail has this sequencer's memory
@@ -18,7 +18,7 @@ this term of the sequencer, and the next term begins from the journal.
 **After a crash** an arrival may come again. `known` has those of its messages that the journal
 holds already. A journal entry is *trusted* when the broker itself has not failed since, and the
 journal also has its writer's commit marker: then the message is not published again. Otherwise it
-is, with the same number, and a receiver drops the second copy.
+is published again with the same number, and a receiver drops the second copy.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class Sequencer:
     def _known_native(self, identity: bytes, now_ms: int) -> Known | None:
         """Return the journal's entry of a native message that comes again.
 
-        Another message with its id may come, too, but not within the window.
+        An entry older than the window does not count: it may be another message's with the same id.
         """
         known = self.memory.known.get(identity)
         if known is None or known.enqueued_ms is None:

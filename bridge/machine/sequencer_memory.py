@@ -23,8 +23,8 @@ class Memory:
         enqueued_ms: the last enqueued time.
         pending: the scheduled messages.
         wheel: the buckets.
-        average_bytes: of a scheduled message.
-        known: identity -> a message of an earlier term's, whose arrival may come again.
+        average_bytes: the average size of a scheduled message.
+        known: identity -> a message of an earlier term, whose arrival may come again.
         activated: number as scheduled -> the same message with its new number.
         cancelled: identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id; of a topic.

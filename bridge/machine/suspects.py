@@ -29,10 +29,10 @@ class Suspect:
 
     Attributes:
         name: the queue, or the entity whose queues these are.
-        since_ms: when it first failed (UTC ms).
-        error: RabbitMQ's words, the last time.
+        since_ms: the time of the first failure (UTC ms).
+        error: RabbitMQ's text at the last failure.
         failures: number of failures.
-        is_answering: it has answered since it failed last.
+        is_answering: the queue has answered since its last failure.
     """
 
     name: str
@@ -102,7 +102,8 @@ class Suspects:
 def is_silence(text: str) -> bool:
     """Whether RabbitMQ's words for a closed channel say that a queue's process is not there.
 
-    A stream without its writer (3.10), a queue whose only node is down, one that keeps crashing.
+    Cases: a stream without its writer (3.10), a queue whose only node is down, a queue whose
+    process keeps crashing.
     """
     return any(words in text for words in _SILENCES)
 

@@ -1,8 +1,8 @@
 """Use reports: when a bridge tells the leader of an entity that its clients use the entity.
 
 A bridge reports at once at the first use, then once a minute at most and only after more use, with
-the age of the last use. So two reports of one bridge are a minute apart, and an untold use is no
-older.
+the age of the last use. So two reports of one bridge are a minute apart, and a use that is not
+reported yet is no older than a minute.
 """
 
 from __future__ import annotations

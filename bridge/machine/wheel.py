@@ -71,9 +71,9 @@ class Bucket:
     Attributes:
         place: level and slot.
         count: messages in it, about.
-        is_open: it is being consumed, or was.
-        provisional_in: the boot of the broker in which it is being made, as long as a kill of that
-            broker may make it forget the queue; `None` when it is safe.
+        is_open: the bucket is being consumed, or was.
+        provisional_in: the boot of the broker in which the queue is being made, as long as a kill
+            of that broker may make it forget the queue; `None` for a safe bucket.
     """
 
     place: Place

@@ -1,8 +1,8 @@
-"""Requests to the administration API as they travel through RabbitMQ, and their answers.
+"""Requests to the administration API through RabbitMQ, and their answers.
 
-A request is a question whose fields are those of one over HTTP: method, path, query, If-Match and
-an Atom document. It is published to an exchange of its own, so that RabbitMQ says who may; its
-answer is `u16 status | UTF-8 document`.
+A request is a question with the fields of an HTTP request: method, path, query, If-Match and an
+Atom document. Clients publish it to an exchange of its own, so that RabbitMQ's permissions apply to
+it. The answer is `u16 status | UTF-8 document`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _STATUS = struct.Struct(">H")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked.
+    """A request to the administration API.
 
     Attributes:
         path: percent-encoded, as in a URL.
-        query: by name in lower case.
-        etag: what If-Match says: "*" for an update, "" for none.
-        host: by which the client calls the namespace; it comes back in the URLs of entities.
+        query: the query's values, by name in lower case.
+        etag: the value of If-Match: "*" for an update, "" for none.
+        host: the client's name of the namespace, which the URLs of entities in the answer have.
     """
 
     method: str
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What is answered: the status that HTTP would have, and an Atom document or an error's."""
+    """An answer: the status as in HTTP, and an Atom document or the document of an error."""
 
     status: int
     text: str = ""
@@ -52,7 +52,7 @@ Administer = Callable[[Request], Awaitable[Response]]
 
 
 def encode_request(request: Request) -> Table:
-    """Return the question."""
+    """Return the question of a request."""
     return {
         "do": text(ADMINISTER),
         "method": text(request.method),
@@ -65,10 +65,10 @@ def encode_request(request: Request) -> Table:
 
 
 def decode_request(question: Table) -> Request:
-    """Read what `encode_request` wrote.
+    """Return the request of a question.
 
     Raises:
-        LookupError, ValueError, AttributeError: it is no such question.
+        LookupError, ValueError, AttributeError: the table is no such question.
     """
     query = cast(Table, question["query"][1])
     return Request(
@@ -87,10 +87,10 @@ def encode_response(response: Response) -> bytes:
 
 
 def decode_response(raw: bytes) -> Response:
-    """Read what `encode_response` wrote.
+    """Return the response in the content of an answer.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: the bytes are no such answer.
     """
     try:
         return Response(status=_STATUS.unpack_from(raw)[0], text=raw[_STATUS.size :].decode())

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 message properties, encoded and as values; and all of `bridge.wire.table`."""
+"""AMQP 0-9-1 message properties, encoded and as values, with the names of `bridge.wire.table`."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Properties:
 def with_fields(raw: bytes, fields: bytes) -> bytes:
     """Put encoded fields in front of the headers of encoded properties, without decoding them.
 
-    In front, because RabbitMQ and this module use the first of two equal keys.
+    The fields come first because RabbitMQ and this module use the first of two equal keys.
 
     Args:
         raw: properties as `Properties.encode` writes them.

@@ -1,8 +1,9 @@
 """Whether encoded properties are canonical (see `wire.envelope`), without decoding them.
 
-The sequencer stamps the properties of an envelope's items as they are. A bridge writes them so that
-RabbitMQ takes them; anybody else may publish an envelope too, and RabbitMQ closes a connection, or
-a channel, over much that can stand there. What is not plainly right here is decoded and cleaned.
+The sequencer stamps the properties of an envelope's items without decoding them. A bridge writes
+properties that RabbitMQ takes. But any RabbitMQ user may publish an envelope, and RabbitMQ closes a
+connection or a channel over many forms of properties. Properties that fail the check here are
+decoded and cleaned.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _DOUBLE = struct.Struct(">d")
 
 
 def is_canonical(raw: bytes) -> bool:
-    """Whether RabbitMQ takes these properties, with a stamp in front of their headers."""
+    """Whether RabbitMQ surely takes the properties, with a stamp in front of their headers."""
     size = len(raw)
     if size < 3:
         return False
@@ -71,7 +72,7 @@ def is_canonical(raw: bytes) -> bool:
 
 
 def _is_reply_to(text: bytes) -> bool:
-    """RabbitMQ puts an address in place of one text, and streams of 4.3 take UTF-8 only."""
+    """Whether a reply_to is UTF-8, as streams of 4.3 need, and not RabbitMQ's direct reply-to."""
     if text == _DIRECT_REPLY_TO:
         return False
     try:
@@ -82,7 +83,7 @@ def _is_reply_to(text: bytes) -> bool:
 
 
 def _are_fields(raw: bytes, at: int, end: int) -> bool:
-    """Whether here are plain fields alone, none of which only the bridge or a broker may write."""
+    """Whether all fields are plain, and none has a name that only a bridge or broker may write."""
     while at < end:
         key_end = at + 1 + raw[at]
         key = raw[at + 1 : key_end]

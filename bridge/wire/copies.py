@@ -1,13 +1,13 @@
-"""Copies: which subscriptions of a topic have a message, each under a number of its own.
+"""Copies of a topic's message: its subscriptions, and the message's number in each of them.
 
-One publish reaches them all, so all numbers stand in one header, `x-busbridge-copies`:
+One publish reaches all subscriptions, so one header, `x-busbridge-copies`, holds all numbers:
 
     total u16 | copy ...              copy = short id of the subscription, 6 bytes | number i64
 
-`total` is the number of copies that the message has; where they are too many for one publish it is
-more than are listed here. Integers are big-endian. A subscription's short id tells it from earlier
-and later ones of its name; as text (`topology.names.copy_key`) it is the key of the binding of the
-subscription's queue.
+`total` is the number of the message's copies. A message with too many copies for one publish lists
+a part of them in each. Integers are big-endian. A subscription's short id tells it from earlier and
+later subscriptions of the same name; as text (`topology.names.copy_key`) the short id is the
+binding key of the subscription's queue.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Copies = tuple[tuple[bytes, int], ...]
 
 
 def encode(copies: Sequence[tuple[bytes, int]], total: int) -> bytes:
-    """Return the header's value for some copies of a message that has `total`."""
+    """Return the header's value for some copies of a message with `total` copies."""
     return _TOTAL.pack(total) + b"".join([_COPY.pack(short, number) for short, number in copies])
 
 
 def decode(raw: bytes) -> tuple[Copies, int]:
-    """Return the copies that are listed, and how many the message has.
+    """Return the listed copies, and the total number of the message's copies.
 
     Raises:
-        ValueError: these bytes list no copies.
+        ValueError: the bytes are no list of copies.
     """
     try:
         (total,) = _TOTAL.unpack_from(raw)
@@ -49,24 +49,24 @@ def decode(raw: bytes) -> tuple[Copies, int]:
 
 
 def joined(one: bytes, other: bytes) -> bytes:
-    """Return the list of the copies in either of two, of one message."""
+    """Return the union of two lists of copies of one message."""
     copies, total = decode(one)
     more, _ = decode(other)
     return encode(tuple(dict((*copies, *more)).items()), total)
 
 
 def number_in(raw: bytes, short: bytes) -> int | None:
-    """Return the number of a subscription's copy, `None` when it is not listed."""
+    """Return the number of a subscription's copy, or `None` when the list lacks the copy."""
     copies: Iterable[tuple[bytes, int]] = _COPY.iter_unpack(raw[_TOTAL.size :])
     return next((number for each, number in copies if each == short), None)
 
 
 class Reader:
-    """Reads messages in the queues of one subscription.
+    """Reads the headers of messages in the queues of one subscription.
 
     Args:
         short: the subscription's short id.
-        ttl_max_ms: its own limit; a message lives no longer.
+        ttl_max_ms: the subscription's limit of a message's TTL.
     """
 
     def __init__(self, short: bytes, ttl_max_ms: int) -> None:
@@ -92,11 +92,12 @@ class Reader:
         return own_ms if own_ms < MAX_MS else None
 
     def own(self, table: Table) -> Table:
-        """Return a message's headers as if it had been stored for this subscription alone.
+        """Return a message's headers as if the message were stored for this subscription alone.
 
-        Its number is the subscription's, the topic's becomes EnqueuedSequenceNumber if it has none.
-        A message that lists no copy for it has no number. One that was put back by an engine, or
-        dead-lettered, stands as this returned it then.
+        The sequence number is the subscription's. The topic's becomes EnqueuedSequenceNumber,
+        unless the message has one. A message without a copy for the subscription has no number.
+        Headers without a list of copies are returned unchanged: an engine that put the message
+        back, or dead-lettered it, has stored the result of this method.
         """
         raw = bytes_in(table, headers.COPIES)
         if raw is None:
@@ -110,7 +111,7 @@ class Reader:
         if number is not None:
             found[headers.SEQUENCE_NUMBER] = ("l", number)
             if topics is not None:
-                # One that was forwarded to the topic has the number that it got first.
+                # A message that was forwarded to the topic keeps the first number that it got.
                 found.setdefault(headers.ENQUEUED_SEQUENCE_NUMBER, topics)
         ttl_ms = integer_in(found, headers.TIME_TO_LIVE)
         if ttl_ms is None or ttl_ms >= self._ttl_max_ms:

@@ -1,7 +1,7 @@
-"""What bridges say to each other about deferred messages.
+"""Asks of one bridge to another for deferred messages, and the locks in the replies.
 
 ask       u8: 0 the entity itself, 1 its dead-letter sub-queue | sequence numbers i64 ...
-lock      of each message, three i64: the token in two halves, the lock's end (UTC ms)
+lock      three i64 for each message: the lock token in two halves, the lock's end (UTC ms)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Lock = tuple[UUID, int]
 
 
 class MalformedAsk(ValueError):
-    """These bytes are no ask."""
+    """Error for bytes that are no ask."""
 
 
 def encode_ask(numbers: Sequence[int], *, of_dead_letters: bool) -> bytes:
@@ -27,10 +27,10 @@ def encode_ask(numbers: Sequence[int], *, of_dead_letters: bool) -> bytes:
 
 
 def decode_ask(body: bytes) -> tuple[list[int], bool]:
-    """Return the numbers, and whether they are those of dead letters.
+    """Return the sequence numbers of an ask, and whether the messages are dead letters.
 
     Raises:
-        MalformedAsk: it is none.
+        MalformedAsk: the body is no ask.
     """
     if len(body) % 8 != 1 or body[0] > 1:
         raise MalformedAsk(f"{len(body)} bytes")
@@ -47,6 +47,6 @@ def encode_locks(locks: Iterable[Lock]) -> list[int]:
 
 
 def decode_locks(numbers: Sequence[int]) -> list[Lock]:
-    """Return the locks that are the numbers of a reply."""
+    """Return the locks in the numbers of a reply."""
     triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [(UUID(bytes=struct.pack(">qq", high, low)), until) for high, low, until in triples]

@@ -1,7 +1,7 @@
-"""What a message is known by where duplicates are detected: 16 bytes of its id and the id's type.
+"""Digests of message ids, by which duplicates are detected: 16 bytes of the id and its type.
 
 Service Bus keeps the AMQP type of a message id, and "7" and 7 are two ids. 0-9-1 has text only: an
-id of another type stands in the AMQP properties section that travels with the message.
+id of another type is in the AMQP properties section that travels with the message.
 
     digest   BLAKE2b, 16 bytes, of: type u8 (s text, u uuid, n ulong, b binary) | value
 """
@@ -22,7 +22,7 @@ _UUID = 0x98
 
 
 def of_message(properties: Properties) -> bytes | None:
-    """Return the digest of a message, as it is stored; `None`: it has no id."""
+    """Return the digest of a stored message's id, or `None` when the message has no id."""
     sections = bytes_in(properties.headers or {}, headers.SECTIONS)
     typed = None if sections is None else _typed(sections)
     if typed is not None:
@@ -31,12 +31,12 @@ def of_message(properties: Properties) -> bytes | None:
 
 
 def of_text(message_id: str) -> bytes:
-    """Return the digest of an id that is text."""
+    """Return the digest of a message id that is text."""
     return _digest(b"s" + message_id.encode("utf-8", "surrogateescape"))
 
 
 def with_key(digest: bytes, key: bytes | None) -> bytes:
-    """Return the digest of a message of a partitioned entity: its id and its partition key."""
+    """Return the digest of an id's digest and a partition key, for a partitioned entity."""
     return digest if key is None else _digest(b"k" + digest + key)
 
 
@@ -45,7 +45,7 @@ def _digest(value: bytes) -> bytes:
 
 
 def _typed(sections: bytes) -> bytes | None:
-    """Return type and value of the id in a properties section, if there is one."""
+    """Return type and value of the message id in a properties section, or `None` without one."""
     found = split_sections(sections)
     items = found.items(PROPERTIES) if PROPERTIES in found.at else []
     if not items:

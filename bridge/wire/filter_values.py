@@ -1,4 +1,4 @@
-"""Values of messages as filters know them (`bridge.model.filters.values`), and back."""
+"""Messages' values as the values of filters (`bridge.model.filters.values`), and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ URI = "com.microsoft:uri"
 
 
 def time_of(time_ms: int) -> datetime:
-    """Return UTC milliseconds as a time, cut to the years 1 to 9999."""
+    """Return UTC milliseconds as a time; the result stays within the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -34,7 +34,7 @@ def time_of(time_ms: int) -> datetime:
 
 
 def span_of(span_ms: int) -> timedelta:
-    """Return milliseconds as a span; one that Python cannot hold as its largest."""
+    """Return milliseconds as a span; Python's largest span stands for any longer one."""
     try:
         return timedelta(milliseconds=span_ms)
     except OverflowError:
@@ -42,12 +42,12 @@ def span_of(span_ms: int) -> timedelta:
 
 
 def milliseconds_of(span: timedelta) -> int:
-    """Return a span's milliseconds, cut off."""
+    """Return a span in whole milliseconds, rounded down."""
     return span // _MILLISECOND
 
 
 def from_field(field: FieldValue | None) -> object:
-    """Return a header's value; text that is no UTF-8 is binary, as it is for an SDK."""
+    """Return a header's value; text that is not UTF-8 is binary, as SDKs see it."""
     if field is None:
         return None
     letter, value = field
@@ -67,7 +67,7 @@ def from_field(field: FieldValue | None) -> object:
 
 
 def from_amqp(value: object) -> object:
-    """Return a decoded AMQP 1.0 value as a plain one; what has no operators stays as it is."""
+    """Return a decoded AMQP 1.0 value as a plain one; a type without operators is unchanged."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, Decimal32 | Decimal64 | Decimal128):
         return value
@@ -85,7 +85,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, UUID})
 
 
 def _from_described(value: Described) -> object:
-    """Read what .NET describes; anything else is only there."""
+    """Return the value of one of .NET's described types; any other is returned unchanged."""
     descriptor, inner = str(value.descriptor), value.value
     try:
         if descriptor == TIMESPAN and isinstance(inner, int):
@@ -98,7 +98,7 @@ def _from_described(value: Described) -> object:
 
 
 def as_text(value: object) -> str | None:
-    """Return an id that may be no string as .NET shows it: its text."""
+    """Return the text of an id of any type, as .NET shows it."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -111,9 +111,10 @@ _NATURAL = {"B": 8, "u": 16, "i": 32}
 
 
 def to_field(value: object, before: FieldValue | None = None) -> FieldValue:
-    """Return a value as a header, exact or as AMQP 1.0 (`fields.AMQP_ENCODED`).
+    """Return a value as a header: a 0-9-1 field, or encoded AMQP 1.0 (`fields.AMQP_ENCODED`).
 
-    A number keeps the type of the field that it replaces if it fits, else it is a long or a double.
+    A number keeps the type of the field `before`, which it replaces, if it fits that type;
+    otherwise it becomes a long or a double.
     """
     if value is None or isinstance(value, bool):
         return ("V", None) if value is None else ("t", value)

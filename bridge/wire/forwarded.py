@@ -1,10 +1,11 @@
-"""Forwarded messages: which source a message came from, and how often it was forwarded.
+"""Forwarded messages: the source that a message came from, and its number of hops.
 
     source     short id of the entity, 6 bytes | u8: 1 for its dead letters, else 0
     header     source | hops u8
 
-A forwarder that is killed forwards again what it had not acked. Such a copy has the identity of the
-first one: it is made of the source and of the identity that the message had there.
+After the kill of a forwarder, the messages that it had not acked are forwarded again. Such a second
+copy has the same identity as the first: the identity is made of the source and of the identity that
+the message had there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NATIVE = struct.Struct(">qq")
 
 
 def source_of(short: bytes, *, is_dead_letter: bool) -> bytes:
-    """Return what names a source.
+    """Return the bytes that name a source.
 
     Args:
         short: the short id of the entity's incarnation.
@@ -37,13 +38,13 @@ def field(source: bytes, hops: int) -> FieldValue:
 
 
 def hops_of(table: Table) -> int:
-    """Return how often a message was forwarded."""
+    """Return the number of times that a message was forwarded."""
     raw = _raw(table)
     return 0 if raw is None else raw[SOURCE_BYTES]
 
 
 def last_source(table: Table) -> bytes | None:
-    """Return the source that a message was forwarded from last; `None`: it was sent."""
+    """Return the source that a message was last forwarded from; `None` if never forwarded."""
     raw = _raw(table)
     return None if raw is None else raw[:SOURCE_BYTES]
 
@@ -52,7 +53,8 @@ def identity_of(source: bytes, identity: bytes | tuple[int, int]) -> bytes:
     """Return the identity of the envelope by which a message is forwarded.
 
     Args:
-        identity: what the message has in its source; of a native one number and enqueued time.
+        identity: the message's identity in its source; for a native message, its number and
+            enqueued time.
     """
     raw = identity if isinstance(identity, bytes) else _NATIVE.pack(*identity)
     return hashlib.sha256(source + raw).digest()[:IDENTITY_BYTES]

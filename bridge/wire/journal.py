@@ -1,8 +1,8 @@
 """Journal entries that are no messages: cancels, markers, buckets, snapshots and commit markers.
 
-What an entry is stands in its header `x-busbridge-entry`. A message has none: one that waits for
-its time has `x-busbridge-waiting`, any other its sequence number. Everything here is for the
-sequencer that recovers from the journal.
+The header `x-busbridge-entry` gives an entry's kind. A message in the journal lacks this header: a
+scheduled message that waits has `x-busbridge-waiting`, any other has its sequence number. The
+entries are for a sequencer that recovers from the journal.
 
 A body is a list of sections (`wire.sections`), version 2:
 
@@ -12,21 +12,22 @@ A body is a list of sections (`wire.sections`), version 2:
     bucket     BUCKETS, with one
     uses       USES
     left-out   LEFT_OUT; of a topic
-    accepted   ACCEPTED; in the stream of a history alone (`machine.history`)
-    reads      WRITER; likewise: up to here this term has read the history
+    accepted   ACCEPTED; only in the stream of a history (`machine.history`)
+    reads      WRITER; only there: up to this entry the term has read the history
     snapshot   PART (`wire.snapshot`)
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
     NUMBERS    sequence number i64, repeated
     BUCKETS    level u8 | slot i64 | state u8 (`BucketState`), repeated
-    LEFT_OUT   the subscriptions whose queues take nothing, and what they miss (`machine.left_out`)
-    USES       when temporary entities were used last (`machine.idleness`); optional
-    ACCEPTED   digests of what was accepted and may be in no segment yet (`machine.history`);
+    LEFT_OUT   the subscriptions whose queues take nothing, and the numbers that they miss
+               (`machine.left_out`)
+    USES       the last uses of temporary entities (`machine.idleness`); optional
+    ACCEPTED   digests of accepted messages that may be in no segment yet (`machine.history`);
                optional
 
-A bridge that meets an entry, a version or a section that it does not know refuses the journal
-(`NewerJournal`), but passes over sections that are marked as optional: another feature's sections
-are added so. The same holds for an entry of an unknown kind: all its sections must be optional.
+A bridge refuses a journal with an unknown version or an unknown section (`NewerJournal`), but
+passes over sections that are marked as optional: so later versions can add sections. It passes over
+an entry of an unknown kind, too, if all sections of the entry are optional.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ TERM_BYTES = 16
 
 
 class Kind(IntEnum):
-    """What a section holds."""
+    """The kinds of sections."""
 
     WRITER = 1
     NUMBERS = 2
@@ -87,7 +88,8 @@ _BUCKET = struct.Struct(">BqB")
 def entry_properties(kind: str, identity: bytes | None = None) -> bytes:
     """Return the encoded properties of an entry of this kind.
 
-    Markers and snapshots tell by which channel they were published: a successor waits for its end.
+    The reply_to of a marker or snapshot is the address of the channel that published it: a
+    successor waits until that channel has ended.
     """
     reply_to = headers.DIRECT_REPLY_TO if kind in (MARKER, SNAPSHOT) else None
     table = {headers.ENTRY: ("S", kind.encode())}
@@ -98,11 +100,11 @@ def entry_properties(kind: str, identity: bytes | None = None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A sequencer's term begins here.
+    """The entry at the beginning of a sequencer's term.
 
     Attributes:
-        term: that term's identity, 16 bytes.
-        fingerprint: which boot of the broker it began in.
+        term: the term's identity, 16 bytes.
+        fingerprint: the boot of the broker in which the term began.
     """
 
     term: bytes
@@ -113,17 +115,17 @@ class Marker:
         return entry_of(Kind.WRITER, self.encode_writer())
 
     def encode_writer(self) -> bytes:
-        """Return the section that names a writer."""
+        """Return the section that names the writer: its term and the broker's boot."""
         return self.term + self.fingerprint.encode()
 
     @classmethod
     def decode(cls, body: bytes) -> Marker:
-        """Read what `encode` wrote."""
+        """Return the marker in an entry's body."""
         return cls.decode_writer(section_of(body, Kind.WRITER))
 
     @classmethod
     def decode_writer(cls, raw: bytes) -> Marker:
-        """Read the section that names a writer."""
+        """Return the marker in a section that names a writer."""
         if len(raw) < TERM_BYTES:
             raise MalformedEntry(f"a term of {len(raw)} bytes")
         try:
@@ -138,12 +140,12 @@ def encode_cancel(numbers: Sequence[int]) -> bytes:
 
 
 def decode_cancel(body: bytes) -> tuple[int, ...]:
-    """Return the numbers that were cancelled."""
+    """Return the numbers of the cancelled messages."""
     return decode_numbers(section_of(body, Kind.NUMBERS))
 
 
 class BucketState(IntEnum):
-    """What an entry says about a bucket."""
+    """The state of a bucket, as an entry gives it."""
 
     GONE = 0
     PROVISIONAL = 1
@@ -157,7 +159,7 @@ def encode_bucket(level: int, slot: int, state: BucketState) -> bytes:
 
 
 def decode_bucket(body: bytes) -> tuple[int, int, BucketState]:
-    """Return level, slot, and what is said about the bucket."""
+    """Return level, slot and state of the bucket."""
     buckets = decode_buckets(section_of(body, Kind.BUCKETS))
     if len(buckets) != 1:
         raise MalformedEntry(f"{len(buckets)} buckets in an entry about one")
@@ -165,10 +167,10 @@ def decode_bucket(body: bytes) -> tuple[int, int, BucketState]:
 
 
 def check_unknown(kind: str, body: bytes) -> None:
-    """Accept an entry of a kind that this version does not know, when all of it is optional.
+    """Accept an entry of a kind that this version does not know, if all its sections are optional.
 
     Raises:
-        NewerJournal: it is not.
+        NewerJournal: a section is not optional, or the version of the entry is not known.
         MalformedEntry: no bridge writes such an entry: its kind is no name, or its body has no
             sections.
     """
@@ -181,7 +183,7 @@ def check_unknown(kind: str, body: bytes) -> None:
 
 
 def entry_of(kind: Kind, raw: bytes) -> bytes:
-    """Return the body of an entry that has one section."""
+    """Return the body of an entry with one section."""
     return sections.encode([(kind, raw)])
 
 
@@ -194,12 +196,12 @@ def section_of(body: bytes, kind: Kind) -> bytes:
 
 
 def encode_numbers(numbers: Sequence[int]) -> bytes:
-    """Return the section that holds these numbers."""
+    """Return the section that holds sequence numbers."""
     return struct.pack(f">{len(numbers)}q", *numbers)
 
 
 def decode_numbers(raw: bytes) -> tuple[int, ...]:
-    """Return the numbers of a section."""
+    """Return the sequence numbers of a section."""
     try:
         return struct.unpack(f">{len(raw) // 8}q", raw)
     except struct.error as error:
@@ -207,7 +209,7 @@ def decode_numbers(raw: bytes) -> tuple[int, ...]:
 
 
 def encode_buckets(buckets: Iterable[tuple[int, int, BucketState]]) -> bytes:
-    """Return the section that holds these buckets: level, slot and state of each."""
+    """Return the section that holds buckets: level, slot and state of each."""
     return b"".join([_BUCKET.pack(level, slot, state) for level, slot, state in buckets])
 
 

@@ -1,7 +1,7 @@
-"""What filters see of a message that is about to get its number: its properties, read once.
+"""A message as filters see it when the sequencer numbers it: its properties, each read once.
 
-Nothing is decoded until a filter asks, and the body never. An SDK's exact sections win over their
-readable forms, as they do on the way out: a filter sees what the sender said.
+Properties are decoded when a filter asks for them, and the body never. An SDK's exact sections take
+precedence over their readable forms, as they do on the way out: a filter sees the sender's values.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class MessageView:
     """A message as `bridge.model.filters` reads it (its `Message`).
 
     Args:
-        item: the message as it came; its `ttl_ms` is its own.
-        number: the topic's sequence number of it.
-        enqueued_ms: UTC ms.
+        item: the message as the sender sent it, with its own TTL.
+        number: the message's sequence number in the topic.
+        enqueued_ms: the enqueued time, UTC ms.
         ttl_ms: the effective time to live in the topic, `None` for ever.
     """
 
@@ -68,14 +68,14 @@ class MessageView:
 
     @property
     def properties_bytes(self) -> int:
-        """The size of its properties."""
+        """The size of the message's encoded properties."""
         return len(self.item.properties)
 
     def spend(self, characters: int) -> None:
-        """Count characters that rules go over.
+        """Count characters of the message that rules go over.
 
         Raises:
-            FilterException: this message has cost more than any may.
+            FilterException: the rules have gone over more than `WORK_MAX` characters.
         """
         self._work += characters
         if self._work > WORK_MAX:
@@ -85,7 +85,7 @@ class MessageView:
 
     @property
     def user(self) -> dict[str, object]:
-        """The user properties by their lower-case names; of two equal ones the first counts."""
+        """The user properties by their lower-case names; of two equal names the first counts."""
         if self._user is None:
             user: dict[str, object] = {}
             for name, value in self._application_properties():
@@ -97,7 +97,7 @@ class MessageView:
         return self._user
 
     def name_of(self, name: str) -> str:
-        """Return a user property's name as the message spells it; as given, when it has none."""
+        """Return a user property's name as the message spells it; `name` if it has none such."""
         return self._names.get(name.lower(), name) if self.user else name
 
     def system(self, name: str) -> object:
@@ -152,7 +152,7 @@ class MessageView:
 
 
 def _value(exact: part.Sections, code: int) -> object:
-    """Return what a section holds; `None` when that is not to be read."""
+    """Return a section's value, or `None` when it cannot be decoded."""
     try:
         return read_value(exact.raw, exact.at[code][1])[0]
     except (DecodeError, ValueError):

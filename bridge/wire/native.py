@@ -1,4 +1,4 @@
-"""Native messages: what a RabbitMQ user publishes, made ready to be numbered."""
+"""Native messages, which RabbitMQ users publish: properties made ready for the sequencer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Native:
     """A native message, cleaned.
 
     Attributes:
-        properties: canonical (see `wire.envelope`), without what only a broker or the sequencer
-            may say.
-        ttl_ms: its own time to live, or `None`.
-        scheduled_ms: when it shall be enqueued (UTC ms), or `None`.
-        key: what chooses its partition: session id, else partition key; or `None`.
-        message_id: or `None`.
+        properties: canonical (see `wire.envelope`), without headers that only a broker or the
+            sequencer may write.
+        ttl_ms: the message's own time to live, or `None`.
+        scheduled_ms: time to enqueue the message (UTC ms), or `None` for now.
+        key: the key that chooses the partition: session id, else partition key; or `None`.
+        message_id: the message's id, or `None`.
     """
 
     properties: bytes
@@ -32,10 +32,10 @@ class Native:
 
 
 def clean(properties: Properties) -> Native:
-    """Return a native message's properties as they may go on.
+    """Return a native message with canonical properties; `properties` is changed.
 
     A priority would break arrival order, and RabbitMQ compares `user_id` with the publishing
-    connection's user, which is the bridge's: both are kept as headers. A negative TTL is none:
+    connection's user, which is the bridge's: both are kept as headers. A negative TTL is dropped:
     RabbitMQ closes the channel over it.
     """
     table: Table = properties.headers or {}
@@ -54,9 +54,9 @@ def clean(properties: Properties) -> Native:
         kept[headers.BASIC_USER_ID] = text(properties.user_id)
     key = bytes_in(table, headers.SESSION_ID) or bytes_in(table, headers.PARTITION_KEY)
     if properties.reply_to == headers.DIRECT_REPLY_TO:
-        properties.reply_to = None  # RabbitMQ would put an address of the bridge's there
+        properties.reply_to = None  # RabbitMQ would replace it by an address of the bridge
     elif properties.reply_to is not None:
-        # over one that is no UTF-8 a stream of 4.3 answers with 541
+        # over a reply_to that is no UTF-8 a stream of 4.3 answers with 541
         properties.reply_to = shown_string(properties.reply_to)
     properties.headers = kept or None
     properties.priority = properties.user_id = properties.expiration = None
@@ -66,10 +66,11 @@ def clean(properties: Properties) -> Native:
 
 
 def _storable(field: FieldValue) -> FieldValue:
-    """Return a header as a stream can take it: a decimal closes the connection with 541.
+    """Return a header in a form that a stream takes.
 
-    So a decimal becomes a double (docs/rabbitmq-faults.md: stream-decimal). A number that Erlang
-    has not comes only in a malformed envelope.
+    A decimal, over which a stream closes the connection with 541, becomes a double
+    (docs/rabbitmq-faults.md: stream-decimal). NaN and infinity, which Erlang lacks, become null;
+    only a malformed envelope has them.
     """
     letter, value = field
     if letter == "D":

@@ -1,4 +1,4 @@
-"""Replies between processes, to a request with `reply_to`: a sequencer's, a lock holder's.
+"""Replies between processes to requests with `reply_to`: from a sequencer or a lock's holder.
 
 0 u8 | sequence numbers i64 ...
 1 u8 | condition: u16 + UTF-8 | description: UTF-8

@@ -1,8 +1,8 @@
-"""A subscription's own copy of a message, as a rule's action changed it.
+"""A subscription's own copy of a message, changed by a rule's action.
 
-A number keeps its AMQP type if it fits. What 0-9-1 cannot say goes into the exact sections, as it
-does for a message that an SDK sends. A changed ScheduledEnqueueTimeUtc has no effect (Azure, SQL
-action syntax), so it is left out.
+A changed number keeps its AMQP type if it fits. A value that 0-9-1 cannot represent goes into the
+exact sections, as in a message that an SDK sends. A changed ScheduledEnqueueTimeUtc has no effect
+(Azure, SQL action syntax), so it is left out.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ RULE_NAME: Final = "RuleName"
 def changed_copy(
     item: Item, rule_name: str, changes: Iterable[Change], *, properties_bytes_max: int
 ) -> Item:
-    """Return the copy that a rule with an action gives a subscription.
+    """Return the copy of a message that a rule with an action makes for a subscription.
 
     Args:
-        item: the message as it came; it stays as it is.
-        rule_name: the rule's.
-        changes: what its action does.
-        properties_bytes_max: the most that the properties of a message may have.
+        item: the message as the sender sent it, which is not changed.
+        rule_name: the rule's name, for the copy's property `RuleName`.
+        changes: the changes that the rule's action makes.
+        properties_bytes_max: the maximum size of a message's properties.
 
     Raises:
-        FilterException: the properties become larger than that, or an id more than RabbitMQ holds.
+        FilterException: the properties become too large, or a text becomes one that RabbitMQ
+            cannot hold as a basic property.
     """
     properties = Properties.decode(item.properties)
     table = properties.headers or {}
@@ -79,7 +80,7 @@ def changed_copy(
 
 
 def _set_texts(properties: Properties, texts: dict[str, str | None]) -> None:
-    """Set system properties that are texts; `None` takes them off."""
+    """Set system properties that are texts; a value of `None` removes the property."""
     table: Table = properties.headers or {}
     exact: dict[str, str | None] = {}
     for name, value in texts.items():
@@ -97,11 +98,11 @@ def _set_texts(properties: Properties, texts: dict[str, str | None]) -> None:
 
 
 def _short(name: str, value: str | None) -> str | None:
-    """Return what is taken as a basic property."""
+    """Return a value, or raise `FilterException` if a basic property cannot hold it."""
     if value is None:
         return None
     is_long = len(utf8(value)) > SHORT_STRING_BYTES_MAX
-    # AMQP 1.0 has a symbol for it, which is ASCII.
+    # In AMQP 1.0 the content type is a symbol, which is ASCII.
     is_foreign = name == "contenttype" and not value.isascii()
     if is_long or is_foreign or value == headers.DIRECT_REPLY_TO:
         raise FilterException(

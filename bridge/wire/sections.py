@@ -1,10 +1,11 @@
-"""Sections: how what the sequencer writes for its successors is laid out, so that it can grow.
+"""Sections: the layout of the entries that a sequencer writes for its successors.
 
     body     = version u8 (2) | section ...
     section  = kind u16 | size u32 | size bytes
 
-All integers are big-endian. A kind stands once in a body, in any order. Whoever reads a kind that
-it does not know refuses the body, unless the kind's highest bit is set: then it passes over it.
+All integers are big-endian. A body has at most one section of a kind, in any order. A reader
+refuses a body with a section of an unknown kind, unless the kind's highest bit is set: then it
+passes over the section. So later versions can add sections.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _SECTION = struct.Struct(">HI")
 
 
 class MalformedEntry(ValueError):
-    """These bytes are no journal entry."""
+    """Error for bytes that are no journal entry."""
 
 
 class NewerJournal(MalformedEntry):
-    """A bridge that is newer than this one wrote this; guessing would give a number twice."""
+    """Error for an entry of a newer bridge: to pass over it could give a number twice."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -38,12 +39,12 @@ class NewerJournal(MalformedEntry):
 
 
 def encode(sections: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return a body that holds these sections, version first."""
+    """Return a body: the version, then the sections."""
     return bytes((VERSION,)) + encode_bare(sections)
 
 
 def encode_bare(sections: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return these sections without a version."""
+    """Return the encoded sections without a version."""
     return b"".join(
         [part for kind, raw in sections for part in (_SECTION.pack(kind, len(raw)), raw)]
     )
@@ -53,8 +54,9 @@ def decode(body: bytes, kinds: Collection[int]) -> dict[int, bytes]:
     """Return the sections of a body by their kind, without optional ones that are not in `kinds`.
 
     Raises:
-        NewerJournal: the version is higher, or a section is of a kind that is not in `kinds`.
-        MalformedEntry: it is no list of sections.
+        NewerJournal: the version is higher, or a section that is not optional is of a kind that is
+            not in `kinds`.
+        MalformedEntry: the body is no list of sections of this version.
     """
     if not body:
         raise MalformedEntry("an empty entry")
@@ -66,7 +68,7 @@ def decode(body: bytes, kinds: Collection[int]) -> dict[int, bytes]:
 
 
 def decode_bare(raw: bytes, kinds: Collection[int]) -> dict[int, bytes]:
-    """Read what `encode_bare` wrote; raises as `decode` does."""
+    """Return the sections that `encode_bare` wrote; raises as `decode` does."""
     found: dict[int, bytes] = {}
     at = 0
     while at < len(raw):

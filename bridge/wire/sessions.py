@@ -1,27 +1,31 @@
-"""What bridges, and clients on RabbitMQ, say to each other about the sessions of an entity.
+"""Messages about an entity's sessions, between bridges and from clients on RabbitMQ.
 
-Through the queue that a shard's owner consumes (`topology.names.sessions_queue`), by the header
+In the queue that a shard's owner consumes (`topology.names.sessions_queue`), by the header
 `headers.KIND`:
 
     where             an ask: the owner answers with the name of its bridge (`reply.Done.content`)
-    session-state     a stored state: session id, when it was set, and the state as body
-    session-holder    the ownership token: it comes to each next owner at once
+    session-state     a stored state: session id, the time of the change, and the state as body
+    session-holder    the ownership token: RabbitMQ delivers it to each next owner at once
 
-To a bridge's own queue, each a field table with `do`, `path` and `shard`:
+In a bridge's own queue, each a field table with `do`, `path` and `shard`:
 
-    session-accept    bridge, receiver, deletes, [session]: this or the next; told by event
-    session-credit    bridge, receiver, count: so many more messages
-    session-drain     bridge, receiver: no more; answered with how many it was told of
-    session-close     bridge, receiver, [unused]: the lock, or the wait, ends; no client has had it
-    session-renew     session: answered with the new end
-    session-check     session: refused unless somebody holds it
+    session-accept    bridge, receiver, deletes, [session]: accept this session or the next one;
+                      an event tells the result
+    session-credit    bridge, receiver, count: the receiver takes `count` more messages
+    session-drain     bridge, receiver: the receiver takes no more messages; answered with the
+                      number of messages that it was sent
+    session-close     bridge, receiver, [unused]: the receiver's lock, or its wait, ends;
+                      `unused`: no client has had the session
+    session-renew     session: answered with the new end of the lock
+    session-check     session: refused unless a receiver holds the session
     session-state     session: answered with 1 and the state, or 0
-    session-store     session, [state]: stored, or cleared
-    session-list      after: answered with ids as JSON, of states changed after, or (-1) of all
-    session-delete    session, count, before: answered with how many messages were deleted
-    session-stand-by  a bridge is to own the shard, when its owner goes or there is none
-    session-ping      (no path) answered while the bridge is there
-    session-event     receiver, kind, ...: what an owner tells a receiver; not answered
+    session-store     session, [state]: store the state, or without one clear it
+    session-list      after: answered with session ids as JSON, of states changed after this time,
+                      or (-1) of all sessions
+    session-delete    session, count, before: answered with the number of deleted messages
+    session-stand-by  the bridge becomes the shard's owner when the owner leaves or there is none
+    session-ping      (no path) answered while the bridge runs
+    session-event     receiver, kind, ...: an owner's event for a receiver; not answered
 """
 
 from __future__ import annotations
@@ -89,17 +93,17 @@ def token_properties() -> bytes:
 
 
 def encode_state(state: bytes | None) -> bytes:
-    """Return the answer to who asks for a state."""
+    """Return the answer to a question for a state."""
     return b"\x00" if state is None else b"\x01" + state
 
 
 def decode_state(answer: bytes) -> bytes | None:
-    """Return the state that an answer says."""
+    """Return the state in an answer, or `None` when no state is stored."""
     return answer[1:] if answer[:1] == b"\x01" else None
 
 
 def question(what: str, path: str, shard: int, fields: Table) -> Table:
-    """Return what is asked of, or told to, the owner of a shard."""
+    """Return a question, or a message without an answer, to the owner of a shard."""
     table: Table = {"do": text(what), "path": text(path)}
     if shard:
         table["shard"] = long(shard)
@@ -108,7 +112,7 @@ def question(what: str, path: str, shard: int, fields: Table) -> Table:
 
 
 def shard_in(table: Table) -> int:
-    """Return the shard that a question is about."""
+    """Return the number of the shard that a question is about."""
     return integer(table, "shard") if "shard" in table else 0
 
 

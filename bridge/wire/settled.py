@@ -1,12 +1,12 @@
-"""Entries of a settled stream: which numbers have left a queue.
+"""Entries of a settled stream: ranges of numbers that have left a queue.
 
 A body is a list of sections (`wire.sections`):
 
-    ACTIVE     first number i64 | last number i64, repeated: they are not in the queue any more
-    DEFERRED   likewise: they are not among its deferred messages any more
-    MARK       any bytes: whoever wrote them knows the stream's end when they come
+    ACTIVE     first number i64 | last number i64, repeated: ranges that have left the queue
+    DEFERRED   likewise: ranges that have left the queue's deferred messages
+    MARK       any bytes: a reader publishes them, and knows the stream's end when it reads them
 
-All of it is true for ever, so entries may be read in any order, and twice.
+An entry never becomes false, so entries may be read in any order, and twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RANGES_MAX = 60_000
 
 
 class Kind(IntEnum):
-    """What a section holds."""
+    """The kinds of sections."""
 
     ACTIVE = 1
     DEFERRED = 2
@@ -46,9 +46,9 @@ class Settled:
     """One entry.
 
     Attributes:
-        active: numbers that have left the queue.
-        deferred: numbers that have left its deferred messages.
-        mark: of whoever wants to know the stream's end.
+        active: ranges of numbers that have left the queue.
+        deferred: ranges of numbers that have left the queue's deferred messages.
+        mark: the mark of a reader that looks for the stream's end; else empty.
     """
 
     active: list[Numbers] = field(default_factory=list)
@@ -68,10 +68,10 @@ class Settled:
 
     @classmethod
     def decode(cls, body: bytes) -> Settled:
-        """Read what `encode` wrote.
+        """Return the entry in a body.
 
         Raises:
-            MalformedEntry: it is no such entry.
+            MalformedEntry: the body is no such entry.
         """
         found = sections.decode(body, _KINDS)
         try:
@@ -85,7 +85,7 @@ class Settled:
 
 
 def entries(active: list[Numbers], deferred: list[Numbers]) -> Iterator[bytes]:
-    """Yield the bodies of as few entries as say that these numbers have left."""
+    """Yield the bodies of the fewest entries that hold these ranges."""
     for at in range(0, max(len(active), len(deferred)), RANGES_MAX):
         part = Settled(active=active[at:][:RANGES_MAX], deferred=deferred[at:][:RANGES_MAX])
         yield part.encode()

@@ -1,23 +1,24 @@
-"""Snapshots: all that a sequencer knows, as entries of its journal.
+"""Snapshots: a sequencer's memory, as entries of its journal.
 
-The entries' sections are PART; the parts of a snapshot, put together, are sections again, without
-a version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; of a topic
-also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; of what is temporary also USES; where
-duplicates are detected also ACCEPTED; of what is forwarded to also FORWARDED. `wire.journal` has
-those that stand in other entries too; the rest:
+Each entry has one section, PART. The joined parts of a snapshot are sections again, without a
+version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; for a topic
+also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; for temporary entities also USES; with
+duplicate detection also ACCEPTED; for a target of forwarding also FORWARDED. `wire.journal`
+describes the sections that other entries have, too; the rest:
 
     PART       serial u64 | index u32 | count u32 | bytes
-    SPAN       u64: how many entries before the snapshot's first may belong to unacked arrivals
+    SPAN       u64: number of entries before the snapshot's first that may belong to unacked
+               arrivals
     CLOCK      last enqueued time i64, ms | average bytes of a scheduled message u64
     COUNTERS   last number i64, for each partition
-    PENDING    the index of what is scheduled (`machine.pending`)
+    PENDING    the index of scheduled messages (`machine.pending`)
     KNOWN, ACTIVATED, CANCELLED
-               what earlier terms numbered and may come again (`machine.known`)
+               messages and cancels of earlier terms that may arrive again (`machine.known`)
     SUBSCRIPTIONS
                short id of a subscription, 6 bytes | its last number i64, repeated
     KNOWN_COPIES, ACTIVATED_COPIES
-               the copies of what is in KNOWN and ACTIVATED (`machine.known`)
-    FORWARDED  what was forwarded to the entity last (`machine.forwarded`); optional
+               the copies of the messages in KNOWN and ACTIVATED (`machine.known`)
+    FORWARDED  the last messages forwarded to the entity (`machine.forwarded`); optional
 """
 
 from __future__ import annotations
@@ -77,26 +78,29 @@ _SPAN = struct.Struct(">Q")
 
 @dataclass(slots=True)
 class Snapshot:
-    """All that a sequencer knows, so that nothing before it need be read again.
+    """A sequencer's memory: a successor need not read the entries before it, but for `span`.
 
     Attributes:
-        term: the term that wrote it.
-        fingerprint: the boot of the broker in which it was written.
-        enqueued_ms: the last enqueued time that was given.
-        span: how many entries before this one may still belong to unacked messages.
-        average_bytes: of a scheduled message.
+        term: the term that wrote the snapshot.
+        fingerprint: the boot of the broker in which the snapshot was written.
+        enqueued_ms: the last enqueued time that was given, UTC ms.
+        span: the number of entries before the snapshot that may belong to unacked messages.
+        average_bytes: the average size of a scheduled message.
         counters: the last number of each partition (one for an unpartitioned entity).
-        buckets: (level, slot, whether it is safe) of every bucket.
-        pending: encoded index of what is scheduled (`machine.pending`).
-        known: encoded, what earlier terms numbered and may come again (`machine.known`).
-        activated: encoded, what earlier terms activated and may come out of a bucket again.
+        buckets: (level, slot, whether the bucket is safe) of every bucket.
+        pending: encoded index of scheduled messages (`machine.pending`).
+        known: encoded, messages that earlier terms numbered and that may arrive again
+            (`machine.known`).
+        activated: encoded, messages that earlier terms activated and that a bucket may deliver
+            again.
         cancelled: encoded, identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id.
-        known_copies, activated_copies: encoded, the copies of what is known and activated.
-        uses: encoded, when temporary entities were used last (`machine.idleness`).
-        accepted: encoded, what was accepted and may be in no segment (`machine.history`).
+        known_copies, activated_copies: encoded, the copies of the messages in `known` and
+            `activated`.
+        uses: encoded, the last uses of temporary entities (`machine.idleness`).
+        accepted: encoded, accepted messages that may be in no segment (`machine.history`).
         left_out: encoded, the subscriptions that are left out (`machine.left_out`).
-        forwarded: encoded, what was forwarded to the entity last (`machine.forwarded`).
+        forwarded: encoded, the last messages forwarded to the entity (`machine.forwarded`).
     """
 
     term: bytes
@@ -119,7 +123,7 @@ class Snapshot:
     forwarded: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
-        """Return the bodies of the entries that hold it, in order; each has its own `serial`."""
+        """Return the bodies of the snapshot's entries, in order; all of them have this `serial`."""
         buckets = [
             (level, slot, BucketState.SAFE if is_safe else BucketState.PROVISIONAL)
             for level, slot, is_safe in self.buckets
@@ -145,7 +149,7 @@ class Snapshot:
 
     @classmethod
     def decode(cls, whole: bytes) -> Snapshot:
-        """Read what `encode` wrote, its parts joined by `SnapshotParts`."""
+        """Return the snapshot in its parts, which `SnapshotParts` has joined."""
         found = sections.decode_bare(whole, frozenset(int(kind) for kind in _IN_SNAPSHOT))
         if missing := [kind.name for kind in _NEEDED if kind not in found]:
             raise MalformedEntry(f"a snapshot without {', '.join(missing)}")
@@ -172,10 +176,10 @@ class Snapshot:
 
 
 class SnapshotParts:
-    """Puts the parts of snapshots together as they are read.
+    """Joins the parts of snapshots as they are read.
 
     Attributes:
-        is_begun: the part that was taken last is a first one.
+        is_begun: the last part was the first of its snapshot.
     """
 
     def __init__(self) -> None:
@@ -184,7 +188,7 @@ class SnapshotParts:
         self._parts: list[bytes] = []
 
     def add(self, body: bytes) -> Snapshot | None:
-        """Take one part; returns the snapshot when it is the last of a complete one."""
+        """Take a part; return the snapshot when the part completes it, else `None`."""
         raw = section_of(body, Kind.PART)
         try:
             serial, index, count = _PART.unpack_from(raw)

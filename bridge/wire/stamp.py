@@ -103,7 +103,7 @@ def accepted(digest: bytes, at_ms: int) -> bytes:
 
 
 def derived(identity: bytes, *parts: bytes) -> bytes:
-    """Return the identity of a copy that is a message of its own; `NO_IDENTITY` stays."""
+    """Return the identity of a copy that is a message of its own; `NO_IDENTITY` is kept."""
     if identity == NO_IDENTITY:
         return NO_IDENTITY
     return hashlib.sha256(b"\0".join((identity, *parts))).digest()[:ITEM_IDENTITY_BYTES]

@@ -1,12 +1,13 @@
 """WebSocket frames (RFC 6455) as a server reads and writes them; no extensions, no text.
 
-What a frame holds is handed on as it comes, before the frame is whole: a frame of any size makes a
-reader hold no more than its head, and a message may be cut into frames anywhere.
+The reader returns the payload of binary frames as it arrives, before a frame is whole. So it holds
+no more than a head or a control frame, whatever a frame's size, and a client may cut a message into
+frames anywhere.
 
-aiohttp has a reader too, and answers the upgrade. But it is a coroutine that gives a message when
-all of it is there and answers each ping at once, out of reach of the turns that bound who is not
-authenticated: 90 of them that send empty frames make a turn of the loop 150 ms long, with this one
-it is 10.
+aiohttp answers the upgrade, and has a reader of frames, too. But its reader is a coroutine that
+returns whole messages and answers each ping at once. It takes no part in the turns that limit the
+work for unauthenticated clients: 90 clients that send empty frames make a turn of the event loop
+150 ms long; with the reader here it is 10 ms.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _SIZE_8 = 127
 
 
 class WebSocketError(Exception):
-    """A frame that may not be sent.
+    """Error for a frame that a client may not send.
 
     Attributes:
-        code: what the close says (RFC 6455, section 7.4.1).
+        code: the status code of the close frame to answer with (RFC 6455, section 7.4.1).
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -48,12 +49,12 @@ class WebSocketError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What some bytes of a client held.
+    """The result of reading some bytes of a client.
 
     Attributes:
-        payload: of binary frames, in order.
-        ping: what the last ping said; it is the one to be answered (section 5.5.3).
-        close: what the close said; nothing is read behind it.
+        payload: the payload of binary frames, in order.
+        ping: the payload of the last ping, which is the one to answer (section 5.5.3), or `None`.
+        close: the payload of the close frame, behind which nothing is read, or `None`.
     """
 
     payload: bytes
@@ -62,7 +63,7 @@ class Input:
 
 
 class FrameReader:
-    """Cuts what a client sends into frames."""
+    """Reads the frames in a client's bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -76,7 +77,8 @@ class FrameReader:
         """Read some bytes.
 
         Raises:
-            WebSocketError: the client is to be sent a close; the reader is of no use any more.
+            WebSocketError: a frame breaks the protocol. The caller answers with a close frame, and
+                must not use the reader again.
         """
         if self._rest:
             data = self._rest + data
@@ -103,7 +105,7 @@ class FrameReader:
         return Input(payload, self._ping, self._close)
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """Read a frame's head, of a control frame all; return its end, or -1 if it is not whole."""
+        """Read a data frame's head or a whole control frame; return its end, -1 if incomplete."""
         if len(data) - at < 2:
             return -1
         first, second = data[at], data[at + 1]
@@ -166,7 +168,7 @@ def _xor(data: bytes, key: bytes) -> bytes:
 
 
 def frame_head(opcode: int, size: int) -> bytes:
-    """Return the head of a server's frame, which is whole and not masked."""
+    """Return the head of an unfragmented, unmasked frame, as a server sends it."""
     first = _LAST | opcode
     if size < _SIZE_2:
         return struct.pack("!BB", first, size)

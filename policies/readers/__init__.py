@@ -1,4 +1,4 @@
-"""Readers: one module for each format in which somebody may have a Service Bus namespace.
+"""Readers: one module for each format of a file that defines a Service Bus namespace.
 
 `read` finds the format from the content.
 """

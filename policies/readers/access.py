@@ -1,4 +1,4 @@
-"""Shared access rules as every format describes them, as the model's values."""
+"""Authorization rules: from the parts that every format has to the model's values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add(
     primary_key: str = "",
     secondary_key: str = "",
 ) -> None:
-    """Add a rule to those of a namespace (`owner` is "") or entity, or note what is wrong."""
+    """Add a rule to `rules` of an entity (`owner`) or the namespace (""), or note its fault."""
     where = f"{'Entity ' + repr(owner) if owner else 'The namespace'}, authorization rule {name!r}"
     if any(name.lower() == known.name.lower() for known in rules):
         notes.fault(place, f"{where} is there twice.", "Remove one of them.")

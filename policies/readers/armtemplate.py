@@ -1,8 +1,8 @@
 """ARM templates: JSON as written by hand, exported from Azure, or made by `bicep build`.
 
-Parameters take the values of a parameter file, else their defaults. What only Azure knows is a
-finding with line and path. A subscription that has rules in the template does not keep the rule
-`$Default` that Azure makes with it: the first rule that the control plane adds replaces it.
+Parameters take the values of a parameter file, else their defaults. A value that only Azure knows
+is a finding with line and path. A subscription with rules in the template does not keep Azure's
+rule `$Default`: the first rule that the control plane adds replaces it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_parameters(text: str, source: str) -> dict[str, object]:
     """Return the values of a parameter file.
 
     Raises:
-        ReadError: it is none.
+        ReadError: the text is no parameter file.
     """
     document = jsontext.parse(text, source)
     if not isinstance(document["parameters"].value, dict):
@@ -58,7 +58,7 @@ def read_document(
     parameters: Mapping[str, object] | None = None,
     namespace: str | None = None,
 ) -> Reading:
-    """Return the namespace of a parsed template; `namespace` says which, of several."""
+    """Return the namespace of a parsed template; `namespace` names one of several."""
     notes = Notes(source)
 
     def note(place: Place, prop: str, message: str) -> None:
@@ -115,7 +115,7 @@ def _add(draft: NamespaceDraft, resource: Resource) -> None:
 
 
 def _leave_out_rule(draft: NamespaceDraft, resource: Resource, why: str) -> None:
-    """Keep Azure's default away from a subscription with a rule whose name is not known."""
+    """Note an unknown rule at its subscription, which then does not get Azure's `$Default`."""
     if resource.kind == RULES:
         _, topic, subscription, _ = map(azureresource.entity_name, resource.names)
         owner = draft.find_subscription(topic, subscription)

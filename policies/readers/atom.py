@@ -1,8 +1,8 @@
-"""The ATOM XML of a live namespace: what its management API answers, feeds and entries.
+"""The ATOM XML of a live namespace: feeds and entries from its management API.
 
 One text may hold several answers one after another: the feeds of queues and topics, of each
-topic's subscriptions and of their rules. What a feed is of says its id, else its title, else its
-entries. Element names and namespaces: the administration clients of the Azure SDKs.
+topic's subscriptions and of their rules. A feed's entries and its id (without one its title) say
+which list the feed is. Element names and namespaces: the administration clients of the Azure SDKs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Reader:
         self._listing = Listing()
 
     def feed(self, feed: Element) -> None:
-        """Take all entries, and note what they are all of."""
+        """Take all entries of a feed, and note which lists the feed has in full."""
         entries = feed.all("entry")
         for entry in entries:
             self.entry(entry)
@@ -92,7 +92,7 @@ class _Reader:
                 )
 
     def _kinds_of(self, entry: Element) -> Iterator[str]:
-        """Yield the lists of which an entry says that they are whole, if its own is."""
+        """Yield the lists that are complete when the feed of this entry is."""
         content = entry.find("content")
         path = self._path(entry)
         for description in content.children if content else []:
@@ -150,7 +150,7 @@ class _Reader:
         return replace(self._draft.finish(), listing=self._listing)
 
     def _path(self, entry: Element) -> str:
-        """The path in the entry's id, without host and query; else the title."""
+        """Return the path in an entry's id, without host and query; without an id, its title."""
         path = re.sub(r"^[A-Za-z][\w+.-]*://[^/]*/", "", entry.text_of("id")).split("?")[0]
         return unquote(path).strip("/") or entry.text_of("title")
 

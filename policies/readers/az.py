@@ -1,8 +1,8 @@
-"""What `az servicebus ... list` and `show` print with `-o json`, and REST answers of that form.
+"""Output of `az servicebus ... list` and `show` with `-o json`, and REST answers of its form.
 
-One object, an array, arrays in an array (`jq -s . queues.json topics.json rules.json`), or an
-object with `value`. The path of an entity is in its `id`. `az` lifts properties to the top; the
-REST API keeps them under `properties`.
+An input is one object, an array, arrays in an array (`jq -s . queues.json topics.json rules.json`),
+or an object with `value`. The path of an entity is in its `id`. `az` lifts properties to the top;
+the REST API keeps them under `properties`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _IGNORED = frozenset(
 
 
 def is_this(document: Node) -> bool:
-    """Whether a JSON document holds entities with ids of Azure."""
+    """Whether a JSON document holds an entity with an id of Azure."""
     return any(_ID.fullmatch(node["id"].text) for node, _ in _objects(document))
 
 
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
-    """Return the namespace of a parsed document; `namespace` says which, of several."""
+    """Return the namespace of a parsed document; `namespace` names one of several."""
     notes = Notes(source)
     draft = NamespaceDraft(notes)
     found: list[tuple[str, list[str], Node, bool]] = []
@@ -67,7 +67,7 @@ def read_document(document: Node, source: str, *, namespace: str | None = None) 
 
 
 def _lists_of(kind: str, names: list[str], node: Node) -> Iterator[str]:
-    """Yield the kinds of which a list with such an entity has all."""
+    """Yield the lists that are complete when a list of this input has the entity."""
     match kind:
         case "namespaces/queues":
             yield QUEUES
@@ -92,7 +92,7 @@ def _note_next_pages(notes: Notes, document: Node) -> None:
 
 
 def _objects(document: Node, is_listed: bool = False) -> Iterator[tuple[Node, bool]]:
-    """Yield every entity, and whether it is one of a list."""
+    """Yield every entity, and whether a list has it."""
     if isinstance(document.value, list):
         for item in document.items:
             yield from _objects(item, True)

@@ -1,7 +1,7 @@
-"""A resource as Azure's control plane has it: type, names, properties in camel case.
+"""Resources in the form of Azure's control plane: type, names, properties in camel case.
 
-ARM templates, `az` and REST answers describe entities this way. Property names of ARM are not
-case-sensitive. An entity's name with `/` is written with `~` there.
+ARM templates, `az` and REST answers describe entities in this form. Its property names are not
+case-sensitive. The `/` in an entity's name is written as `~`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def entity_name(segment: str) -> str:
 
 
 def is_named(notes: Notes, place: Place, kind: str, names: tuple[str, ...]) -> bool:
-    """Whether all names below the namespace's are known; otherwise a finding says why not."""
+    """Whether all names below the namespace's are known; if not, note a finding."""
     for name in names[1:]:
         if is_unresolved(name):
             notes.leave_out(
@@ -68,12 +68,12 @@ def add(
     *,
     ignored: frozenset[str] = frozenset(),
 ) -> None:
-    """Take a resource.
+    """Add a resource to the draft of its namespace.
 
     Args:
-        kind: its type below the provider, in lower case.
-        names: one for each segment of the type.
-        ignored: keys beside the properties, in lower case, of other meaning.
+        kind: the resource's type below the provider, in lower case.
+        names: a name for each segment of the type.
+        ignored: keys, in lower case, that stand beside the properties and are none.
     """
     place = body.place
     match kind.removeprefix("namespaces"), names:
@@ -97,7 +97,7 @@ def add(
 
 
 def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
-    """Take a namespace's own resource."""
+    """Add the name, tier and notable properties of a namespace's own resource."""
     if is_unresolved(name):
         draft.notes.finding(
             body["name"].place,
@@ -127,7 +127,7 @@ def add_namespace(draft: NamespaceDraft, name: str, body: Node) -> None:
 
 
 def _set_properties(draft: EntityDraft, properties: Node, ignored: frozenset[str]) -> None:
-    """Take the properties of an entity."""
+    """Set an entity's properties, and note those that are unknown."""
     known = {camel(name).lower(): name for name in names_of(draft.kind)}
     if is_unresolved(properties.text):
         _unknown_values(draft, properties, "its properties are", reason(properties.text))
@@ -175,7 +175,7 @@ def _add_access_rule(
     name: str,
     properties: Node,
 ) -> None:
-    """Take an authorization rule of a namespace or entity."""
+    """Add an authorization rule of a namespace or entity."""
     rights = properties["rights"]
     if is_unresolved(rights.plain()):
         notes.finding(
@@ -203,7 +203,7 @@ def _add_access_rule(
 def _add_entity_access_rule(
     draft: NamespaceDraft, entity: str, name: str, properties: Node
 ) -> None:
-    """Take an authorization rule of a queue or topic, which must be in the input."""
+    """Add an authorization rule of a queue or topic, or note that the entity is missing."""
     found = draft.find(entity)
     if found is None:
         message = (
@@ -234,7 +234,7 @@ def _compares(correlation: Node) -> bool:
 
 
 def _unknown_in_rule(draft: EntityDraft, rule: str, properties: Node) -> bool:
-    """Note every property of a rule that Service Bus does not have; whether there is one."""
+    """Note each property of a rule that Service Bus does not have; return whether one is there."""
     is_found = False
     for part, keys in _RULE_KEYS.items():
         node = properties[part] if part else properties
@@ -255,7 +255,10 @@ def _unknown_in_rule(draft: EntityDraft, rule: str, properties: Node) -> bool:
 
 
 def _is_malformed(draft: EntityDraft, rule: str, properties: Node) -> bool:
-    """Note every part of a rule that is of another JSON type; without it more messages match."""
+    """Note each part of a rule with a wrong JSON type; return whether one is there.
+
+    A rule that was read without such a part would match more messages.
+    """
     before = len(draft.notes.faults)
     texts = ("sqlExpression", *map(camel, filters.CORRELATION_FIELDS))
     for part in ("sqlFilter", "correlationFilter", "action"):
@@ -272,7 +275,7 @@ def _is_malformed(draft: EntityDraft, rule: str, properties: Node) -> bool:
 
 
 def _add_rule(draft: EntityDraft, name: str, properties: Node) -> None:
-    """Take a rule of a subscription."""
+    """Add a rule to a subscription's draft, or note why it is left out."""
     if is_unresolved(properties.value):
         draft.leave_out_rule(name, properties.place, reason(properties.value))
         return

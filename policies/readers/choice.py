@@ -1,4 +1,4 @@
-"""Which of several namespaces of an input is read: a virtual host of RabbitMQ is one."""
+"""The choice of one namespace in an input: a virtual host of RabbitMQ holds one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def of_one_namespace(
     wanted: str | None,
     written_of: Callable[[T], str] = str,
 ) -> list[T]:
-    """Return what belongs to the wanted namespace; what belongs to none that is known, too.
+    """Return the items of the wanted namespace, and those whose namespace is not known.
 
-    Several and none wanted, or a wanted one that is not there, is a fault.
+    Two faults are noted: several namespaces of which none is `wanted`, and a `wanted` namespace
+    that is not in the input.
 
     Args:
-        name_of: the namespace's name, "" when it is not known.
-        written_of: how the input writes a name of which only Azure knows a part.
+        name_of: returns the name of an item's namespace, or "" when it is not known.
+        written_of: returns the input's text of a name of which only Azure knows a part.
     """
     first: dict[str, T] = {}
     for each in found:

@@ -1,8 +1,8 @@
 """A RabbitMQ definitions file: the bridge's own entities, or a foreign broker's queues.
 
-What the bridge or `busbridge policies` made carries the full definitions as global parameters, and
-comes back exactly. Of anything else, queues, policies, fanout and headers exchanges become what
-Service Bus has that is nearest; the rest is a finding.
+A file with the bridge's global parameters has the full definitions of the entities, and is read
+back exactly. In any other file queues, policies, and fanout and headers exchanges become the
+nearest entities of Service Bus; all else is a finding.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Stored:
 
 
 def _namespaces(document: Node) -> dict[str, _Stored]:
-    """The global parameters of ours, by vhost."""
+    """Return the definitions in the bridge's global parameters, by vhost."""
     found: dict[str, _Stored] = {}
     for parameter in document["global_parameters"].items:
         name = parameter["name"].text
@@ -88,7 +88,7 @@ def _own(notes: Notes, stored: _Stored) -> Reading:
 
 
 def _broker(notes: Notes, document: Node, vhost: str | None) -> Broker:
-    """The part of the file that belongs to one vhost; a per-vhost export names none."""
+    """Return the objects of one vhost; a per-vhost export names no vhost in its objects."""
     lists = ("queues", "exchanges", "bindings", "policies")
     vhosts = {
         item["vhost"].text for key in lists for item in document[key].items if item["vhost"].text

@@ -1,4 +1,4 @@
-"""Which format an input is in, found from its content, and reading it in any of them."""
+"""Detection of an input's format from its content, and reading of any format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from policies.readers.reading import Reading
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name on the command line, and what it is."""
+    """A format: its name on the command line, and a title for people."""
 
     name: str
     title: str
@@ -81,7 +81,7 @@ def decode(raw: bytes, source: str) -> str:
     """Return the text of a file: UTF-8, or UTF-16 as PowerShell's `>` writes it.
 
     Raises:
-        ReadError: it is neither.
+        ReadError: the file is neither.
     """
     encoding = "utf-8-sig"
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -111,15 +111,15 @@ def read(
 
     Args:
         text: the input.
-        source: what messages call it, usually the file's name.
-        form: the name of its format; found from the content when it is not given.
+        source: the input's name in messages, usually the file's name.
+        form: the name of the input's format; `None` finds the format from the content.
         parameters: values of an ARM template's parameters.
         vhost: which vhost of a definitions file.
         namespace: which namespace, when the input has several.
 
     Raises:
-        UnknownFormat: it is in no known format, or not in the one that `form` names.
-        ReadError: it has faults; all of them are named.
+        UnknownFormat: the text is in no known format, or not in the format `form`.
+        ReadError: the text has faults; all of them are named.
     """
     known = [each.name for each in FORMATS]
     if form is not None and form not in known:

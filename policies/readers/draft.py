@@ -1,4 +1,4 @@
-"""Drafts: entities as an input names them piece by piece, then the namespace made of them.
+"""Drafts: entities while a reader collects their properties, and the namespace of them.
 
 A reader sets properties by Azure's names in any order; `finish` builds the model. Each property is
 tried by itself first, so that every value that Service Bus would refuse is reported, not only the
@@ -45,7 +45,7 @@ class EntityDraft:
         return f"{self.kind.value} {self.path!r}"
 
     def set(self, name: str, value: object, place: Place) -> None:
-        """Take a property by Azure's name; `None` and a blank text leave Azure's default."""
+        """Set a property by Azure's name; `None` and a blank text leave Azure's default."""
         known = PROPERTIES[name]
         assert self.kind in known.kinds
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -61,11 +61,11 @@ class EntityDraft:
         self.places[known.field] = place
 
     def set_default(self, name: str, value: object) -> None:
-        """Take a default that differs from Azure's."""
+        """Set a default that differs from Azure's, unless the property is set."""
         self.fields.setdefault(PROPERTIES[name].field, value)
 
     def add_rule(self, rule: model.Rule, place: Place) -> None:
-        """Take a rule; a second one of the same name is a fault."""
+        """Add a rule; a second rule of the same name is a fault."""
         if any(rule.name.lower() == known.name.lower() for known in self.rules):
             self.notes.fault(
                 place,
@@ -75,7 +75,7 @@ class EntityDraft:
         self.rules.append(rule)
 
     def leave_out_rule(self, name: str, place: Place, why: str) -> None:
-        """Note a rule whose filter is not known: without another one no message is taken."""
+        """Note a rule that is left out; a subscription with no other rule gets no message."""
         self.has_unknown_rules = True
         self.notes.finding(
             place,
@@ -86,17 +86,17 @@ class EntityDraft:
         )
 
     def note_unknown(self, key: str, place: Place) -> None:
-        """Note a property that is none of Service Bus's."""
+        """Note a property that Service Bus does not have."""
         message = f"{self.title}: {key} is not known; it is left out."
         self.notes.finding(place, self.path, key, message)
 
     def note_client_scope(self, key: str, place: Place) -> None:
-        """Note a subscription that is one JMS client's."""
+        """Note a subscription that only one JMS client may use in Service Bus."""
         message = f"{self.title} is scoped to a JMS client; here every client sees it."
         self.notes.finding(place, self.path, key, message)
 
     def build(self, **more: object) -> Any:
-        """Return the model's value, or `None` after noting what Service Bus would refuse."""
+        """Return the model's entity, or `None` after noting each value that is refused."""
         before = len(self.notes.faults)
         if self._made({}, self.place) is None:
             return None
@@ -125,7 +125,7 @@ _NAME_REMEDY = "Change it to what Service Bus takes."
 
 @dataclass(slots=True)
 class NamespaceDraft:
-    """A namespace that is being read: entities come in any order, each maybe several times."""
+    """A namespace that is being read; its entities come in any order."""
 
     notes: Notes
     name: str = ""
@@ -134,7 +134,7 @@ class NamespaceDraft:
     _entities: dict[tuple[bool, str], EntityDraft] = field(default_factory=dict)
 
     def set_tier(self, written: str) -> None:
-        """Take the tier; a text that names none leaves it."""
+        """Set the tier; a text that names no tier changes nothing."""
         for tier in model.Tier:
             if written.lower() == tier.value.lower():
                 self.tier = tier
@@ -152,15 +152,15 @@ class NamespaceDraft:
         return self._new(EntityDraft(Kind.SUBSCRIPTION, name, place, self.notes, topic=topic))
 
     def find(self, path: str) -> EntityDraft | None:
-        """Return what has been read of an entity, by its path in any case."""
+        """Return an entity's draft, by its path in any case."""
         return self._entities.get((False, path.lower())) or self._entities.get((True, path.lower()))
 
     def find_subscription(self, topic: str, name: str) -> EntityDraft | None:
-        """Return what has been read of a subscription; a queue may have a name like its path."""
+        """Return a subscription's draft; a queue may have the same path."""
         return self._entities.get((True, f"{topic}/Subscriptions/{name}".lower()))
 
     def owner_of_rule(self, topic: str, subscription: str, rule: str, place: Place) -> EntityDraft:
-        """Return the subscription of a rule; one that is not there is taken with defaults."""
+        """Return the draft of a rule's subscription; a missing one is made with defaults."""
         found = self.find_subscription(topic, subscription)
         if found is None:
             found = self.subscription(topic, subscription, place)
@@ -175,7 +175,7 @@ class NamespaceDraft:
         return found
 
     def note_missing_rules(self, remedy: str) -> None:
-        """Note every subscription without rules, where the input may have left them out."""
+        """Note every subscription without rules, which the input may have left out."""
         for draft in self.subscriptions():
             if not draft.rules:
                 self.notes.finding(

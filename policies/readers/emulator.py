@@ -1,9 +1,9 @@
 """Microsoft's Service Bus emulator: its `Config.json`.
 
-Keys, and what the emulator takes for omitted ones, are those of its own schema
+Keys, and the defaults of omitted ones, are those of the emulator's schema
 (Azure/azure-service-bus-emulator-installer, ServiceBus-Emulator/Schema/Config-schema.json). Limits
 are Azure's: the emulator's own (one hour of TTL, ten deliveries, 50 entities) do not apply. Every
-property that Azure has is taken, also those that the emulator does not know.
+property of Azure is read, also one that the emulator does not know.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def is_this(document: Node) -> bool:
 
 
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
-    """Return the namespace of a parsed `Config.json`; `namespace` says which, of several."""
+    """Return the namespace of a parsed `Config.json`; `namespace` names one of several."""
     reader = _Reader(Notes(source))
     reader.document(document, namespace)
     return reader.draft.finish()
 
 
 class _Reader:
-    """What is of another shape than the schema is read as if it were not there, and noted."""
+    """Reads a document; a value of the wrong type counts as absent, and is a fault."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -153,7 +153,7 @@ class _Reader:
         return node["Name"].text
 
     def _check(self, node: Node, form: object, what: str) -> None:
-        """Note what the schema has otherwise, or not at all; only null is the same as nothing."""
+        """Note a fault for each key and type that is not in the schema; null counts as absent."""
         kind = form if isinstance(form, type) else type(form)
         if not isinstance(node.value, kind):
             message = f"{what[0].upper()}{what[1:]} is {node.kind}."

@@ -1,7 +1,7 @@
 """Service Bus Explorer's export: its XML of queues, topics, subscriptions and rules.
 
 Elements are the properties of the first .NET client's description classes; durations are .NET's
-TimeSpan. What the tool itself loses is a finding: it writes sizes above 5 GB as 1 GB, an empty
+TimeSpan. The tool's own losses are findings: it writes sizes above 5 GB as 1 GB, an empty
 `Filter` for a True or False filter, and correlation properties without their types
 (paolosalvatori/ServiceBusExplorer, ImportExportHelper.cs).
 """
@@ -78,7 +78,7 @@ def read_documents(roots: list[Element], source: str) -> Reading:
 
 
 def _listing(root: Element) -> Listing:
-    """The lists of an export: a topic has its subscriptions in it."""
+    """Return the lists of an export; a topic's element holds the list of its subscriptions."""
     lists = {QUEUES} if root.find("Queues") else set()
     if topics := root.find("Topics"):
         lists |= {TOPICS, *(topic.text_of("Path").lower() for topic in topics.children)}

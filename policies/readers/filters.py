@@ -1,4 +1,4 @@
-"""Rules: filters and actions as every format describes them, as the model's values."""
+"""Rules: from the filters and actions that every format has to the model's values."""
 
 from __future__ import annotations
 

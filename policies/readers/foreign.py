@@ -1,7 +1,7 @@
-"""A foreign broker's queues and exchanges, as the entities of Service Bus that are nearest.
+"""A foreign broker's queues and exchanges, as the nearest entities of Service Bus.
 
-What `busbridge policies` wrote for RabbitMQ alone has no definitions in it, but names that say
-what is a subscription; it is read by those.
+The output of `busbridge policies` for plain RabbitMQ has no definitions of entities. The names of
+its queues (`TOPIC/subscriptions/NAME`) tell subscriptions from queues.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SUBSCRIPTION = re.compile(r"(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IG
 
 
 def read_broker(broker: Broker, notes: Notes) -> Reading:
-    """Return the namespace that is nearest to what a broker has.
+    """Return the namespace that is nearest to a broker's objects.
 
     Raises:
-        ReadError: with every fault.
+        ReadError: the broker's objects have faults; all of them are named.
     """
     reader = _Reader(broker, notes)
     return reader.read()
@@ -102,7 +102,7 @@ class _Reader:
                 )
 
     def _own_subscription(self, topic: str, name: str, node: Node) -> EntityDraft:
-        """The queue of a subscription; its bindings are the rules."""
+        """Return the draft of a subscription's queue, with a rule for each binding."""
         if self._draft.find(topic) is None:
             self._draft.topic(topic, node.place)
         draft = self._draft.subscription(topic, name, node.place)
@@ -203,7 +203,7 @@ class _Reader:
         )
 
     def _exchange(self, node: Node) -> None:
-        """Fanout and headers exchanges as topics whose subscriptions forward to the queues."""
+        """Take a fanout or headers exchange as a topic that forwards to the bound queues."""
         name = node["name"].text
         bindings = self._broker.bindings_of(name)
         if not name or name.startswith("amq.") or "$" in name or not bindings:
@@ -247,7 +247,7 @@ class _Reader:
             self._rule(draft, node)
 
     def _rule(self, draft: EntityDraft, node: Node) -> None:
-        """The rule of a binding of a headers exchange."""
+        """Add the rule that stands for a binding of a headers exchange."""
         arguments = node["arguments"].members
         if not node["arguments"]["x-match"].text.startswith("all") and len(arguments) > 2:
             message = f"{draft.title}: a binding of x-match any becomes one of all its headers."

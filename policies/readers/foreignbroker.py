@@ -1,4 +1,4 @@
-"""What a definitions file says about one vhost, and what RabbitMQ makes of it."""
+"""One vhost's objects in a definitions file, and what RabbitMQ does with them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Broker:
 
     @property
     def is_of_the_bridge(self) -> bool:
-        """Whether the bridge runs on it: then the full definitions are global parameters."""
+        """Whether the vhost has an inbox of the bridge, which keeps full definitions elsewhere.
+
+        The definitions are global parameters, which an export of one vhost leaves out.
+        """
         return any(queue["name"].text.endswith("/$inbox") for queue in self.queues)
 
     @property
@@ -41,9 +44,10 @@ class Broker:
         return [policy for policy in self.policies if _compiled(policy) is None]
 
     def settings_of(self, node: Node, name: str, kind: str) -> dict[str, Node]:
-        """Return what is in force on a queue: arguments without `x-`, policy, operator policy.
+        """Return the settings in force on a queue, under the names of policies (without `x-`).
 
-        Of a number that several of them say, RabbitMQ takes the smallest.
+        They come from its arguments, its policy and its operator policy. Of several numbers for
+        one setting RabbitMQ takes the smallest; of other values, the first in this order.
         """
         found = {key.removeprefix("x-"): value for key, value in node["arguments"].members.items()}
         found.pop("queue-type", None)
@@ -61,7 +65,7 @@ class Broker:
         return next((e["type"].text for e in self.exchanges if e["name"].text == name), "")
 
     def bindings_of(self, exchange: str, queue: str = "") -> list[Node]:
-        """Return the bindings of an exchange, all or those to a queue."""
+        """Return the bindings of an exchange; with `queue`, only the bindings to that queue."""
         return [
             each
             for each in self.bindings
@@ -69,7 +73,10 @@ class Broker:
         ]
 
     def dead_letter_targets(self, exchange: str, key: str) -> list[str]:
-        """Return the queues, or exchanges behind the exchange, that dead letters reach."""
+        """Return the queues and exchanges that a dead-letter exchange is bound to, but the sink.
+
+        The default exchange ("") is bound to the queue whose name is the key.
+        """
         if not exchange:
             return [key] if any(queue["name"].text == key for queue in self.queues) else []
         is_direct = self.exchange_type(exchange) == "direct"
@@ -81,7 +88,7 @@ class Broker:
         return [each for each in dict.fromkeys(found) if each != SINK]
 
     def keeps_expired(self, exchange: str) -> bool:
-        """Whether what expires is kept: unless the bridge's layout sends it to the sink."""
+        """Whether no binding of a dead-letter exchange sends expired messages to the sink."""
         return not any(
             binding["arguments"][DEATH_HEADER].text == "expired"
             and binding["destination"].text == SINK

@@ -1,7 +1,7 @@
 """JSON text as a tree in which every value knows its line and path.
 
-Takes what Azure's tools take: a byte order mark, and comments as ARM templates may have them.
-Refuses what JSON leaves open: a key twice in one object.
+The parser takes a byte order mark and comments, as Azure's tools do with ARM templates. It refuses
+a key that is in an object twice, which JSON leaves open.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A JSON value and its place; the children of an object or array are nodes as well."""
+    """A JSON value and its place; the members of an object or array are nodes as well."""
 
     value: Scalar | dict[str, Node] | list[Node]
     place: Place
 
     def __getitem__(self, key: str) -> Node:
-        """Return an object's member, or a node of `None` when there is none.
+        """Return an object's member, or a node of `None` when the object lacks the key.
 
-        Keys are not case-sensitive, as at Azure; one in the same case comes first.
+        Keys are not case-sensitive, as in Azure; a key in the same case comes first.
         """
         if isinstance(self.value, dict):
             if key in self.value:
@@ -96,14 +96,14 @@ class Node:
         return self.value
 
     def walk(self) -> Iterator[Node]:
-        """Yield this node and everything below it, in the order of the text."""
+        """Yield this node and all nodes below it, in the order of the text."""
         yield self
         for child in (*self.members.values(), *self.items):
             yield from child.walk()
 
 
 def step(key: str) -> str:
-    """Return what a key adds to a JSON path."""
+    """Return a key as a part of a JSON path: `.name` or `["a name"]`."""
     return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
@@ -111,15 +111,15 @@ def parse(text: str, source: str) -> Node:
     """Return the tree of a JSON text.
 
     Raises:
-        ReadError: it is no JSON; the error names the line.
+        ReadError: the text is no JSON; the error names the line.
     """
     return _Parser(text.removeprefix("\ufeff"), source).document()
 
 
 def check_case(document: Node, source: str) -> None:
-    """Refuse keys of one object that differ by case only, where Azure takes them for one.
+    """Raise for two keys of one object that differ by case only: Azure takes them for one key.
 
-    The properties of a correlation filter are a user's own, and stay as they are.
+    The properties of a correlation filter are a user's own names and are not checked.
 
     Raises:
         ReadError: with every such key.

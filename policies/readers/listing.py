@@ -1,4 +1,4 @@
-"""Which lists of entities an input holds, where each list is a file or a request of its own."""
+"""The lists of entities in an input whose lists come from separate files or requests."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ QUEUES, TOPICS = "queues", "topics"
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The lists of an input; what is in none of them is not known to be unwanted.
+    """The lists of an input; an entity whose list is missing is not known to be unwanted.
 
     Attributes:
         kinds: `QUEUES`, `TOPICS`, and the name in lower case of each topic whose subscriptions are
             listed.
-        empty: how many lists are empty; they do not say of what kind.
+        empty: the number of empty lists, which do not say of what kind they are.
     """
 
     kinds: frozenset[str] = frozenset()
     empty: int = 0
 
     def joined(self, other: Listing | None) -> Listing:
-        """Return the lists of both."""
+        """Return the lists of both inputs."""
         if other is None:
             return self
         return Listing(kinds=self.kinds | other.kinds, empty=self.empty + other.empty)
 
     def missing(self, namespace: model.Namespace) -> tuple[str, ...]:
-        """Return what is not listed, unless there is an empty list for each of it."""
+        """Return the title of each missing list; none when there are as many empty lists."""
         wanted = {QUEUES: "the queues", TOPICS: "the topics"}
         for topic in namespace.topics:
             wanted[topic.name.lower()] = f"the subscriptions of {topic.name!r}"

@@ -1,4 +1,4 @@
-"""What a reader returns, and where it notes down what it meets on the way."""
+"""A reader's result, and its notes of faults and findings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from policies.readers.listing import Listing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A namespace as an input defines it, and what of the input could not be taken over.
+    """A namespace as an input defines it, and the differences between the two.
 
     Attributes:
-        findings: what differs from the input.
-        left_out: those of them of which the input has an entity, or may have one, that the
-            namespace lacks. What is not in such a namespace is not known to be unwanted.
-        listing: the lists of an input that is made of lists.
+        findings: differences between the namespace and the input.
+        left_out: the findings about entities that the input has, or may have, and the namespace
+            lacks. With such findings, an entity that the namespace lacks may still be wanted.
+        listing: the lists of an input that is made of lists; `None` for another input.
     """
 
     namespace: model.Namespace
@@ -28,7 +28,7 @@ class Reading:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What keeps the input from being the whole namespace, one sentence each."""
+        """Reasons why the input may not define the whole namespace, one sentence each."""
         unlisted = self.listing.missing(self.namespace) if self.listing else ()
         return (
             *(each.message for each in self.left_out),
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Notes:
-    """Faults and findings of one input, in the order in which they were met."""
+    """Faults and findings of one input, in the order in which the reader noted them."""
 
     source: str
     faults: list[Fault] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Notes:
     left_out: list[Finding] = field(default_factory=list)
 
     def fault(self, place: Place, message: str, remedy: str = "") -> None:
-        """Note something that makes the input unreadable."""
+        """Note a fault, which makes the input unreadable."""
         self.faults.append(Fault(place=place, message=message, remedy=remedy))
 
     def finding(
         self, place: Place, entity: str, prop: str, message: str, *, grade: str = "lost"
     ) -> None:
-        """Note something that the namespace does not get from the input."""
+        """Note a finding: a difference between the namespace and the input."""
         self.findings.append(
             Finding(
                 entity=entity,
@@ -63,12 +63,12 @@ class Notes:
         )
 
     def leave_out(self, place: Place, entity: str, prop: str, message: str) -> None:
-        """Note an entity, or what may be several, that the namespace does not get."""
+        """Note a finding about an entity, or several, that the namespace lacks."""
         self.finding(place, entity, prop, message)
         self.left_out.append(self.findings[-1])
 
     def check(self) -> None:
-        """Raise every fault so far at once, in the order of their lines."""
+        """Raise `ReadError` with all faults so far, in the order of their lines."""
         if self.faults:
             unique = dict.fromkeys(self.faults)
             raise ReadError(self.source, sorted(unique, key=lambda fault: fault.place.line))

@@ -1,4 +1,4 @@
-"""Several inputs as one: what `az` lists in turn, feeds, templates that deploy one namespace."""
+"""Several inputs as one: lists of `az`, ATOM feeds, or templates that deploy one namespace."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def read_all(
 ) -> Reading:
     """Return the namespace that several texts describe together; see `detect.read`.
 
-    A parameter goes to every template that has it.
+    A parameter's value goes to every template that declares the parameter.
 
     Args:
-        given: name and text of each.
+        given: name and text of each input.
 
     Raises:
-        ReadError: one has faults, or they do not fit together.
+        ReadError: an input has faults, or the inputs contradict each other.
     """
     values = dict(parameters or {})
     readings = []
@@ -57,7 +57,7 @@ def _check_parameters(given: Sequence[tuple[str, str]], values: Mapping[str, obj
 
 
 def _declared(text: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values of the parameters that a text declares, if it is a template."""
+    """Return the values of the parameters that a template declares; none for another text."""
     try:
         declared = jsontext.parse(text, "")["parameters"]
     except ReadError:
@@ -66,12 +66,12 @@ def _declared(text: str, values: Mapping[str, object]) -> dict[str, object]:
 
 
 def joined(readings: Sequence[tuple[str, Reading]]) -> Reading:
-    """Return one reading of several, each with the name of its file.
+    """Return one reading made of several, which come with the names of their files.
 
-    What one input only refers to, and another defines, is as the other says.
+    An entity that one input only refers to is taken from the input that defines it.
 
     Raises:
-        ReadError: they are of several namespaces, or define an entity in two ways.
+        ReadError: the inputs are of several namespaces, or define an entity in two ways.
     """
     if len(readings) == 1:
         return readings[0][1]
@@ -110,7 +110,7 @@ def joined(readings: Sequence[tuple[str, Reading]]) -> Reading:
 
 
 def _listing(readings: Sequence[Reading]) -> Listing | None:
-    """The lists of all; `None` when one of them is no list, and so defines what there shall be."""
+    """Return the lists of all inputs; `None` when an input without lists defines a namespace."""
     listings = [reading.listing for reading in readings]
     if any(each is None for each in listings):
         return None
@@ -121,7 +121,7 @@ _REMEDY = "Remove it from one of them."
 
 
 def _base(readings: Sequence[tuple[str, Reading]]) -> model.Namespace:
-    """The namespace's own properties, of the input that names it."""
+    """Return the namespace without entities: its name, and tier and access rules of the inputs."""
     nobody = model.Namespace()
     named = [(s, r.namespace) for s, r in readings if r.namespace.name != nobody.name]
     names = {namespace.name.lower(): namespace.name for _, namespace in named}
@@ -147,7 +147,7 @@ def _base(readings: Sequence[tuple[str, Reading]]) -> model.Namespace:
 def _rules(
     readings: Sequence[tuple[str, Reading]], made_up: Mapping[str, frozenset[str]]
 ) -> dict[str, tuple[model.Rule, ...]]:
-    """The rules of subscriptions that are defined in one input, and get their rules in another."""
+    """Return the rules in inputs that do not define the rules' subscription, by its path."""
     return {
         subscription.path.lower(): subscription.rules
         for source, reading in readings

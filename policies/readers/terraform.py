@@ -1,7 +1,8 @@
-"""What `terraform show -json` (or `tofu show -json`) prints of a plan or a state.
+"""Output of `terraform show -json` (or `tofu show -json`) for a plan or a state.
 
-Resources of the provider azurerm, names of versions 2 to 4. A plan does not know ids of what it
-will make: then the configuration in it says which topic or subscription is meant.
+The resources are those of the provider azurerm, with the names of versions 2 to 4. A plan has no
+ids of resources that it will make: then its configuration says which topic or subscription a
+resource belongs to.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ _IGNORED = {
 
 
 def is_this(document: Node) -> bool:
-    """Whether a JSON document is what Terraform shows of a plan or state."""
+    """Whether a JSON document is Terraform's output for a plan or state."""
     return "format_version" in document and ("planned_values" in document or "values" in document)
 
 
 def read_document(document: Node, source: str, *, namespace: str | None = None) -> Reading:
-    """Return the namespace of a parsed plan or state; `namespace` says which, of several."""
+    """Return the namespace of a parsed plan or state; `namespace` names one of several."""
     plan, notes = Plan.of(document), Notes(source)
     chosen = of_one_namespace(
         notes,
@@ -83,7 +84,7 @@ _IN_NAMESPACE = re.compile(r"/namespaces/([^/]+)", re.IGNORECASE)
 
 
 def _namespace_of(plan: Plan, resource: Resource) -> str:
-    """Return the name of the namespace to which a resource belongs; "" when it is not known."""
+    """Return the name of a resource's namespace; "" when the name is not known."""
     if not resource.kind.startswith(_PREFIX):
         return ""
     if resource.kind == _PREFIX + "namespace":
@@ -228,7 +229,7 @@ class _Reader:
         )
 
     def _owner(self, resource: Resource, what: str, wanted: str) -> str:
-        """The name of the entity that a resource belongs to, or "" with a finding."""
+        """Return the name of the entity that a resource belongs to, or "" with a finding."""
         own_id, own_name = resource.values[f"{what}_id"].text, resource.values[f"{what}_name"].text
         if own_id or own_name:
             return entity_name(own_id.rpartition("/")[2] or own_name)

@@ -1,4 +1,4 @@
-"""The resources of a Terraform plan or state, and what they refer to."""
+"""The resources of a Terraform plan or state, and the references between them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Resource:
     """A resource that Terraform manages.
 
     Attributes:
-        address: with its modules and its index.
-        module: the address of its module, or "".
-        index: of `count` or `for_each`, or `None`.
-        values: what is known about it.
+        address: the resource's address, with its modules and its index.
+        module: the address of the resource's module; "" for the root module.
+        index: the instance's index of `count` or key of `for_each`, or `None`.
+        values: the arguments and attributes whose values are known.
     """
 
     address: str
@@ -49,7 +49,7 @@ class Plan:
         return [each for each in self.resources if each.kind == kind]
 
     def unknown(self, resource: Resource) -> set[str]:
-        """Return what is known, or of which a part is known, only after the plan is applied."""
+        """Return the attributes that are known, in whole or in part, only after `apply`."""
         for change in self.document["resource_changes"].items:
             if change["address"].text == resource.address:
                 unknown = change["change"]["after_unknown"].members
@@ -61,7 +61,7 @@ class Plan:
         return set()
 
     def referred(self, resource: Resource, argument: str, kind: str) -> Resource | None:
-        """Return the one resource of type `kind` that an argument refers to, if it is plain."""
+        """Return the resource of type `kind` that an argument refers to; `None` if in doubt."""
         scope = self._configuration(resource.module)
         for configured in scope["resources"].items:
             if (configured["type"].text, configured["name"].text) == (resource.kind, resource.name):
@@ -72,7 +72,7 @@ class Plan:
     def _resolve(self, references: Node, module: str, kind: str, index: object) -> Resource | None:
         texts = [node.text for node in references.items]
         if "each.key" not in texts and any(each.startswith("each.value.") for each in texts):
-            # A part of the value says which instance is meant, and the plan does not say its value.
+            # `each.value` decides which instance is meant, and the plan does not have that value.
             index = None
         for reference in texts:
             parts = _INDEX.sub("", reference).split(".")

@@ -1,4 +1,4 @@
-"""XML text as a tree, and what every description of an entity in XML has."""
+"""XML text as a tree, and the properties of an entity that every XML format has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parse(text: str, source: str) -> list[Element]:
     """Return the root elements of the documents in a text.
 
     Raises:
-        ReadError: it is no XML; the error names the line.
+        ReadError: the text is no XML; the error names the line.
     """
     try:
         return xml.parse(text)
@@ -27,7 +27,7 @@ def parse(text: str, source: str) -> list[Element]:
 
 
 def place_of(element: Element) -> Place:
-    """Return where an element stands."""
+    """Return an element's line and path."""
     return Place(line=element.line, path=element.path)
 
 
@@ -38,11 +38,11 @@ def set_properties(
     ignored: Container[str],
     renamed: Mapping[str, str] | None = None,
 ) -> None:
-    """Take the properties and access rules of an entity.
+    """Set the properties and access rules of an entity.
 
     Args:
-        ignored: elements of other meaning.
-        renamed: Azure's names of elements that are called otherwise.
+        ignored: names of elements that are no properties.
+        renamed: Azure's names of properties, by the element's name where it differs.
     """
     known = names_of(draft.kind)
     for child in description.children:

@@ -1,6 +1,6 @@
-"""Writers: one for each form in which somebody's RabbitMQ takes a topology.
+"""Writers: a module for each form in which a topology can be given to RabbitMQ.
 
-Each is a function from what is wanted to text; the same input gives the same bytes.
+Each writer is a function from a wanted topology to text; the same input gives the same bytes.
 """
 
 from __future__ import annotations

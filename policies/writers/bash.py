@@ -45,7 +45,7 @@ def _lines(command: Command) -> list[str]:
 
 
 def quote(word: str) -> str:
-    """Return a word so that bash gives it to a program unchanged."""
+    """Return a word quoted so that bash passes it to a program unchanged."""
     if "\0" in word:
         raise Unquotable("No shell can pass a NUL.")
     return shlex.quote(word)

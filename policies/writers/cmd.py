@@ -1,9 +1,9 @@
 """Commands as a batch file for cmd.exe.
 
-`rabbitmqctl` is a batch file itself, so that it must be called; `call` doubles every caret, inside
-quotes too, but not those of a variable that it expands. Words with a caret therefore go through
-variables. Inside double quotes cmd.exe leaves everything alone but `%`, and `""` is a quote for the
-program.
+`rabbitmqctl` is a batch file itself, so that a batch file must run it by `call`. `call` doubles
+every caret, inside quotes too, but not the carets of a variable that it expands. Words with a caret
+therefore go through variables. Inside double quotes cmd.exe changes only `%`, and `""` is a quote
+for the program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def render(commands: Iterable[Command]) -> str:
     """Return a batch file that stops at the first command that fails; lines end as on Windows.
 
     Raises:
-        Unquotable: an argument holds what cmd.exe would change.
+        Unquotable: an argument holds a character that cmd.exe would change.
     """
     lines = ["@echo off", "setlocal DisableDelayedExpansion", ""]
     lines += [line for command in commands for line in _lines(command)]
@@ -60,7 +60,7 @@ def _lines(command: Command) -> list[str]:
 
 
 def quote(word: str) -> str:
-    """Return a word without carets so that `call` gives it to a program unchanged."""
+    """Return a word, which has no carets, quoted so that `call` passes it on unchanged."""
     return word if _BARE.fullmatch(word) else f'"{_in_quotes(word)}"'
 
 
@@ -81,7 +81,7 @@ def _json_lines(document: Document) -> list[str]:
 
 
 def _tokens(document: Document) -> Iterator[str]:
-    """Yield JSON as pieces between which a line may end."""
+    """Yield JSON in pieces; a line may end between two of them."""
     for piece in json.JSONEncoder(separators=(",", ":")).iterencode(document):
         yield _UNSAFE_IN_JSON.sub(_escaped, piece)
 

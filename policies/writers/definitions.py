@@ -1,4 +1,4 @@
-"""Definitions JSON: what `rabbitmqctl import_definitions` and the management API take."""
+"""Definitions JSON, for `rabbitmqctl import_definitions` and the management API."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Document = dict[str, list[dict[str, Value]]]
 
 
 def write(wanted: Wanted) -> Written:
-    """Return the definitions of one vhost, in the form of a whole broker's.
+    """Return the definitions of one vhost, in the form of a whole broker's definitions.
 
-    A per-vhost file would have no place for global parameters.
+    The form for one vhost has no place for global parameters.
     """
     topology = wanted.topology
     findings: tuple[Finding, ...] = ()
@@ -26,13 +26,13 @@ def write(wanted: Wanted) -> Written:
 
 
 def whole(topology: Topology, vhost: str) -> Document:
-    """Return definitions as RabbitMQ's JSON, the vhost itself included."""
+    """Return definitions as RabbitMQ's JSON, with the vhost itself unless it is `/`."""
     vhosts: Document = {} if vhost == DEFAULT_VHOST else {"vhosts": [{"name": vhost}]}
     return vhosts | document(topology, vhost)
 
 
 def document(topology: Topology, vhost: str) -> Document:
-    """Return what is in a vhost as RabbitMQ's JSON; parts that are empty are left out."""
+    """Return the objects of a vhost as RabbitMQ's JSON, without empty lists."""
     operator = [policy for policy in topology.policies if policy.is_operator]
     found: Document = {
         "global_parameters": [

@@ -1,6 +1,6 @@
 """A namespace as the emulator's `Config.json`, which `busbridge serve --config` takes as well.
 
-The counterpart of `readers.emulator`. What the file has no place for is a finding.
+The counterpart of `readers.emulator`. A property without a place in the file is a finding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Json = dict[str, object]
 
 
 def write(namespace: model.Namespace) -> tuple[str, tuple[Finding, ...]]:
-    """Return the file's text, and what it cannot say."""
+    """Return the file's text, and a finding for each part that has no place in the file."""
     queues = [_entity(queue) for queue in namespace.queues]
     topics = [
         _entity(topic)
@@ -37,7 +37,7 @@ def write(namespace: model.Namespace) -> tuple[str, tuple[Finding, ...]]:
 
 
 def properties(entity: model.Entity) -> Json:
-    """Return Azure's names and values of an entity's properties, without those that are empty."""
+    """Return an entity's properties by Azure's names, without the empty ones."""
     found: Json = {}
     for name in names_of(kind_of(entity)):
         field = PROPERTIES[name].field
@@ -66,7 +66,7 @@ def _rule(rule: model.Rule) -> Json:
 
 
 def correlation(given: model.CorrelationFilter) -> Json:
-    """Return Azure's names and values of what a correlation filter compares."""
+    """Return the fields and properties of a correlation filter by Azure's names."""
     values = {name: getattr(given, field) for name, field in CORRELATION_FIELDS.items()}
     fields: Json = {name: value for name, value in values.items() if value}
     return fields | ({"Properties": dict(given.properties)} if given.properties else {})

@@ -11,7 +11,7 @@ Body = list["Attribute | Block"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """`name = value`; a map is written over several lines."""
+    """`name = value`; a map takes several lines."""
 
     name: str
     value: str | Mapping[str, str]
@@ -27,13 +27,13 @@ class Block:
 
 
 def quote(text: str) -> str:
-    """Return text as a string, in which `${` and `%{` would begin templates."""
+    """Return text as a quoted string; `${` and `%{`, which begin templates, are escaped."""
     escaped = json.dumps(text).replace("${", "$${").replace("%{", "%%{")
     return escaped.replace("\\b", "\\u0008").replace("\\f", "\\u000c")
 
 
 def render(body: Body, indent: int = 0) -> list[str]:
-    """Return the lines of a body; neighbouring attributes of one line are aligned."""
+    """Return the lines of a body; neighbouring attributes of one line each are aligned."""
     lines: list[str] = []
     widths = _widths(body)
     space = " " * indent
@@ -50,7 +50,7 @@ def render(body: Body, indent: int = 0) -> list[str]:
 
 
 def _widths(body: Body) -> list[int]:
-    """The width of each attribute's name: the longest of its run of neighbours."""
+    """Return a width for each attribute's name: the longest name in its run of neighbours."""
     widths = [0] * len(body)
     start = 0
     for position in range(len(body) + 1):

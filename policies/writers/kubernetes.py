@@ -1,6 +1,6 @@
 """YAML for the RabbitMQ Messaging Topology Operator (`rabbitmq.com/v1beta1`).
 
-Written by hand and not by a library: every scalar is JSON, which YAML reads as it is.
+No library writes the YAML: every scalar is JSON, which YAML includes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME_LENGTH_MAX = 63
 
 
 def write(wanted: Wanted) -> Written:
-    """Return one YAML document for each object; the operator retries what comes too early."""
+    """Return a YAML document for each object; the operator retries one that comes too early."""
     documents = [
         _document(kind, name, spec, wanted.kubernetes) for kind, name, spec in objects(wanted)
     ]
@@ -154,7 +154,7 @@ def _document(kind: str, name: str, spec: _Spec, place: KubernetesPlace) -> str:
 
 
 def _object_name(kind: str, name: str, spec: _Spec) -> str:
-    """A binding is named after its two ends; equal ends are told apart by the digest."""
+    """Return an object's name; a binding's has its two ends, and a digest of all properties."""
     if kind != "Binding":
         return label(name, separator="-", length_max=_NAME_LENGTH_MAX)
     ends = f"{spec['source']} to {spec['destination']}"

@@ -1,4 +1,4 @@
-"""Names of RabbitMQ objects as identifiers of other systems: readable, unique, always the same."""
+"""Names of RabbitMQ objects as identifiers of other systems: readable, unique and stable."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ DIGEST_LENGTH = 8
 
 
 def label(name: str, *, separator: str, length_max: int) -> str:
-    """Return lower-case letters, digits and separators that name exactly one `name`.
+    """Return an identifier of lower-case letters, digits and separators that is unique to `name`.
 
-    Whatever is lost on the way (other characters, length) is made up for by a digest.
+    A name with other characters, or one that is too long, gets a digest at its end.
     """
     readable = re.sub(r"[^a-z0-9]+", separator, name.lower()).strip(separator)
     if readable and readable == name and len(readable) <= length_max:
@@ -21,5 +21,5 @@ def label(name: str, *, separator: str, length_max: int) -> str:
 
 
 def digest(name: str) -> str:
-    """Return a few letters and digits that stand for a name."""
+    """Return the first hexadecimal digits of a name's digest."""
     return hashlib.sha256(name.encode()).hexdigest()[:DIGEST_LENGTH]

@@ -1,4 +1,4 @@
-"""What every writer is given, and what it returns."""
+"""Input and output of every writer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bridge.topology.resources import Finding, Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesPlace:
-    """Where objects of Kubernetes are made, and for which RabbitmqCluster.
+    """The namespace for the objects of Kubernetes, and their RabbitmqCluster.
 
     Attributes:
-        namespace: that of the objects; "" leaves it to `kubectl --namespace`.
+        namespace: the namespace of the objects; "" leaves it to `kubectl --namespace`.
         cluster: the name of the RabbitmqCluster.
-        cluster_namespace: where that is; "" is the namespace of the objects.
+        cluster_namespace: the namespace of the cluster; "" is the namespace of the objects.
     """
 
     namespace: str = ""
@@ -25,12 +25,12 @@ class KubernetesPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A compiled namespace and where it shall go.
+    """A compiled namespace and its target.
 
     Attributes:
-        topology: parameters included, in the bridge's flavour.
-        vhost: the vhost's name; it is created if it is not there, unless it is `/`.
-        target: the RabbitMQ that takes the output.
+        topology: the objects; in the bridge's flavour with the global parameters.
+        vhost: the vhost's name; the output creates the vhost unless it is `/`.
+        target: the capabilities of the RabbitMQ that takes the output.
         kubernetes: where the objects of Kubernetes belong.
     """
 
@@ -42,7 +42,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A writer's text, and what the format had no words for."""
+    """A writer's text, and a finding for each object that the format cannot express."""
 
     text: str
     findings: tuple[Finding, ...] = ()
@@ -53,7 +53,7 @@ DEFAULT_VHOST = "/"
 
 
 def lost_parameters(wanted: Wanted, title: str) -> tuple[Finding, ...]:
-    """Return the finding of a format that has no word for global parameters."""
+    """Return the finding of a format without global parameters, if the topology has any."""
     if not wanted.topology.parameters:
         return ()
     return (
@@ -68,7 +68,7 @@ def lost_parameters(wanted: Wanted, title: str) -> tuple[Finding, ...]:
 
 
 def lost_shovels(wanted: Wanted, why: str) -> tuple[Finding, ...]:
-    """Return the finding of a format in which a shovel could come before its queue."""
+    """Return a finding for each shovel, for a format that may make a shovel before its queue."""
     return tuple(
         Finding(
             entity="",

@@ -1,10 +1,10 @@
 """Commands as a script for PowerShell.
 
-What a native program gets has changed with PowerShell's versions: 5.1 to 7.2 drop double quotes
-inside an argument, 7.3 keeps them, but not for batch files, and `rabbitmqctl` is one on Windows.
-`$PSNativeCommandArgumentPassing = 'Legacy'` makes every version do the former, which passes a word
-on as it stands. So each word is quoted twice: for PowerShell in single quotes, and inside those for
-the command line of Windows, where `""` is a quote. That also hides `|`, `&` and `^` from cmd.exe,
+PowerShell's versions pass arguments to native programs differently. 5.1 to 7.2 drop double quotes
+inside an argument. 7.3 keeps them, but not for batch files, and `rabbitmqctl` is a batch file on
+Windows. `$PSNativeCommandArgumentPassing = 'Legacy'` makes every version pass a word on as 5.1
+does. So each word is quoted twice: for PowerShell in single quotes, and inside them for the command
+line of Windows, where `""` is a quote. The inner quotes also hide `|`, `&` and `^` from cmd.exe,
 which runs the batch file. Only ASCII is written: 5.1 reads a script in its machine's code page.
 """
 
@@ -24,7 +24,7 @@ def render(commands: Iterable[Command]) -> str:
     """Return a script that stops at the first command that fails.
 
     Raises:
-        Unquotable: an argument holds what cmd.exe would expand or cut.
+        Unquotable: an argument holds characters that cmd.exe or PowerShell would change.
     """
     lines = [
         "$ErrorActionPreference = 'Stop'",
@@ -52,7 +52,7 @@ def _lines(command: Command) -> list[str]:
 
 
 def quote(word: str) -> str:
-    """Return a word so that PowerShell gives it to a native program unchanged."""
+    """Return a word quoted so that PowerShell passes it to a native program unchanged."""
     if _BARE.fullmatch(word):
         return word
     if not word.isascii() or re.search(r"[%!\r\n\0]", word):

@@ -1,6 +1,6 @@
-"""`rabbitmqadmin`: version 1, which RabbitMQ brought along up to 4.0, or version 2 for newer ones.
+"""`rabbitmqadmin`: version 1, which RabbitMQ includes up to 4.0, or version 2 for newer RabbitMQs.
 
-Both speak to the management API; login and host are the user's (`~/.rabbitmqadmin.conf`).
+Both use the management API; login and host come from the user (`~/.rabbitmqadmin.conf`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def write(wanted: Wanted) -> Written:
 
 
 def commands(wanted: Wanted) -> tuple[Command, ...]:
-    """Return the commands that make a broker as wanted, policies before queues."""
+    """Return the commands that create the wanted objects, policies before queues."""
     is_new = wanted.target.version >= VERSION_2_FROM
     found = [
         Command(words=(_words_2 if is_new else _words_1)(wanted.vhost, *declaration))
@@ -47,7 +47,7 @@ _Options = Mapping[str, str]
 
 
 def _declarations(wanted: Wanted) -> list[tuple[str, _Options]]:
-    """Return kinds of objects and their properties, under the names that both versions have."""
+    """Return kind and properties of each object, under names for both versions."""
     topology = wanted.topology
     found: list[tuple[str, _Options]] = []
     if wanted.vhost != DEFAULT_VHOST:
@@ -105,7 +105,7 @@ def _binding(binding: Binding) -> _Options:
 
 
 def _words_1(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
-    """`declare queue name=...`; a queue's type is among its arguments."""
+    """Return a command of version 1: `declare queue name=...`; arguments hold the queue's type."""
     given = [f"{key}={value}" for key, value in options.items() if (kind, key) != ("queue", "type")]
     return ("rabbitmqadmin", f"--vhost={vhost}", "declare", kind, *given)
 
@@ -115,7 +115,7 @@ _VERBS = {"parameter": "set"}
 
 
 def _words_2(vhost: str, kind: str, options: _Options) -> tuple[str, ...]:
-    """`queues declare --name ...`; an option's `=` keeps a leading `-` of its value harmless."""
+    """Return a command of version 2: `queues declare --name=...`; `=` allows a value with `-`."""
     given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
     group = _PLURALS.get(kind, f"{kind}s")
     where = () if kind == "vhost" else ("--vhost", vhost)

@@ -1,8 +1,9 @@
 """`rabbitmqctl`: one `set_policy` for each policy, the rest as a definitions import.
 
 `rabbitmqctl` cannot declare an exchange, a queue or a binding. Policies come first: a queue is then
-never without its own. Definitions go through a file: on standard input, 4.0 (with Erlang 27) waits
-for their end for ever. Shovels come last: without their plugin all else is there.
+never without its policy. Definitions go through a file: on standard input, 4.0 (with Erlang 27)
+waits for their end for ever. Shovels come last: they fail without their plugin, after all else is
+done.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def write_cmd(wanted: Wanted) -> Written:
 
 
 def commands(wanted: Wanted) -> tuple[Command, ...]:
-    """Return the commands that make a broker as wanted."""
+    """Return the commands that create the wanted objects."""
     found = []
     if wanted.vhost != DEFAULT_VHOST:
         found.append(Command(words=("rabbitmqctl", "add_vhost", wanted.vhost), may_fail=True))
@@ -51,10 +52,11 @@ def commands(wanted: Wanted) -> tuple[Command, ...]:
 
 
 def checks(wanted: Wanted) -> list[Command]:
-    """Return the commands that fail, and name it, when a queue is there that is not ours.
+    """Return commands that fail when a wanted queue is there already and is not ours.
 
-    `import_definitions` says nothing of it and leaves the queue as it is: of another type, or
-    without our dead-letter exchange. Only names that an application would use are looked up.
+    Such a queue has another type or lacks our arguments, the dead-letter exchange among them.
+    `import_definitions` leaves it as it is and reports nothing. The commands look up only names
+    that an application would use (without `$`), and name the first wrong queue.
     """
     rows = [
         f"{{{_binary(queue.name)},rabbit_{queue.arguments['x-queue-type']}_queue}}"
@@ -83,7 +85,7 @@ def _lines(rows: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _check(rows: Sequence[str], vhost: str) -> str:
-    """Return an Erlang expression that fails with the name of the first queue that is not ours."""
+    """Return an Erlang expression that fails with the name of the first foreign queue."""
     return (
         "lists:foreach(fun({Name,Type})->"
         f"case rabbit_amqqueue:lookup(rabbit_misc:r({_binary(vhost)},queue,Name)) of "
@@ -97,7 +99,7 @@ def _check(rows: Sequence[str], vhost: str) -> str:
 
 
 def _binary(text: str) -> str:
-    """Return an Erlang binary; quotes and backslashes would end it."""
+    """Return an Erlang binary; a text with quotes, backslashes or non-ASCII is given as bytes."""
     if re.fullmatch(r"[ -!#-\[\]-~]*", text):
         return f'<<"{text}">>'
     return "<<" + ",".join(str(byte) for byte in text.encode()) + ">>"

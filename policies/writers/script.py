@@ -9,11 +9,11 @@ from policies.writers.definitions import Document
 
 
 class Unquotable(ValueError):
-    """A word that cannot be written in this form so that RabbitMQ gets it unchanged."""
+    """A word, such as a name, that the output's form would not pass to RabbitMQ unchanged."""
 
 
 def in_windows_quotes(word: str) -> str:
-    """Return a word as it stands between double quotes on Windows, where `""` is a quote."""
+    """Return a word for use between double quotes on Windows, where `""` is a quote."""
     return re.sub(r"(\\+)$", r"\1\1", re.sub(r'(\\*)"', r'\1\1""', word))
 
 
@@ -23,10 +23,10 @@ class Command:
 
     Attributes:
         words: the program and its arguments, exactly as the program shall get them.
-        document: what it reads.
-        takes_file: it reads the document from a file that is named after the last word, and not on
-            standard input.
-        may_fail: whether the script goes on when it fails.
+        document: the definitions that the command reads; `None` for none.
+        takes_file: the command reads the document from a file, whose name follows the last word,
+            and not on standard input.
+        may_fail: whether the script goes on when the command fails.
     """
 
     words: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Terraform for the `cyrilgdn/rabbitmq` provider.
 
-The provider loses a binding whose names have a slash, and knows no global parameters: both are
-made by a request to the management API, which Terraform makes again when something in it changes.
+The provider loses a binding whose names have a slash, and has no global parameters. A request to
+the management API makes both; Terraform repeats the request when something in it changes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def write(wanted: Wanted) -> Written:
     """Return variables for endpoint and login, and one resource for each object.
 
     Raises:
-        Unquotable: the provider cannot tell the vhost's name from an object's.
+        Unquotable: the vhost's name has an `@`, which separates names in the provider's ids.
     """
     if "@" in wanted.vhost:
         raise Unquotable(f"The Terraform provider takes no '@' in a vhost: {wanted.vhost!r}.")
@@ -95,7 +95,7 @@ def _header() -> list[Block]:
 
 
 def _policy(policy: Policy, vhost: str) -> Block:
-    """The provider makes numbers of a definition's texts that look like one."""
+    """Return a policy's block; the provider turns texts that look like a number into numbers."""
     settings: Body = [
         Attribute(name="pattern", value=quote(policy.pattern)),
         Attribute(name="priority", value=str(policy.priority)),
@@ -106,7 +106,7 @@ def _policy(policy: Policy, vhost: str) -> Block:
 
 
 def _exchange(exchange: Exchange, vhost: str) -> Block:
-    """Arguments of an exchange become texts in this provider; RabbitMQ takes ours as such."""
+    """Return an exchange's block; the provider turns arguments into texts, which RabbitMQ takes."""
     settings: Body = [
         Attribute(name="type", value=quote(exchange.type)),
         Attribute(name="durable", value="true"),
@@ -120,7 +120,7 @@ _KEPT = Block(type="lifecycle", body=[Attribute(name="prevent_destroy", value="t
 
 
 def _queue(queue: Queue, vhost: str, policies: Iterable[Policy]) -> Block:
-    """It comes after its policies, so that no message ever waits there without them."""
+    """Return a queue's block; `depends_on` makes the policies first, so that they always hold."""
     settings: Body = [
         Attribute(name="durable", value="true"),
         Attribute(name="arguments_json", value=_json(queue.arguments)),
@@ -242,7 +242,7 @@ def _findings(wanted: Wanted) -> tuple[Finding, ...]:
 
 
 def _label(name: str) -> str:
-    """A Terraform name may not begin with a digit."""
+    """Return an object's name in Terraform, with `_` first: a name may not begin with a digit."""
     return "_" + label(name, separator="_", length_max=_LABEL_LENGTH_MAX)
 
 

@@ -255,7 +255,7 @@ class Endpoint:
 
     @property
     def message_bytes_max(self) -> int:
-        """Limit of messages on all links, whatever they were accepted with; 0: any size."""
+        """The size limit of a message on any link, beside the link's own limit; 0: any size."""
         return 0 if self.is_authenticated else self.limits.unauthenticated_message_bytes_max
 
     @property

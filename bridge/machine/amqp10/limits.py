@@ -19,10 +19,12 @@ class Limits:
         unauthenticated_frame_bytes_max: the same until the peer has proved its identity.
         unauthenticated_message_bytes_max: the largest message until then (a token has a few hundred
             bytes).
-        unauthenticated_links_max, unauthenticated_sessions_max: the most until then. .NET begins
-            the session of each `$management` link before it puts the token (1.2 KB).
-        links_max: of a connection, in all sessions (Azure: 5,000).
-        held_bytes_max: of messages that have not come whole, on all links of a connection.
+        unauthenticated_links_max, unauthenticated_sessions_max: the maximum number of links and of
+            sessions until then. .NET begins the session of each `$management` link before it puts
+            the token (1.2 KB).
+        links_max: the maximum number of links of a connection, in all sessions (Azure: 5,000).
+        held_bytes_max: the maximum size of messages that have not come whole, on all links of a
+            connection.
         frame_out_bytes_max: the largest frame that we write, if the peer takes as much.
         channel_max: highest channel number, 4,999 as at Azure.
         handle_max: highest handle of a session ("The maximum number of handles is 4999." is

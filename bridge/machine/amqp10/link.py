@@ -83,7 +83,7 @@ class Link:
         self.session.detach(self, make_error(condition, description))
 
     def give_up(self) -> None:
-        """Answer a link that the peer detaches unanswered: an attach without source and target."""
+        """Answer a link that the peer detached first: an attach without source and target."""
         if not self.is_answered:
             self._answer(0, source=None, target=None)
 

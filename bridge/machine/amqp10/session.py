@@ -101,8 +101,8 @@ class Session:
         self._next_delivery_id = DELIVERY_ID_FIRST
         self._remote_window = begin.incoming_window
         self._remote_handle_max = begin.handle_max
-        self._unsettled: dict[int, OutgoingDelivery] = {}  # without deliveries that have an outcome
-        self._sent: list[int] = []  # ids as they were sent; of `_unsettled` all, and some more
+        self._unsettled: dict[int, OutgoingDelivery] = {}  # only deliveries without an outcome
+        self._sent: list[int] = []  # ids in the order of sending: all of `_unsettled`, and others
         self._blocked: deque[_Blocked] = deque()
         self._pending: Disposition | None = None
         self.write(
@@ -191,7 +191,7 @@ class Session:
 
     def _on_disposition(self, disposition: Disposition, payload: bytes) -> None:
         if not disposition.role or isinstance(disposition.state, Received):
-            return  # about messages of the peer's: we settle them at once, and then forget them
+            return  # about the peer's messages, which we settle at once and then forget
         if disposition.state is None and not disposition.settled:
             return
         first = disposition.first

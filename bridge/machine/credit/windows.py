@@ -164,7 +164,7 @@ class Windows(Strategy[Message]):
                 effects.append(balance.close(fetch))
 
     def _fall_behind(self) -> None:
-        """Return buffered messages to the queue, and those in flight: they stood behind them."""
+        """Return buffered and arriving messages: in the queue they stood behind a returned one."""
         for entry in self.balance.fetches.values():
             entry.is_behind = True
         self._returns += self.balance.buffer.pop_all()

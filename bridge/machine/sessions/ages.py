@@ -1,9 +1,10 @@
 """The ages of a queue's messages, counted in messages: old messages make a queue's log too long.
 
-A quorum queue before RabbitMQ 4.3 keeps its log from the oldest message on, 1.3 KB for each message
-that has come since, even when that is gone. The fault is RabbitMQ's (docs/rabbitmq-faults.md:
+A quorum queue before RabbitMQ 4.3 keeps its log from the oldest message on: 1.3 KB for each later
+message, even for messages that have left. The fault is RabbitMQ's (docs/rabbitmq-faults.md:
 log-of-old). So old messages are published again, oldest first, while more than half of the messages
-that came since are gone: in all at most as many again as pass through.
+that came later have left. So at most one message is published again for each message that passes
+through the queue.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Expected:
         return self._overdue[0][0] if self._overdue else None
 
     def take_overdue(self, now_ms: int) -> list[Place[Any]]:
-        """Return the messages whose wait ends now; some may have come meanwhile, or be gone."""
+        """Return the messages whose wait ends now; some may have come already, or have left."""
         found: list[Place[Any]] = []
         while self._overdue and self._overdue[0][0] <= now_ms:
             found.append(heapq.heappop(self._overdue)[2])

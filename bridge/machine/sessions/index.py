@@ -54,7 +54,7 @@ class Index(Generic[Message]):
         self._budget.keep(known, is_wanted=is_wanted)
 
     def is_new(self, place: Place[Message], since: int) -> None:
-        """Move a message that is published again behind all other messages."""
+        """Move a message that was published again behind all other messages."""
         place.since = since
         self.places[place.identity] = self.places.pop(place.identity)
 

@@ -27,19 +27,19 @@ class Place(Generic[Message]):
     """One message that this process holds, unacked.
 
     Attributes:
-        number: its sequence number.
-        identity: shared by all its copies.
+        number: the message's sequence number.
+        identity: the message's identity, which all its copies share.
         generation: failed deliveries so far, by Service Bus's rules.
-        expires_ms: when it expires (UTC ms), or `None` for never.
-        session_id: its session.
-        where: its location in RabbitMQ; opaque.
+        expires_ms: the time of the message's expiry (UTC ms), or `None` for never.
+        session_id: the id of the message's session.
+        where: the message's location in RabbitMQ; opaque.
         message: the message, or `None` while its body is not in memory.
         size_bytes: the message's size.
         state: `READY`, `COMING`, `OUT` or `LEAVING`.
-        seconds: locations of second copies, which end with it.
-        lock: the token under which it was delivered last; opaque.
-        since: when it came, or was published again, by `Ages`.
-        refreshing: why it is to come: `FETCHED` or `REFRESHED`, else 0.
+        seconds: locations of second copies, which are removed with the message.
+        lock: the lock token of the last delivery; opaque.
+        since: the count of `Ages` when the message came or was published again.
+        refreshing: why RabbitMQ is to deliver the message again: `FETCHED` or `REFRESHED`, else 0.
     """
 
     __slots__ = (

@@ -16,8 +16,8 @@ class Holder:
 
     Attributes:
         receiver: the receiver's key.
-        until_ms: when its lock ends.
-        credit: how many more messages it wants.
+        until_ms: the end of the lock (UTC ms).
+        credit: the number of messages that the receiver still wants.
     """
 
     __slots__ = ("credit", "receiver", "until_ms")
@@ -32,10 +32,10 @@ class Session(Generic[Message]):
     """A session that has messages or a receiver.
 
     Attributes:
-        id: its name.
-        holder: the receiver that holds it, or `None`.
-        count: number of its messages, in any state.
-        out: the messages delivered to its receiver, by object.
+        id: the session id.
+        holder: the receiver that holds the session, or `None`.
+        count: the number of the session's messages, in any state.
+        out: the messages delivered to the receiver, by object.
     """
 
     __slots__ = ("_coming", "_ready", "count", "holder", "id", "out")

@@ -1,4 +1,4 @@
-"""The sessions of one entity as a pure machine: which receiver may have which message, and when.
+"""The sessions of one entity as a pure machine, which gives each receiver its messages.
 
 * **First in, first out.** A session's messages are delivered in the order of their numbers. A
   message that is to come again (its count is raised, its body fetched) holds up later messages.

@@ -1,8 +1,8 @@
 """Composite types (part 1, section 1.4): described lists whose fields have a name and a type.
 
-A composite is declared as a dataclass, and the declaration is the table: the annotation of a field
-says how it is read and written, a default stands for null, and a field without one is mandatory.
-Every field is written, nulls included: the Python SDK up to 7.14 reads fields by position.
+A composite is declared as a dataclass: the annotation of a field gives its reader and writer, a
+default is the value of null, and a field without a default is mandatory. Every field is written,
+nulls included: the Python SDK up to 7.14 reads fields by position.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _symbols(read: Reader) -> Reader:
 
 
 def constants_of(type_name: str, default: Any) -> dict[int, Any]:
-    """Return what a field of this type holds whose constructor has no bytes behind it."""
+    """Return the values of those constructors that have no bytes behind them, by constructor."""
     rows = [row for row in CONSTRUCTORS.values() if row.type == type_name and not row.width]
     found = {row.code: row.read(b"", 0)[0] for row in rows}
     if type_name in _UNSIGNED:
@@ -58,13 +58,13 @@ def constants_of(type_name: str, default: Any) -> dict[int, Any]:
 
 
 def widths_of(type_name: str) -> dict[int, int]:
-    """Return the bytes of an unsigned number, by constructor: a plain `int` stands for it."""
+    """Return the width of an unsigned number, by constructor; it is read as a plain `int`."""
     rows = CONSTRUCTORS.values() if type_name in _UNSIGNED else ()
     return {row.code: row.width for row in rows if row.type == type_name and row.width}
 
 
 def readers_of(type_name: str) -> _Readers:
-    """Return what reads other values of this type, by constructor."""
+    """Return the readers of a type's values, by constructor."""
     if type_name == "symbols":
         single = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "symbol"}
         arrays = {code: row.read for code, row in CONSTRUCTORS.items() if row.type == "array"}
@@ -103,10 +103,10 @@ class Field:
     """One field of a composite.
 
     Attributes:
-        default: what null means.
+        default: the value of null.
         constants: see `constants_of`.
         widths: see `widths_of`.
-        readers: see `readers_of`; `None`: it takes any value.
+        readers: see `readers_of`; `None`: the field takes a value of any type.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a composite is laid out: its descriptor and its fields."""
+    """The layout of a composite: its descriptor and its fields."""
 
     cls: type
     code: int
@@ -158,7 +158,7 @@ def decode_composite(raw: bytes, at: int = 0) -> tuple[Any, int]:
     """Return the composite that begins at `at`, and the position behind it.
 
     Raises:
-        DecodeError: there is none, or one of its fields is missing, of a wrong type, or of more
+        DecodeError: no composite begins there, or a field is missing, of a wrong type, or has more
             elements than its bytes may stand for.
     """
     try:
@@ -252,9 +252,9 @@ def _is_empty_list(raw: bytes, at: int) -> bool:
 
 
 def read_any(raw: bytes, at: int) -> tuple[Any, int]:
-    """Return the value at `at`, which `whole.check` has found whole, and the position behind it.
+    """Return the value at `at`, and the position behind it; `whole.check` must have passed it.
 
-    A known composite is read as such, anything else as `types.decode` does.
+    A known composite is read as an instance of its class, any other value as by `types.decode`.
     """
     if raw[at] == 0x00:
         layout = BY_CODE.get(raw[at + 2]) if raw[at + 1] == 0x53 else None

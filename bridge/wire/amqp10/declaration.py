@@ -1,4 +1,4 @@
-"""How a composite type is declared (see `composite`)."""
+"""The decorator that declares a composite type (see `composite`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with AMQP 1.0 bytes."""
+"""Errors of reading and writing AMQP 1.0."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _ACCEPTED_TAIL: Final = b"\x41" + encode_composite(Accepted()) + b"\x42"
 
 
 def encode_disposition(channel: int, disposition: Disposition) -> bytes:
-    """Return a disposition frame; the common one, settled and accepted, by a shorter way."""
+    """Return a disposition frame; the common case, settled and accepted, has a faster path."""
     if disposition.settled and type(disposition.state) is Accepted and not disposition.batchable:
         fields = (
             (b"\x06\x41" if disposition.role else b"\x06\x42")
@@ -95,5 +95,5 @@ def encode_transfer(
 
 
 def transfer_overhead(delivery_tag: bytes | None) -> int:
-    """Return the most bytes that a transfer frame has beside its payload."""
+    """Return the maximum number of bytes of a transfer frame beside its payload."""
     return HEADER_SIZE + 5 + 32 + (2 + len(delivery_tag) if delivery_tag else 0)

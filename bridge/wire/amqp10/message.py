@@ -1,7 +1,7 @@
 """Messages (part 3, section 3.2): batches taken apart, requests read and replies written.
 
-What passes through to a queue is never decoded here: `bridge.wire.mapping` re-heads it. This file
-serves the nodes that talk in messages (`$cbs`, `$management`) and Azure's batches.
+A message on its way to a queue is not decoded here: `bridge.wire.mapping` converts it. This module
+serves the nodes of requests and replies (`$cbs`, `$management`) and Azure's batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _APPLICATION_PROPERTIES: Final = 0x74
 
 
 def decode_message(raw: bytes) -> Message:
-    """Return a message with an amqp-value body (or none); other sections are read past.
+    """Return a message with an amqp-value body (or none); other sections are checked and skipped.
 
     Raises:
         DecodeError: the bytes are no such message.
@@ -83,10 +83,10 @@ _BODIES: Final = (0x76, 0x77, "amqp:amqp-sequence:list", "amqp:amqp-value:*")
 
 
 def batch_messages(raw: bytes) -> list[bytes]:
-    """Return the encoded messages of a batch; the envelope's other sections are read past.
+    """Return the encoded messages of a batch; the batch's other sections are skipped.
 
     Raises:
-        DecodeError: the bytes are no batch, or one of too many messages.
+        DecodeError: the bytes are no batch, or a batch of too many messages.
     """
     messages = []
     at, size = 0, len(raw)
@@ -119,7 +119,7 @@ def batch_messages(raw: bytes) -> list[bytes]:
 
 
 def _section(raw: bytes, at: int, size: int) -> tuple[int, int]:
-    """Return where the value of a Data section begins, else 0; and where the section ends."""
+    """Return the start of a Data section's value (0 for another section) and the section's end."""
     if raw[at] != 0x00:
         raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
     end = check(raw, at, size, to_store(size))

@@ -1,8 +1,8 @@
-"""The performatives of transport and security, and the types they hold, as tables of fields.
+"""The performatives of transport and security, and the types in their fields.
 
 OASIS AMQP 1.0, part 2 (transport), part 3 (delivery states, sources and targets), part 4
 (transactions, recognised to be refused by name) and part 5 (SASL). Order, type and default of each
-field are the specification's; `composite` reads and writes them from these declarations.
+field are the specification's; `composite` reads and writes the types by these declarations.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Close:
 
 @composite(0x1D, "amqp:error:list")
 class Error:
-    """What went wrong."""
+    """An error: its condition and a description."""
 
     condition: Sym
     description: Text | None = None
@@ -155,7 +155,7 @@ class Error:
 
 @composite(0x23, "amqp:received:list")
 class Received:
-    """Delivery state: how much has arrived."""
+    """Delivery state: the position up to which a delivery has arrived."""
 
     section_number: U32
     section_offset: U64
@@ -163,24 +163,24 @@ class Received:
 
 @composite(0x24, "amqp:accepted:list")
 class Accepted:
-    """Outcome: taken."""
+    """Outcome: the receiver has accepted the message."""
 
 
 @composite(0x25, "amqp:rejected:list")
 class Rejected:
-    """Outcome: refused."""
+    """Outcome: the receiver has refused the message."""
 
     error: Any_ | None = None
 
 
 @composite(0x26, "amqp:released:list")
 class Released:
-    """Outcome: given back as it was."""
+    """Outcome: the receiver has returned the message unchanged."""
 
 
 @composite(0x27, "amqp:modified:list")
 class Modified:
-    """Outcome: given back, changed."""
+    """Outcome: the receiver has returned the message with changes."""
 
     delivery_failed: Bool = False
     undeliverable_here: Bool = False
@@ -250,7 +250,7 @@ class SaslInit:
 
 @composite(0x44, "amqp:sasl-outcome:list")
 class SaslOutcome:
-    """How it ended: 0 ok, 1 wrong credentials, 2 to 4 the server's troubles."""
+    """The result of the login: 0 ok, 1 wrong credentials, 2 to 4 a fault of the server."""
 
     code: U8
     additional_data: Bin | None = None

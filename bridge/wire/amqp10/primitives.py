@@ -1,6 +1,6 @@
 """Primitive values as AMQP 1.0 bytes (part 1, section 1.6), each in its shortest form.
 
-Text is given as bytes here: the mapping has it so. `wire.amqp10.writing` writes Python's values.
+The functions take text as bytes, as `wire.mapping` has it. `wire.amqp10.writing` writes `str`.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ def encode_binary(raw: bytes) -> bytes:
 
 
 def encode_string(utf8: bytes) -> bytes:
-    """Encode a string that is UTF-8 already."""
+    """Encode a string from its UTF-8 bytes."""
     return _sized(0xA1, utf8)
 
 
 def encode_symbol(ascii_: bytes) -> bytes:
-    """Encode a symbol that is ASCII already."""
+    """Encode a symbol from its ASCII bytes."""
     return _sized(0xA3, ascii_)
 
 
 def encode_compound(code: int, count: int, body: bytes) -> bytes:
-    """Encode a list (0xC0), map (0xC1) or array (0xE0) of elements that are encoded already."""
+    """Encode a list (0xC0), map (0xC1) or array (0xE0) of encoded elements."""
     size = len(body) + 1
     if size < 256 and count < 256:
         return bytes((code, size, count)) + body

@@ -1,4 +1,4 @@
-"""Python classes of AMQP 1.0's primitive types that Python has no class of its own for."""
+"""Classes for those primitive types of AMQP 1.0 that have no class in Python."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Int(int):
 
 
 class Long(int):
-    """Signed, 64 bits; a plain `int` is written as one, too."""
+    """Signed, 64 bits; a plain `int` is written as a long, too."""
 
     __slots__ = ()
 
@@ -96,10 +96,10 @@ class Decimal128(bytes):
 
 
 class KeyUuid(UUID):
-    """A uuid as the key of a map: its hash cannot be chosen by who sends it.
+    """A uuid as the key of a map, with a hash that a sender cannot choose.
 
-    `UUID` takes its number's: thousands of equal ones make a dict quadratic. No other type that may
-    be a key has more than a few dozen values of one hash, or a hash that can be known.
+    The hash of a `UUID` is its number's: thousands of keys with one hash make a dict quadratic. Any
+    other type of a key has at most a few dozen values of one hash, or a hash that no sender knows.
     """
 
     __slots__ = ()

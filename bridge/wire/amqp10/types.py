@@ -3,8 +3,8 @@
 A value keeps its wire type in its Python class: `Uint(5)` and `Long(5)` are equal as numbers and
 different on the wire. Plain Python values stand for the obvious type: `int` long, `float` double,
 `str` string, `bytes` binary, `bool`, `None`, `UUID`, `list`, `dict` map. A reader takes the buffer
-and the position behind the constructor, and returns the value and the position behind it. Readers
-trust the bytes: `decode` has walked over them first (`whole`), and so has who calls `read_value`.
+and the position behind the constructor, and returns the value and the position behind the value.
+Readers trust the bytes: `decode`, and every caller of `read_value`, checks them first (`whole`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor that says what it means."""
+    """A value with a descriptor, which gives its meaning."""
 
     descriptor: Any
     value: Any
@@ -78,7 +78,7 @@ class Array:
     Attributes:
         type: the elements' type by its name in `CONSTRUCTORS`.
         items: the elements, as plain or typed values.
-        descriptor: what describes each element, or `None`.
+        descriptor: the descriptor of each element, or `None`.
     """
 
     type: str
@@ -146,7 +146,7 @@ def _opaque(width: int, kind: Callable[[bytes], Any]) -> Reader:
 
 
 def _uuid(raw: bytes, at: int) -> tuple[UUID, int]:
-    """Read a uuid without `UUID`'s own constructor: it takes twice as long, of a megabyte 50 ms."""
+    """Read a uuid without `UUID`'s constructor, which takes twice as long: 50 ms a megabyte."""
     number = int.from_bytes(_bytes(raw, at, 16), "big")
     value = object.__new__(UUID)
     _set(value, "int", number)
@@ -186,7 +186,7 @@ def _symbol(raw: bytes) -> Symbol:
 
 
 def _compound(raw: bytes, at: int, width: int) -> tuple[int, int, int]:
-    """Return the number of elements, where they begin and where they end."""
+    """Return the number of elements, and the positions of their start and end."""
     start = at + 2 * width
     count = int.from_bytes(raw[at + width : start], "big")
     return count, start, at + width + int.from_bytes(raw[at : at + width], "big")
@@ -238,12 +238,12 @@ def _array(width: int) -> Reader:
 
 @dataclass(frozen=True, slots=True)
 class Constructor:
-    """One way to write one type.
+    """A constructor: one form of one type on the wire.
 
     Attributes:
         code: the octet in front of the value.
         type: the type's name.
-        width: bytes of the value, 0 for none, -1 when it says its own size.
+        width: bytes of the value; 0 for none, -1 for a value with its size in front.
         read: reader of the value behind the octet.
     """
 
@@ -313,7 +313,7 @@ _READERS[0x00] = _described
 
 
 def read_value(raw: bytes, at: int) -> tuple[Any, int]:
-    """Return the value at `at`, which `whole.check` has found whole, and the position behind it."""
+    """Return the value at `at`, and the position behind it; `whole.check` must have passed it."""
     read = _READERS[raw[at]]
     if read is None:
         raise DecodeError(f"0x{raw[at]:02x} at byte {at} is no AMQP 1.0 constructor")

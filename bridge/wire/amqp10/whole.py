@@ -1,8 +1,9 @@
-"""Whether bytes are a whole AMQP 1.0 value that may be read: told before any value is built.
+"""The check that bytes are a whole AMQP 1.0 value, before any value is built from them.
 
-One walk finds what every reader would stumble over (a size or count that lies, text that is no
-text, a constructor that is none), values nested too deeply, and more elements than the bytes stand
-for: an array of nulls claims four billion in ten bytes. Whatever recurses behind it relies on it.
+One walk over the bytes finds every fault that a reader would meet: a wrong size or count, malformed
+text, an unknown constructor. It also refuses values that nest too deeply, and more elements than so
+few bytes may stand for: an array of nulls claims four billion elements in ten bytes. Readers
+recurse without checks of their own and rely on this one.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ _RUN_MIN: Final = 16
 
 
 class Allowance:
-    """What the values of one frame or one message may become in memory, all of them together.
+    """The memory that all values of one frame or one message may take together.
 
     Attributes:
-        left: bytes; an estimate of what Python needs is taken off for each value.
-        is_stored: nothing is built of the values: the cost is the time that the walk takes.
+        left: the bytes that are left; each value takes off an estimate of its size in Python.
+        is_stored: no Python values are built: the costs stand for the time of the walk.
     """
 
     def __init__(self, left: int, *, is_stored: bool = False) -> None:
@@ -77,26 +78,23 @@ class Allowance:
 
 
 def to_read(size_bytes: int) -> Allowance:
-    """Return what values may become that are read from so many bytes: eight times as much.
-
-    And a little that any frame may have.
-    """
+    """Return the allowance for values read from `size_bytes`: eight times as much, and 16 KiB."""
     return Allowance(16_384 + 8 * size_bytes)
 
 
 def to_store(size_bytes: int) -> Allowance:
-    """Return what a message of so many bytes may hold that is stored as it came.
+    """Return the allowance for a message of `size_bytes` that is stored without being decoded.
 
-    A list of numbers, of two bytes each, is below it at any length.
+    A list of numbers of two bytes each stays below the allowance at any length.
     """
     return Allowance(1_048_576 + 24 * size_bytes, is_stored=True)
 
 
 def check(raw: bytes, at: int, limit: int, allowance: Allowance, depth: int = 0) -> int:
-    """Return the position behind the value that begins at `at`, and whole before `limit`.
+    """Return the position behind the value that begins at `at` and must end before `limit`.
 
     Raises:
-        DecodeError: it is not whole, nests too deeply, or claims too many elements.
+        DecodeError: the value is not whole, nests too deeply, or claims too many elements.
     """
     if at >= limit:
         raise _cut_short(at)
@@ -124,12 +122,13 @@ def check(raw: bytes, at: int, limit: int, allowance: Allowance, depth: int = 0)
 
 
 def plain_items(raw: bytes, at: int) -> list[tuple[int, int]] | None:
-    """Return where the items of a short list or map at `at` begin and end, if it is plainly right.
+    """Return start and end of each item of a short list or map at `at`, if it is plainly valid.
 
-    That is: it passes `check`, and holds short text in ASCII, binaries and numbers alone, as most
-    do. So one walk checks it and takes it apart. The nulls at the end of a list are left out.
+    A plainly valid value passes `check`, and holds only short ASCII text, short binaries and
+    numbers, as most do: one walk both checks it and takes it apart. The nulls at the end of a list
+    are left out.
 
-    `None` says nothing: `check` has to be asked.
+    `None` means that the value may be valid or not: the caller must use `check`.
     """
     start = at + 3
     if start > len(raw):
@@ -175,7 +174,7 @@ def _check_depth(depth: int, at: int) -> None:
 
 
 def _check_octets(raw: bytes, code: int, start: int, end: int) -> None:
-    """Booleans that are written out, and characters, may have octets that are none."""
+    """Check the octets of booleans (0x56) or characters, which need not be valid."""
     if code == 0x56:
         if raw[start:end].translate(None, b"\x00\x01"):
             raise DecodeError(f"an octet behind byte {start} is no boolean")
@@ -255,7 +254,7 @@ def _check_items(
     depth: int,
     is_map: bool,
 ) -> int:
-    """Check the items of a list or map; those that most messages have, without a call for each."""
+    """Check the items of a list or map; the common types without a call for each item."""
     allowance.charge(count * (_SCALAR_COST if is_map else _CONSTANT_COST))
     more_cost = 0
     for index in range(count):
@@ -285,7 +284,7 @@ def _check_items(
 
 
 def _is_run(raw: bytes, start: int, end: int, count: int) -> bool:
-    """Whether these are numbers (or constants) of one kind, which need no look at each."""
+    """Whether all items are numbers (or constants) of one kind, which need no check for each."""
     code = raw[start]
     width = _KIND[code]
     return (
@@ -299,7 +298,7 @@ def _is_run(raw: bytes, start: int, end: int, count: int) -> bool:
 def _check_elements(
     raw: bytes, at: int, end: int, count: int, allowance: Allowance, depth: int
 ) -> None:
-    """Check the elements of an array, its one constructor first."""
+    """Check an array: first the constructor that its elements share, then the elements."""
     if at == end and not count:
         return
     if at < end and raw[at] == 0x00:

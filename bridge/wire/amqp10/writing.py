@@ -1,4 +1,4 @@
-"""Python values as AMQP 1.0 bytes; `wire.amqp10.types` says which class stands for which type."""
+"""Python values as AMQP 1.0 bytes; `wire.amqp10.types` has the Python class of each type."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The XML of the administration API: entries, feeds and errors, and what entities are in them."""
+"""The XML of the administration API: entries, feeds and errors, and the entities in them."""

@@ -1,4 +1,4 @@
-"""Shared access rules of an entity in its description."""
+"""Authorization rules of an entity in its description."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.wire.atom.xml import Element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRule:
-    """A rule as it is written; nothing of it has been checked."""
+    """An authorization rule as a description has it, with unchecked values."""
 
     name: str
     rights: tuple[str, ...]
@@ -21,7 +21,7 @@ class AccessRule:
 
 
 def read_access_rule(element: Element) -> AccessRule:
-    """Return what an `AuthorizationRule` element says."""
+    """Return the rule of an `AuthorizationRule` element."""
     rights = element.find("Rights") or element.find("AccessRights")
     return AccessRule(
         name=element.text_of("KeyName"),
@@ -32,7 +32,7 @@ def read_access_rule(element: Element) -> AccessRule:
 
 
 def access_nodes(rules: Sequence[AuthorizationRule]) -> Iterator[Node]:
-    """Yield the elements of rules; Azure tells no times of them."""
+    """Yield the elements of authorization rules, without times, as Azure does."""
     for rule in rules:
         rights = [Node("AccessRights", right.value) for right in Right if right in rule.rights]
         yield Node(

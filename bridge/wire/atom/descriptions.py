@@ -1,8 +1,8 @@
 """Descriptions of entities: XML as the SDKs write and read it, and the model's values.
 
-The elements come in the order that the service has (the generated models of the SDKs); what is read
-is found by name, as .NET's order differs. What the service tells and nobody sets is left aside when
-it comes back, as it does in an update.
+Elements are written in the service's order (the generated models of the SDKs) and read by name, as
+.NET's order differs. Elements that only the service sets are ignored when a client sends them, as
+in an update.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ _PREMIUM_MESSAGE_KB = range(1_024, 102_401)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the service tells about an entity beside its definition.
+    """Facts about an entity that the service tells beside its definition.
 
     Attributes:
-        address: what the URLs of entities that are forwarded to begin with.
-        tier: the namespace's.
-        accessed_at: when it was last used; "" when nobody knows.
+        address: the beginning of the URLs of targets of forwarding.
+        tier: the namespace's tier.
+        counts: the counts of the entity's messages.
+        accessed_at: the time of the last use, as text; "" when it is not known.
     """
 
     address: str
@@ -87,7 +88,7 @@ _SCHEMES = {
 
 
 def described_kind(description: Element) -> Kind | None:
-    """Return what a description describes; `None` when it is no entity."""
+    """Return the kind of entity that an element describes; `None` when it describes none."""
     return _ROOTS.get(description.name) if description.namespace == SERVICE_BUS else None
 
 
@@ -96,11 +97,12 @@ def read_entity(
 ) -> model.Entity:
     """Return the entity of a description.
 
-    What is not described has the service's default; what can only be set when an entity is made
-    keeps the value of the one that is there.
+    A property that is not described has the service's default. In an update, a property that can
+    only be set at creation keeps the value of the existing entity.
 
     Args:
         identity: `name`, and a subscription's `topic`.
+        there: the existing entity, for an update.
 
     Raises:
         ServiceBusError: a value is malformed, or outside Service Bus's range.
@@ -136,13 +138,13 @@ def _fields(description: Element, kind: Kind) -> dict[str, Any]:
 
 
 def _scheme(target: str) -> str:
-    """Return the scheme of a URL; "" when it is a name, or `sb`."""
+    """Return the scheme of a forwarding target's URL; "" for a plain name and for `sb`."""
     scheme, mark, _ = target.partition("://")
     return scheme.lower() if mark and scheme.lower() != _SCHEME else ""
 
 
 def _with_scheme(entity: model.Entity, name: str, text: str) -> str:
-    """Return what is forwarded to under the scheme that the client gave."""
+    """Return the URL of a forwarding target with the scheme that the client gave."""
     scheme = getattr(entity, _SCHEMES[name]) if name in _SCHEMES else ""
     return scheme + text.removeprefix(_SCHEME) if scheme else text
 
@@ -180,10 +182,10 @@ def read_rule(description: Element, name: str = "") -> model.Rule:
     """Return the rule of a `RuleDescription`, or of a subscription's `DefaultRuleDescription`.
 
     Args:
-        name: the one of the request; a default rule has its own.
+        name: the rule's name in the request; "" takes the name in a default rule's description.
 
     Raises:
-        ServiceBusError: its filter is malformed, or its name is not valid.
+        ServiceBusError: the rule's filter or action is malformed, or its name is not valid.
     """
     try:
         found = read_filter(description.find("Filter"))
@@ -201,10 +203,11 @@ def read_rule(description: Element, name: str = "") -> model.Rule:
 
 
 def check_message_size(entity: model.Entity, tier: model.Tier) -> None:
-    """Refuse a largest message that only another tier can have.
+    """Raise if the namespace's tier does not allow an entity's largest message size.
 
     Raises:
-        ArgumentError: it is set, and the tier is not Premium; or outside of what Premium takes.
+        ArgumentError: the size is set and the tier is not Premium, or it is outside of Premium's
+            range.
     """
     size_kb = getattr(entity, "max_message_size_kb", None)
     if size_kb is None:
@@ -264,7 +267,7 @@ def namespace_node(namespace: model.Namespace, name: str) -> Node:
 
 
 def _text(value: object, facts: Facts, name: str) -> str | None:
-    """Return a property's text; `None` when the element is left out."""
+    """Return a property's text; `None` when the description has no element for it."""
     field = PROPERTIES[name].field
     if field == "max_message_size_kb" and value is None:
         return str(_MESSAGE_KB[facts.tier])

@@ -1,4 +1,4 @@
-"""What the administration API's requests and answers hold: entries, feeds and errors."""
+"""Documents in the administration API's requests and answers: entries, feeds and errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ELEMENTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing that is described.
+    """An entry: a description with its address.
 
     Attributes:
-        url: where it is found; SDKs take names from it.
-        title: its name.
-        published, updated: UTC, as text.
+        url: the URL of the described entity or rule; SDKs take names from it.
+        title: the name of the entity or rule.
+        published, updated: times in UTC, as text.
     """
 
     url: str
@@ -55,17 +55,17 @@ def read_description(body: bytes) -> Element:
 
 
 def entry_text(entry: Entry, author: str) -> str:
-    """Return the document of one thing."""
+    """Return the document of one entry."""
     return document(_entry(entry, author, {"xmlns": ATOM}))
 
 
 def feed_text(
     title: str, url: str, updated: str, entries: Sequence[Entry], author: str, next_url: str = ""
 ) -> str:
-    """Return the document of many.
+    """Return the document of a list of entries.
 
-    The link to itself comes first and the one to the next page second, and there is no other:
-    Python's SDK goes by the place.
+    The feed's link to itself comes first, the link to the next page second, and no other link:
+    Python's SDK finds links by position.
     """
     children = [
         Node("title", title, attributes={"type": "text"}),
@@ -80,7 +80,7 @@ def feed_text(
 
 
 def nothing_text(url: str, updated: str) -> str:
-    """Return the document that answers for a queue or topic that is not there."""
+    """Return the document that stands for a missing queue or topic: an empty feed."""
     return feed_text("Publicly Listed Services", url, updated, (), "")
 
 

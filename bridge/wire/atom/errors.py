@@ -1,4 +1,4 @@
-"""What can be wrong with a description."""
+"""Errors of descriptions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from bridge.wire.atom.xml import Element
 
 
 class DescriptionError(ValueError):
-    """An element says what Service Bus does not take.
+    """An element has a value that Service Bus does not take.
 
     Attributes:
-        element: the one that is wrong.
-        message: what is wrong; goes on after a colon.
-        remedy: what it has to be.
+        element: the wrong element.
+        message: the fault, as the end of a sentence after a colon.
+        remedy: the values that Service Bus takes.
     """
 
     def __init__(self, element: Element, message: str, remedy: str) -> None:

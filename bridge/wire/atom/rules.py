@@ -21,12 +21,12 @@ Parameters = tuple[tuple[str, object], ...]
 
 
 def read_filter(found: Element | None) -> model.Filter | None:
-    """Return the filter of a `Filter` element; without one every message is taken.
+    """Return the filter of a `Filter` element; without an element, the filter that takes all.
 
-    `None` when it is a SQL filter without an expression.
+    `None` stands for a SQL filter without an expression.
 
     Raises:
-        DescriptionError: its type, or that of a value, is not known.
+        DescriptionError: the type of the filter or of a value is not known.
     """
     if found is None:
         return model.TrueFilter()
@@ -52,7 +52,7 @@ def read_action(found: Element | None) -> tuple[str, Parameters]:
     """Return expression ("" for none) and parameters of an `Action` element.
 
     Raises:
-        DescriptionError: the type of a parameter is not known.
+        DescriptionError: a parameter is of an unknown type, or its text is none of its type.
     """
     return (found.raw_of("SqlExpression"), _parameters(found)) if found else ("", ())
 
@@ -136,12 +136,12 @@ def _typed_text(value: object) -> tuple[str, str]:
 
 
 def _time_text(value: datetime) -> str:
-    """Return a time in UTC, or without a zone when it was given so."""
+    """Return a time in UTC; a time without a zone stays without one."""
     if value.tzinfo is None:
         return value.isoformat()
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _special(value: float) -> str:
-    """Return a fraction that is no number as a schema writes it."""
+    """Return NaN or an infinity as XML Schema writes it."""
     return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"

@@ -1,6 +1,6 @@
-"""XML as it is written: a tree of elements to text, without any prefix of our own choice.
+"""Writing of XML: a tree of elements as text.
 
-The SDKs look for the literal attribute `i:type`, so the prefixes are theirs.
+The SDKs look for the literal attribute `i:type`, so the prefixes are the service's.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Node:
 
 
 def typed(name: str) -> dict[str, str]:
-    """Return the attribute that says of which type an element is."""
+    """Return the attribute that gives an element's type."""
     return {"i:type": name}
 
 
 def document(root: Node) -> str:
-    """Return the text of an element and all below it."""
+    """Return the text of an element with all elements below it."""
     return "".join(_parts(root))
 
 
@@ -52,7 +52,7 @@ def _parts(node: Node) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    """Return a text as it reads back: a parser makes a line feed of a carriage return."""
+    """Return an escaped text; a parser would turn a bare carriage return into a line feed."""
     return escape(_FORBIDDEN.sub("\ufffd", text), {"\r": "&#13;"})
 
 

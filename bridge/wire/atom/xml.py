@@ -1,8 +1,8 @@
 """XML text as a tree in which every element knows its line and path.
 
-Several documents may follow one another in one text, as somebody gets who appends the answers of
-several requests to one file. A document type declaration is refused: no such input has one, so no
-entity is expanded. The work is proportional to the text's length, whatever it holds.
+Several documents may follow one another in one text, such as a file with the answers of several
+requests. A document type declaration is refused: Service Bus writes none, and without one no XML
+entity is expanded. The work is proportional to the text's length, whatever the content.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TYPE = f"{SCHEMA_INSTANCE} type"
 
 
 class XmlError(ValueError):
-    """A text that is no XML, or none that is taken.
+    """Error for a text that is no XML, or XML that is refused.
 
     Attributes:
-        line: from 1; 0 when it is not known.
-        message: what is wrong.
-        remedy: what to do about it.
+        line: from 1; 0 when the line is not known.
+        message: the fault.
+        remedy: what to do about the fault.
     """
 
     def __init__(self, line: int, message: str, remedy: str) -> None:
@@ -44,9 +44,9 @@ class Element:
     Attributes:
         name: the local name.
         namespace: the namespace's URI, or "".
-        attributes: by name, those with a namespace as `uri name`.
-        line: where it begins, from 1.
-        text: its own text, joined.
+        attributes: values by name; a name with a namespace is `uri name`.
+        line: the line on which the element begins, from 1.
+        texts: the pieces of the element's own text.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Element:
 
     @property
     def path(self) -> str:
-        """The names from the root to here, each behind a `/`."""
+        """The names of the elements from the document's root to this one, each behind a `/`."""
         names = []
         each: Element | None = self
         while each is not None and each.parent is not None:
@@ -73,7 +73,7 @@ class Element:
         return "".join(f"/{name}" for name in reversed(names))
 
     def find(self, *names: str) -> Element | None:
-        """Return the first child of that name, or the first grandchild of those names."""
+        """Return the first child of that name; with more names, go on in the child so found."""
         found = self
         for name in names:
             match = next((each for each in found.children if each.name == name), None)
@@ -111,7 +111,7 @@ def parse(text: str, *, elements_max: int = sys.maxsize) -> list[Element]:
     """Return the root elements of the documents in a text.
 
     Raises:
-        XmlError: it is no XML, or has more elements; the error names the line.
+        XmlError: the text is no XML, or has more than `elements_max` elements.
     """
     body = _without_declarations(text.lstrip("\ufeff"))
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -131,7 +131,7 @@ def parse(text: str, *, elements_max: int = sys.maxsize) -> list[Element]:
 
 
 def _without_declarations(text: str) -> str:
-    """Blank out every `<?xml ...?>`: inside of the one root that is parsed none may stand."""
+    """Blank out every `<?xml ...?>`: the parser gets one root around all, which may hold none."""
     parts = []
     done = 0
     while (begin := text.find("<?xml", done)) >= 0 and (end := text.find("?>", begin)) >= 0:
@@ -147,7 +147,7 @@ def _blank(text: str) -> str:
 
 
 def _refusal(body: str, error: expat.ExpatError) -> XmlError:
-    # A line ends for expat as XML has it: with CR alone, too.
+    # expat counts lines as XML does: a CR alone ends a line, too.
     line = re.split(r"\r\n|\r|\n", body)[error.lineno - 1] if error.lineno else ""
     if "<!DOCTYPE" in line.upper():
         message = "The XML has a document type declaration."

@@ -1,8 +1,8 @@
 """One value: AMQP 1.0 encoding <-> 0-9-1 header field.
 
 The table `FROM_AMQP` is the mapping: for each AMQP 1.0 constructor the letter of the 0-9-1 field
-type (as RabbitMQ reads it) and whether the way back gives the same value and type. docs/mapping.md
-explains the mapping for people.
+type (as RabbitMQ reads it), and whether the way back gives the same value and type.
+docs/mapping.md explains the mapping.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def skip_value(raw: bytes, at: int, depth: int = 0) -> int:
     """Return the position behind the AMQP 1.0 value that begins at `at`.
 
     Raises:
-        MappingError: the value is incomplete or of no known kind.
+        MappingError: the value is incomplete, has an unknown constructor, or too many descriptors.
     """
     try:
         code = raw[at]

@@ -146,7 +146,7 @@ def _read_properties(
         if name in BASIC_PROPERTIES:
             if name == "message-id":
                 seen[name] = 1
-            # these two are symbols in AMQP 1.0: written back as symbols, so nothing is lost
+            # content type and encoding are symbols in AMQP 1.0, and are written back as symbols
             if name.startswith("content-"):
                 field_is_exact = code in _SYMBOL_CODES
             else:

@@ -1,8 +1,8 @@
 """Values of a template: expressions evaluated with its parameters, variables and loops.
 
-Parameters and variables are evaluated when something asks for them, so their order does not
-matter. A fault in an expression becomes a value that is not known, with the fault as the reason:
-a property may not matter here, and whoever needs it reports it with its place.
+Parameters and variables are evaluated on first use, so their order does not matter. A faulty
+expression becomes a stand-in with the fault as its reason: many properties do not matter here, and
+a reader that needs the value reports the fault with its place.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _AZURE_ONLY = {
 
 @dataclass(slots=True)
 class Scope:
-    """What expressions of one template see.
+    """The parameters, variables and loops that a template's expressions can use.
 
     Attributes:
         template: the template's node.
-        given: values of parameters, from a parameter file or the deployment around this one.
-        loops: the turn of each loop that is running; "" is the innermost of a resource.
+        given: values of parameters, from a parameter file or the deployment around this template.
+        loops: the turn of each running loop, by its name; "" is the innermost loop of a resource.
         locals: the variables of running lambdas.
-        state_of: returns what `reference()` gives for a name or id, as far as the template says it.
+        state_of: returns the value of `reference()` for a name or id; `None` if it is not known.
     """
 
     template: Node
@@ -65,7 +65,7 @@ class Scope:
         return replace(self, loops=self.loops | {name.lower(): turn, "": turn})
 
     def evaluate(self, node: Node) -> Node:
-        """Return a value of the template without expressions; places stay."""
+        """Return a value of the template with its expressions evaluated; places stay."""
         value = node.value
         if isinstance(value, str):
             return wrap(self.text(value), node.place)
@@ -84,7 +84,7 @@ class Scope:
         return node
 
     def text(self, text: str) -> Any:
-        """Return the value of a text: that of its expression, or the text itself."""
+        """Return the value of a text that is an expression, else the text itself."""
         if not expression.is_expression(text):
             return expression.unescape(text)
         try:
@@ -95,7 +95,7 @@ class Scope:
             return unresolved(f"{text}: it refers to itself")
 
     def turns(self, loop: Node) -> int | str:
-        """Return how often a loop runs, or a stand-in."""
+        """Return a loop's number of turns, or a stand-in when it is not known."""
         count = self.evaluate(loop["count"]).plain()
         if is_unresolved(count):
             return str(count)
@@ -104,12 +104,12 @@ class Scope:
         return count
 
     def _loop(self, loop: Node) -> Node:
-        """The array of a `copy` in properties or variables."""
+        """Return the array that a `copy` in properties or variables makes."""
         turns = self.turns(loop)
         if isinstance(turns, str):
             return Node(turns, loop.place)
         name = self.evaluate(loop["name"]).text.lower()
-        # copyIndex() without a name stays that of the resource's loop, if there is one.
+        # copyIndex() without a name stays the turn of the resource's loop, if there is one.
         scopes = (
             replace(self, loops={"": turn} | self.loops | {name: turn}) for turn in range(turns)
         )
@@ -166,7 +166,7 @@ class Scope:
         return functions.call(name, values)
 
     def parameter(self, name: str) -> Any:
-        """Return the value of a parameter, or a stand-in that says why there is none."""
+        """Return a parameter's value, or a stand-in with the reason why it has none."""
         return self._once("parameter", name, self._find_parameter)
 
     def _once(self, what: str, name: str, find: Callable[[str], Any]) -> Any:
@@ -250,7 +250,7 @@ class Scope:
 
 
 def _typed(value: object, kind: str) -> object:
-    """The value of a parameter that came as text, from a command line."""
+    """Return a parameter's value; a text from a command line is read as its declared type."""
     if isinstance(value, str) and kind.lower() in ("int", "bool", "array", "object"):
         with suppress(ValueError):
             return json.loads(value)
@@ -261,7 +261,7 @@ _LAMBDA_FUNCTIONS = {"map", "filter", "reduce", "sort", "groupby", "mapvalues", 
 
 
 def wrap(value: Any, place: Place) -> Node:
-    """Return the node of a plain value; everything in it stands at `place`."""
+    """Return the node of a plain value; all nodes in it have the line of `place`."""
     if isinstance(value, dict):
         return Node(
             {

@@ -65,7 +65,7 @@ def parse(text: str) -> Expression:
     """Return the tree of an expression, its brackets included.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the text is no expression, or is too long or nested too deeply.
     """
     if len(text) > LENGTH_MAX:
         raise BadExpression(f"it has more than {LENGTH_MAX} characters")

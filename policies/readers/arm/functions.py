@@ -1,7 +1,7 @@
-"""The functions of ARM templates that need nothing but their arguments.
+"""Functions of ARM templates that depend on their arguments alone.
 
 Source: Azure Resource Manager, "ARM template functions". Arrays, comparison, logic, numbers,
-objects and texts; those that look around (`parameters`, `copyIndex`, `lambda`) are in
+objects and texts are here; functions that use a scope (`parameters`, `copyIndex`, `lambda`) are in
 `evaluation`.
 """
 
@@ -21,14 +21,14 @@ Function = Callable[..., Any]
 
 
 class FunctionError(ValueError):
-    """A function was called with what it does not take."""
+    """A function was called with arguments that it does not take."""
 
 
 def call(name: str, arguments: list[Any]) -> Any:
-    """Return the value of a function.
+    """Return the value of a function; a stand-in when the function or an argument is not known.
 
     Raises:
-        FunctionError: it is called wrongly.
+        FunctionError: the function does not take the arguments.
     """
     function = FUNCTIONS.get(name)
     if function is None:
@@ -62,7 +62,7 @@ _INTEGER_MAX = 2**63 - 1
 
 
 def _checked(value: Any) -> Any:
-    """Return a value that is not larger than Azure's may be."""
+    """Return a value, or raise `ValueError` when it is larger than Azure allows."""
     left, size = [value], 0
     while left:
         each = left.pop()
@@ -160,7 +160,7 @@ def _last(value: Any) -> Any:
 
 
 def _union(*given: Any) -> Any:
-    """Of objects of which one is not known, the rest is; the stand-in becomes a key of its own."""
+    """Return the union of objects or arrays; the stand-in of an unknown object becomes a key."""
     missing = [value for value in given if is_whole(value)]
     values = [value for value in given if not is_whole(value)]
     if missing and any(not isinstance(value, dict) for value in values):
@@ -250,7 +250,7 @@ def _take(value: Any, count: int) -> Any:
 
 
 def _resource_id(*values: Any) -> str:
-    """The id without what lies before the provider: only Azure knows the subscription."""
+    """Return a resource's id from `/providers/` on: only Azure knows the part before."""
     at = next(i for i, value in enumerate(values) if isinstance(value, str) and "/" in value)
     provider, *kinds = values[at].split("/")
     names = [segment for value in values[at + 1 :] for segment in str(value).split("/")]

@@ -1,4 +1,4 @@
-"""The values of a template's parameters that Azure refuses before it deploys anything."""
+"""Values of a template's parameters that Azure refuses before any deployment."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from policies.readers.jsontext import Node
 
 
 def refused_parameters(scope: Scope) -> Iterator[tuple[Place, str]]:
-    """Yield place and reason of each parameter without a value, or outside its constraints.
+    """Yield place and message of each parameter that has no value or breaks a constraint.
 
-    A value that only Azure knows passes.
+    A value that only Azure knows is not checked.
     """
     given = {name.lower() for name, value in scope.given.items() if value is not None}
     for name, declared in scope.template["parameters"].members.items():
@@ -31,7 +31,7 @@ def refused_parameters(scope: Scope) -> Iterator[tuple[Place, str]]:
 
 
 def _broken(value: object, declared: Node) -> Iterator[str]:
-    """Yield what a declaration says against a value."""
+    """Yield a message for each constraint of a declaration that a value breaks."""
     allowed = declared["allowedValues"]
     if allowed.items and not _is_allowed(value, [each.plain() for each in allowed.items]):
         choices = ", ".join(str(each.plain()) for each in allowed.items)
@@ -51,7 +51,7 @@ def _outside(size: int, low: Node, high: Node, unit: str) -> Iterator[str]:
 
 
 def _is_allowed(value: object, allowed: list[object]) -> bool:
-    """Whether a value is one of those allowed, or an array of them; case does not matter."""
+    """Whether a value, or each element of an array, is allowed; case does not matter."""
     choices = [_folded(each) for each in allowed]
     if _folded(value) in choices:
         return True

@@ -27,12 +27,12 @@ class Resource:
     """A resource of Service Bus.
 
     Attributes:
-        kind: its type below the provider, in lower case: `namespaces/topics/subscriptions`.
-        names: one for each segment of the type.
+        kind: the type below the provider, in lower case: `namespaces/topics/subscriptions`.
+        names: a name for each segment of the type.
         written: the whole name as the template has it.
         body: the resource, evaluated.
-        is_existing: the template only refers to it.
-        unknown: why nobody knows how many of its kind there are; it is the first of them.
+        is_existing: the template only refers to the resource.
+        unknown: why the length of the resource's loop is not known; "" outside such a loop.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Resource:
 
 @dataclass(slots=True)
 class Template:
-    """A template with what its parameters are."""
+    """A template with the values of its parameters."""
 
     scope: Scope
     note: Note
@@ -70,7 +70,7 @@ class Template:
     def resources(self) -> Iterator[Resource]:
         """Yield every resource of Service Bus, those of nested deployments too.
 
-        Of a loop of unknown length these are the rules of its first turn, as unknown ones.
+        From a loop of unknown length, only the rules of its first turn come, with `unknown` set.
         """
         yield from self._below(self.scope.template["resources"], self.scope, "", ())
 
@@ -82,9 +82,9 @@ class Template:
         }
 
     def state_of(self, which: str) -> object:
-        """Return what `reference()` gives for an id or symbolic name, as far as it is known.
+        """Return the value of `reference()` for an id or symbolic name; `None` if not known.
 
-        That is the outputs of a nested deployment, and the tier of the namespace.
+        Known are the outputs of a nested deployment, and name, location and SKU of a namespace.
         """
         name = which.rpartition("/")[2]
         if name not in self._deployments:
@@ -99,7 +99,7 @@ class Template:
         return None
 
     def _namespace(self) -> object:
-        """The body of the namespace, here or in a template around this one."""
+        """Return name, location and SKU of the first namespace, here or in an outer template."""
         for _, node in _entries(self.scope.template["resources"]):
             if node["type"].text.lower() == NAMESPACES and node["existing"].value is not True:
                 wanted = ("name", "location", "sku")
@@ -226,7 +226,7 @@ def _parameter(name: str, given: Node) -> object:
 
 
 def _entries(resources: Node) -> Iterator[tuple[str, Node]]:
-    """The entries of an array, or of an object with symbolic names (`languageVersion` 2.0)."""
+    """Yield each resource with its symbolic name (`languageVersion` 2.0); "" in an array."""
     yield from resources.members.items()
     yield from (("", item) for item in resources.items)
 

@@ -1,8 +1,8 @@
-"""What only Azure knows: values that no reading of a template alone can give.
+"""Stand-ins for values that only Azure knows and no template says.
 
-Such a value goes on through functions as a text that holds a marked reason. So
-`concat(uniqueString(...), '/orders')` still ends in `/orders`, and whoever needs the whole value
-finds the reason in it.
+A stand-in is a text that holds a marked reason. Functions pass it on: so
+`concat(uniqueString(...), '/orders')` still ends in `/orders`, and a reader that needs the whole
+value finds the reason in it.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ _REASON = re.compile(f"{_BEGIN}([^{_END}]*){_END}?")
 
 
 def unresolved(reason: str) -> str:
-    """Return the stand-in for a value that is not known; `reason` says why."""
+    """Return the stand-in for a value that is not known, with the reason."""
     return _BEGIN + reason.replace("/", "\u2215").replace(_BEGIN, "").replace(_END, "") + _END
 
 
 def is_unresolved(value: object) -> bool:
-    """Whether a value, or something inside it, is not known."""
+    """Whether a value, or a part of it, is not known."""
     if isinstance(value, str):
         return _BEGIN in value or _END in value
     return any(map(is_unresolved, _parts(value)))
 
 
 def _parts(value: object) -> list[object]:
-    """What is in an object or array, keys too."""
+    """Return the keys and values of an object, or the elements of an array."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     return value if isinstance(value, list) else []
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is nothing but a stand-in."""
+    """Whether a value is a stand-in and nothing else."""
     return (
         isinstance(value, str)
         and value.startswith(_BEGIN)
@@ -42,7 +42,7 @@ def is_whole(value: object) -> bool:
 
 
 def reason(value: object) -> str:
-    """Return why a value is not known."""
+    """Return the reasons why a value is not known, in one text."""
     if isinstance(value, str):
         found = [match.replace("\u2215", "/") for match in _REASON.findall(value)]
         return "; ".join(dict.fromkeys(found)) or "it is cut from a value that is not known"
